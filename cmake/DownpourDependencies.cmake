@@ -1,0 +1,32 @@
+# Third parties, all from Debian but LibTorch (docker/setup.sh). Their headers are system headers.
+find_package(Threads REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(Protobuf MODULE REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(GTest REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(yaml-cpp CONFIG REQUIRED)
+find_package(prometheus-cpp CONFIG REQUIRED)
+find_package(spdlog CONFIG REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(ZLIB REQUIRED)
+
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+
+if(DOWNPOUR_TORCH)
+  set(DOWNPOUR_TORCH_ROOT ${CMAKE_SOURCE_DIR}/.deps/libtorch-2.11.0 CACHE PATH "LibTorch, as docker/setup.sh lays it out")
+  if(NOT EXISTS ${DOWNPOUR_TORCH_ROOT}/complete)
+    message(FATAL_ERROR "LibTorch is not in ${DOWNPOUR_TORCH_ROOT}: run docker/setup.sh, or configure with -DDOWNPOUR_TORCH=OFF")
+  endif()
+  # Only the wrapper target may see these headers: the wheel carries protobuf headers of its own.
+  add_library(downpour_torch INTERFACE)
+  target_include_directories(downpour_torch SYSTEM INTERFACE
+    ${DOWNPOUR_TORCH_ROOT}/torch/include ${DOWNPOUR_TORCH_ROOT}/torch/include/torch/csrc/api/include)
+  target_link_libraries(downpour_torch INTERFACE
+    ${DOWNPOUR_TORCH_ROOT}/torch/lib/libtorch_cpu.so ${DOWNPOUR_TORCH_ROOT}/torch/lib/libc10.so)
+  target_link_options(downpour_torch INTERFACE
+    -Wl,-rpath,${DOWNPOUR_TORCH_ROOT}/torch/lib
+    -Wl,-rpath-link,${DOWNPOUR_TORCH_ROOT}/nvidia/cu13/lib)
+endif()

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Installs what is missing to build, test and run Downpour on Debian 12, and says what it installs:
+# the Debian packages listed beside it, and the CPU part of LibTorch from PyPI into .deps/ of the checkout.
+# Does nothing, fast, when everything is there.
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$here")
+torch_version=2.11.0
+torch_directory="$root/.deps/libtorch-$torch_version"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+listed_packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$here/packages-build.txt" "$here/packages-data.txt"; }
+
+install_packages() {
+  local missing=() package
+  for package in $(listed_packages); do
+    if [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" != installed ]; then
+      missing+=("$package")
+    fi
+  done
+  [ "${#missing[@]}" -eq 0 ] && return
+  local sudo=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { say "need root (or sudo) to install: ${missing[*]}"; exit 1; }
+    sudo=(sudo)
+  fi
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  "${sudo[@]}" apt-get -q -y -o Dpkg::Use-Pty=0 update >/dev/null
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
+    "${missing[@]}" >/dev/null
+}
+
+install_libtorch() {
+  [ -f "$torch_directory/complete" ] && return
+  say "installing LibTorch $torch_version (CPU part, about 540 MB to download) into .deps/"
+  local work
+  work=$(mktemp -d "$root/.deps.XXXXXX")
+  # shellcheck disable=SC2064  # the path is fixed now on purpose
+  trap "rm -rf '$work'" EXIT
+  # The interpreter's own version does not matter: only the C++ libraries of the wheel are used.
+  python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
+    --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
+    --platform manylinux2014_x86_64 --require-hashes -r "$here/libtorch.txt" -d "$work/wheels" >/dev/null
+  mkdir -p "$work/tree"
+  # The wheels' own layout is kept: libtorch_cpu.so finds the CUDA libraries relative to itself.
+  unzip -q "$work"/wheels/torch-*.whl 'torch/include/*' 'torch/lib/libtorch_cpu.so' 'torch/lib/libtorch.so' \
+    'torch/lib/libc10.so' 'torch/lib/libgomp.so.1' 'torch/share/cmake/*' 'torch-*.dist-info/*LICENSE*' \
+    -d "$work/tree"
+  unzip -q "$work"/wheels/nvidia_cuda_runtime-*.whl 'nvidia/cu13/lib/libcudart.so.13' -d "$work/tree"
+  unzip -q "$work"/wheels/nvidia_cuda_cupti-*.whl 'nvidia/cu13/lib/libcupti.so.13' -d "$work/tree"
+  touch "$work/tree/complete"
+  mkdir -p "$root/.deps"
+  rm -rf "$torch_directory"
+  mv "$work/tree" "$torch_directory"
+  rm -rf "$work"
+  trap - EXIT
+}
+
+install_packages
+install_libtorch

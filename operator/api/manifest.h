@@ -1,0 +1,45 @@
+#ifndef DOWNPOUR_OPERATOR_API_MANIFEST_H_
+#define DOWNPOUR_OPERATOR_API_MANIFEST_H_
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "operator/api/training_job.h"
+
+// Reads a TrainingJob from YAML or JSON: parse, apply overrides, refuse unknown fields, fill defaults, validate.
+namespace downpour::api {
+
+// One thing wrong with a manifest: where, and what was found and expected.
+struct FieldError {
+  std::string path;     // "spec.worker.replicas"; empty: the document itself
+  std::string message;  // "must be at least 1, got 0"
+  std::string ToString() const { return path.empty() ? message : path + ": " + message; }
+};
+
+struct ParsedManifest {
+  TrainingJob job;                 // meaningful only if errors is empty
+  std::vector<FieldError> errors;  // every error found, in document order where possible
+};
+
+// Never throws. `overrides` are {path, YAML value} pairs of --set, applied before validation; a path may leave out
+// "spec.". The text is one document, at most 1 MiB, at most 64 levels deep, no aliases.
+ParsedManifest ParseManifest(std::string_view text,
+                             const std::vector<std::pair<std::string, std::string>>& overrides = {});
+
+// Reads the file and parses it. kNotFound or kPermissionDenied name the file and say what the system said.
+absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
+                                            const std::vector<std::pair<std::string, std::string>>& overrides = {});
+
+// The manifest with every default filled in, as JSON; ParseManifest reads it back to the same job.
+std::string ToJson(const TrainingJob& job);
+std::string StatusToJson(const TrainingJobStatus& status);
+absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text);
+
+std::string_view ToString(Role role);  // "coordinator", "ps", "worker"
+
+}  // namespace downpour::api
+
+#endif  // DOWNPOUR_OPERATOR_API_MANIFEST_H_

@@ -1,0 +1,274 @@
+#ifndef DOWNPOUR_OPERATOR_API_TRAINING_JOB_H_
+#define DOWNPOUR_OPERATOR_API_TRAINING_JOB_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+// TrainingJob, training.downpour.dev/v1alpha1: plain values, no behaviour. Reading, defaults and validation are in
+// manifest.h. Durations are whole seconds, as the field names say. An absent optional section is std::nullopt.
+namespace downpour::api {
+
+inline constexpr char kApiVersion[] = "training.downpour.dev/v1alpha1";
+inline constexpr char kKind[] = "TrainingJob";
+
+enum class Strategy { kParameterServer, kAllReduce };
+enum class Role { kCoordinator, kParameterServer, kWorker };
+enum class SuccessPolicy { kAllWorkers, kWorker0, kCoordinator };
+enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJob };
+enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
+enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSgd };
+enum class Codec { kFp32, kBf16, kInt8, kTopK };
+enum class Device { kAuto, kCpu, kCuda };
+enum class Precision { kFp32, kBf16 };
+enum class CleanupPolicy { kAll, kRunning, kKeepFailed, kNone };
+enum class ResumeMode { kLatest, kNever, kTrainingJob, kUri };
+enum class GangPolicy { kNone, kMinReplicas, kAll };
+enum class SchedulingProvider { kAuto, kNone, kKubernetes, kVolcano, kSchedulerPlugins };
+
+struct Metadata {
+  std::string name;
+  std::string namespace_name = "default";
+  std::string uid;  // set by the cluster, or by the run
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+  std::int64_t generation = 1;  // of the spec, raised by each change
+  friend bool operator==(const Metadata&, const Metadata&) = default;
+};
+
+struct ParameterServerSpec {
+  int replicas = 1;
+  int replication_factor = 1;
+  friend bool operator==(const ParameterServerSpec&, const ParameterServerSpec&) = default;
+};
+
+struct WorkerSpec {
+  int replicas = 1;
+  friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
+};
+
+struct ElasticSpec {
+  int min_replicas = 1;
+  int max_replicas = 1;
+  int shrink_after_seconds = 60;
+  int grow_cooldown_seconds = 120;
+  friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
+};
+
+struct Backoff {
+  int initial_seconds = 1;
+  int max_seconds = 300;
+  friend bool operator==(const Backoff&, const Backoff&) = default;
+};
+
+struct ExitCodeRule {
+  bool in = true;  // operator In or NotIn
+  std::vector<int> values;
+  friend bool operator==(const ExitCodeRule&, const ExitCodeRule&) = default;
+};
+
+struct PodConditionRule {
+  std::string type;
+  std::string status;
+  friend bool operator==(const PodConditionRule&, const PodConditionRule&) = default;
+};
+
+struct FailureRule {
+  std::string name;
+  std::vector<Role> roles;  // empty: every role
+  std::vector<PodConditionRule> on_pod_conditions;
+  std::vector<std::string> on_container_reasons;
+  std::optional<ExitCodeRule> on_exit_codes;
+  RestartAction action = RestartAction::kReplace;
+  bool counts_towards_limit = true;
+  friend bool operator==(const FailureRule&, const FailureRule&) = default;
+};
+
+struct FailurePolicy {
+  int max_restarts = 100;             // counted restarts of the whole job within the window
+  int max_restarts_per_replica = 10;  // likewise, of one role and index
+  int window_seconds = 3600;          // 0: for life
+  Backoff backoff;
+  int termination_timeout_seconds = 300;
+  int pending_timeout_seconds = 900;
+  std::vector<FailureRule> rules;  // first match wins
+  friend bool operator==(const FailurePolicy&, const FailurePolicy&) = default;
+};
+
+struct ModelSpec {
+  std::string name;  // LeNet or MLP
+  friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
+};
+
+struct DatasetSpec {
+  std::string format;  // IDX
+  std::string path;    // directory with the four idx files, gzipped or not
+  friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
+};
+
+struct TrainingSpec {
+  int epochs = 1;
+  int batch_size = 128;
+  std::int64_t seed = 1;
+  Device device = Device::kAuto;
+  Precision precision = Precision::kFp32;
+  int threads = 0;            // of one worker; 0: chosen by measurement
+  int updates_per_shard = 0;  // of one lease; 0: chosen by the coordinator
+  bool evaluate = true;       // on the test set, after each epoch
+  friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
+};
+
+struct OptimizerSpec {
+  OptimizerType type = OptimizerType::kSgd;
+  double learning_rate = 0.01;
+  bool staleness_aware = true;
+  friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
+};
+
+struct UpdateSpec {
+  UpdateMode mode = UpdateMode::kAsync;
+  OptimizerSpec optimizer;
+  Codec codec = Codec::kFp32;
+  int accumulate = 1;  // minibatches an update
+  friend bool operator==(const UpdateSpec&, const UpdateSpec&) = default;
+};
+
+struct OutputSpec {
+  std::string directory;  // the final model goes here; empty: the run's own folder
+  friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
+};
+
+struct OnDisruption {
+  int timeout_seconds = 60;
+  friend bool operator==(const OnDisruption&, const OnDisruption&) = default;
+};
+
+struct ResumeFrom {
+  ResumeMode mode = ResumeMode::kLatest;
+  std::string training_job;  // of kTrainingJob: in the same namespace
+  std::string uri;           // of kUri
+  friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
+};
+
+struct CheckpointSpec {
+  std::string uri;
+  int interval_seconds = 600;
+  std::optional<OnDisruption> on_disruption;
+  ResumeFrom resume_from;
+  friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+struct AvoidNodes {
+  int after_failures = 2;
+  int for_seconds = 3600;
+  friend bool operator==(const AvoidNodes&, const AvoidNodes&) = default;
+};
+
+struct SchedulingSpec {
+  GangPolicy gang = GangPolicy::kMinReplicas;
+  SchedulingProvider provider = SchedulingProvider::kAuto;
+  std::string queue;
+  std::string priority_class_name;
+  std::optional<AvoidNodes> avoid_nodes;
+  friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
+};
+
+struct PodCleanup {
+  CleanupPolicy on_success = CleanupPolicy::kAll;
+  CleanupPolicy on_failure = CleanupPolicy::kKeepFailed;
+  friend bool operator==(const PodCleanup&, const PodCleanup&) = default;
+};
+
+struct TrainingJobSpec {
+  Strategy strategy = Strategy::kParameterServer;
+  bool suspend = false;
+  std::string managed_by = "training.downpour.dev/operator";
+  std::optional<ParameterServerSpec> parameter_server;
+  WorkerSpec worker;
+  std::optional<ElasticSpec> elastic;
+  SuccessPolicy success_policy = SuccessPolicy::kCoordinator;
+  FailurePolicy failure_policy;
+  int progress_deadline_seconds = 1800;  // 0: off
+  std::optional<int> active_deadline_seconds;
+  std::optional<int> ttl_seconds_after_finished;
+  PodCleanup pod_cleanup;
+  std::optional<CheckpointSpec> checkpoint;
+  std::optional<SchedulingSpec> scheduling;
+  ModelSpec model;
+  DatasetSpec dataset;
+  TrainingSpec training;
+  UpdateSpec update;
+  OutputSpec output;
+  friend bool operator==(const TrainingJobSpec&, const TrainingJobSpec&) = default;
+};
+
+// One per type, as in metav1.Condition. Times are seconds since the epoch of the caller's clock.
+struct Condition {
+  std::string type;
+  bool status = false;
+  std::string reason;
+  std::string message;
+  double last_transition_time = 0;
+  std::int64_t observed_generation = 0;
+  friend bool operator==(const Condition&, const Condition&) = default;
+};
+
+struct FailureRecord {
+  double time = 0;
+  Role role = Role::kWorker;
+  int index = 0;
+  std::string uid;  // of the pod or process
+  std::string cause;
+  std::optional<int> exit_code;
+  std::string action;
+  bool counted = true;
+  std::string message;
+  friend bool operator==(const FailureRecord&, const FailureRecord&) = default;
+};
+
+struct RoleStatus {
+  int desired = 0;
+  int replicas = 0;
+  int pending = 0;
+  int ready = 0;
+  int succeeded = 0;
+  int failed = 0;
+  int terminating = 0;
+  int restarts = 0;
+  friend bool operator==(const RoleStatus&, const RoleStatus&) = default;
+};
+
+// Everything that the planner needs to go on after a restart of its own; nothing else is kept between two plans.
+struct TrainingJobStatus {
+  std::int64_t observed_generation = 0;
+  std::string phase;  // for people; derived
+  std::string reason;
+  std::vector<Condition> conditions;
+  std::optional<double> start_time;
+  std::optional<double> completion_time;
+  RoleStatus coordinator, parameter_server, worker;
+  int restarts_total = 0;
+  int restarts_counted = 0;
+  // The newest incarnation given out for each role and index; stored before the process is started.
+  std::map<std::string, int> incarnations;  // "worker-2" -> 3
+  // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.
+  std::vector<FailureRecord> recent_failures;
+  std::vector<FailureRecord> failures;    // newest 10, for people
+  std::vector<std::string> counted_uids;  // failed pods already counted, so that counting is idempotent
+  std::optional<double> last_progress_time;
+  std::uint64_t last_progress_step = 0;
+  friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
+};
+
+struct TrainingJob {
+  Metadata metadata;
+  TrainingJobSpec spec;
+  TrainingJobStatus status;
+  friend bool operator==(const TrainingJob&, const TrainingJob&) = default;
+};
+
+}  // namespace downpour::api
+
+#endif  // DOWNPOUR_OPERATOR_API_TRAINING_JOB_H_

@@ -1,0 +1,76 @@
+#include "operator/planner/placement.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "operator/planner/failure.h"
+
+namespace downpour::planner {
+namespace {
+
+void Start(Context& context, api::Role role, int index) {
+  const std::string name = InstanceName(role, index);
+  int& incarnation = context.status.incarnations[name];
+  for (const Instance& instance : context.observed.instances) {
+    if (instance.role == role && instance.index == index) incarnation = std::max(incarnation, instance.incarnation);
+  }
+  ++incarnation;
+  Action start;
+  start.type = ActionType::kStart;
+  start.role = role;
+  start.index = index;
+  start.incarnation = incarnation;
+  start.reason = incarnation == 1 ? "first start" : "replacement";
+  context.actions.push_back(start);
+  if (incarnation > 1) {
+    context.Emit(false, absl::StrCat(EventPrefix(role), "Replaced"),
+                 absl::StrCat(name, " is started again as incarnation ", incarnation));
+  }
+}
+
+// Ends what keeps this role and index from a start; true if nothing does.
+bool IsVacant(Context& context, api::Role role, int index) {
+  const Instance* current = context.LiveInstance(role, index);
+  bool vacant = true;
+  for (const Instance& instance : context.observed.instances) {
+    if (instance.role != role || instance.index != index) continue;
+    if (!IsLive(instance)) {
+      vacant = vacant && context.IsAccounted(instance);
+      continue;
+    }
+    vacant = false;
+    if (&instance != current) {
+      context.Account(instance);
+      context.Stop(instance, "a newer incarnation runs");
+    } else if (instance.terminating || context.IsAccounted(instance)) {
+      context.Stop(instance, "it counts as failed");
+    }
+  }
+  return vacant;
+}
+
+}  // namespace
+
+void Place(Context& context) {
+  for (const Instance& instance : context.observed.instances) {
+    const int desired = DesiredReplicas(context.job.spec, instance.role);
+    if (instance.role != api::Role::kWorker || instance.index < desired) continue;
+    context.Account(instance);
+    context.Stop(instance, absl::StrCat("the job wants ", desired, " workers"));
+  }
+  for (const api::Role role : kStartOrder) {
+    const int desired = DesiredReplicas(context.job.spec, role);
+    for (int index = 0; index < desired; ++index) {
+      if (!IsVacant(context, role, index)) continue;
+      const double earliest = EarliestStart(context.status, context.job.spec.failure_policy, role, index, context.now);
+      if (earliest > context.now) {
+        context.WakeAt(earliest);
+      } else {
+        Start(context, role, index);
+      }
+    }
+  }
+}
+
+}  // namespace downpour::planner

@@ -1,0 +1,74 @@
+#include "operator/planner/plan.h"
+
+#include <utility>
+
+#include "operator/planner/context.h"
+#include "operator/planner/deadline.h"
+#include "operator/planner/failure.h"
+#include "operator/planner/placement.h"
+#include "operator/planner/status.h"
+#include "operator/planner/success.h"
+#include "operator/planner/suspend.h"
+
+namespace downpour::planner {
+namespace {
+
+void Begin(Context& context) {
+  if (context.status.start_time) return;
+  context.status.start_time = context.now;
+  context.status.last_progress_time = context.now;
+  context.status.last_progress_step = 0;
+  context.Emit(false, "JobStarted", "the job starts");
+}
+
+// One pass over a job that neither has ended nor is ending.
+void Drive(Context& context) {
+  DetectOutcome(context);
+  if (IsTrue(context.status, kSuccessCriteriaMet)) return;
+  if (!IsTrue(context.status, kFailureTarget) && Suspend(context)) return;
+  Begin(context);
+  for (const auto check : {CheckActiveDeadline, CountFailures, CheckPendingTimeouts, CheckProgressDeadline}) {
+    if (!IsTrue(context.status, kFailureTarget)) check(context);
+  }
+  if (IsTrue(context.status, kFailureTarget)) {
+    context.StopAll(FindCondition(context.status, kFailureTarget)->message);
+    context.WakeAt(context.now);
+  } else if (IsTrue(context.status, kRestarting)) {
+    StopAndAccount(context, "the job is restarted");
+    context.WakeAt(context.now);
+  } else {
+    Place(context);
+  }
+}
+
+}  // namespace
+
+Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now) {
+  Context context(job, observed, now);
+  if (IsTrue(job.status, kComplete) || IsTrue(job.status, kFailed)) {
+    context.StopAll("the job has ended");
+  } else if (observed.deletion_requested) {
+    context.StopAll("the job is deleted");
+  } else if (IsTrue(job.status, kSuccessCriteriaMet)) {
+    Finish(context);
+  } else if (IsTrue(job.status, kFailureTarget)) {
+    Abort(context);
+  } else {
+    Drive(context);
+  }
+  UpdateStatus(context);
+
+  Plan plan;
+  if (context.status != job.status) {
+    Action store;
+    store.type = ActionType::kStoreStatus;
+    plan.actions.push_back(store);
+  }
+  plan.actions.insert(plan.actions.end(), context.actions.begin(), context.actions.end());
+  plan.status = std::move(context.status);
+  plan.events = std::move(context.events);
+  plan.requeue_after = context.requeue_after;
+  return plan;
+}
+
+}  // namespace downpour::planner

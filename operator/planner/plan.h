@@ -1,0 +1,99 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_PLAN_H_
+#define DOWNPOUR_OPERATOR_PLANNER_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/training_job.h"
+
+// The planner: a pure function from what is wanted and what is seen to what to do next. Level-based: it looks at what
+// is, never at which event came. The cluster backend carries the actions out with pods, the process backend with local
+// processes. Times are seconds of one clock that the caller chooses and that never goes back.
+namespace downpour::planner {
+
+enum class InstancePhase { kPending, kRunning, kSucceeded, kFailed };
+
+// A pod or a local process, as seen. One that has ended stays in the list until the stored status names its uid in
+// counted_uids, or until its replacement is started; so no failure goes uncounted. A start that fails is an instance
+// that failed.
+struct Instance {
+  std::string uid;
+  api::Role role = api::Role::kWorker;
+  int index = 0;
+  int incarnation = 1;
+  InstancePhase phase = InstancePhase::kPending;
+  bool terminating = false;                 // asked to stop, still there
+  std::optional<double> terminating_since;  // absent: unknown, then it is never stopped by force
+  bool ready = false;                       // the coordinator counts this very instance as a member
+  double created_time = 0;
+  std::optional<double> finished_time;
+  std::optional<int> exit_code;                   // 128 + signal where a signal ended it
+  std::string reason;                             // pod or container reason: OOMKilled, Evicted, Error, ...
+  std::vector<api::PodConditionRule> conditions;  // DisruptionTarget and the like
+  std::string last_log_line;
+};
+
+enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
+
+// The coordinator's last answer. Absent: it never answered. Old answers carry their age; unknown is never zero.
+struct CoordinatorReport {
+  double received_time = 0;
+  CoordinatorPhase phase = CoordinatorPhase::kUnknown;
+  std::string message;
+  std::uint64_t generation = 0;
+  std::uint64_t updates_applied = 0;
+  std::uint64_t updates_expected = 0;
+  bool parameters_lost = false;
+};
+
+struct Observed {
+  bool deletion_requested = false;
+  std::vector<Instance> instances;
+  std::optional<CoordinatorReport> report;
+};
+
+enum class ActionType {
+  kStoreStatus,  // must be durable before any later action of the same plan
+  kStart,        // role, index, incarnation; what is left of an ended instance of this role and index is removed first
+  kStop,         // uid: graceful, then forced after the grace period
+  kForceStop,    // uid: stuck in terminating
+  kFinish,       // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
+};
+
+struct Action {
+  ActionType type = ActionType::kStart;
+  api::Role role = api::Role::kWorker;
+  int index = 0;
+  int incarnation = 0;
+  std::string uid;
+  std::string reason;  // for people
+};
+
+struct Event {
+  bool warning = false;
+  std::string reason;  // enumerable: WorkerReplaced, PsLost, JobFailed, ...
+  std::string message;
+};
+
+struct Plan {
+  std::vector<Action> actions;          // in the order they must be carried out
+  api::TrainingJobStatus status;        // differs from the stored one only if the first action is kStoreStatus
+  std::vector<Event> events;            // to be emitted once, after the status was stored
+  std::optional<double> requeue_after;  // seconds; absent: only on a change
+};
+
+// `job.status` is the status stored last. Deterministic; no I/O, no clock, no randomness. A caller that stops between
+// any two actions plans anew from the stored status and what it then sees.
+//
+// Start order: one plan starts coordinator, ps and workers, in this order of its actions; nobody waits for anybody, as
+// ps and workers repeat their first call until the coordinator answers. Each start takes a fresh incarnation, also
+// where one was given out but never seen to start: gaps are fine, reuse is not.
+//
+// The list of instances must show what earlier actions of this caller did.
+Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_PLAN_H_

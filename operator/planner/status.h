@@ -1,0 +1,24 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_STATUS_H_
+#define DOWNPOUR_OPERATOR_PLANNER_STATUS_H_
+
+#include <string>
+
+#include "operator/planner/context.h"
+
+// What the status says about the job: conditions that follow from what is seen, role counts, and the phase.
+namespace downpour::planner {
+
+// Whether there is evidence that the parameter servers hold parameters. An unreachable coordinator is no evidence
+// against it.
+bool TrainingHasBegun(const Context& context);
+
+// Sets ParametersLost; `what` names what was lost: "ps-0 ended (killed by signal 9)". It goes back to false when the
+// coordinator reports training under a newer generation.
+void ReportParametersLost(Context& context, const std::string& what);
+
+// The last step of every pass: counts, Ready, Recovering, ParametersLost, phase and reason.
+void UpdateStatus(Context& context);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_STATUS_H_

@@ -1,0 +1,163 @@
+#include "operator/planner/status.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/planner/fake_world.h"
+
+namespace downpour::planner {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr auto kCoordinator = api::Role::kCoordinator;
+constexpr auto kPs = api::Role::kParameterServer;
+constexpr auto kWorker = api::Role::kWorker;
+
+TEST(StatusTest, PhasesOfAStart) {
+  FakeWorld world(1, 2);
+  world.start_phase = InstancePhase::kPending;
+  EXPECT_EQ(world.Step().status.phase, "Pending");
+  EXPECT_EQ(world.Step().status.phase, "Pending");
+  EXPECT_EQ(world.job.status.worker.pending, 2);
+  for (Instance& instance : world.observed.instances) instance.phase = InstancePhase::kRunning;
+  world.now += 1;
+  EXPECT_EQ(world.Step().status.phase, "Starting");
+  world.Report(CoordinatorPhase::kStarting);
+  EXPECT_EQ(world.Step().status.phase, "Starting");
+  world.now += 1;
+  world.Report(CoordinatorPhase::kTraining);
+  EXPECT_EQ(world.Step().status.phase, "Running");
+  EXPECT_FALSE(IsTrue(world.job.status, kReady));
+  for (Instance& instance : world.observed.instances) instance.ready = true;
+  world.now += 1;
+  const Plan plan = world.Step();
+  EXPECT_TRUE(IsTrue(plan.status, kReady));
+  EXPECT_EQ(FindCondition(plan.status, kReady)->message, "ps 1/1, workers 2/2");
+  EXPECT_EQ(FindCondition(plan.status, kReady)->last_transition_time, world.now);
+  EXPECT_EQ(plan.status.worker.ready, 2);
+  EXPECT_EQ(plan.status.worker.replicas, 2);
+  world.now += 1;
+  world.Report(CoordinatorPhase::kFinishing, 5);
+  EXPECT_EQ(world.Step().status.phase, "Finishing");
+}
+
+TEST(StatusTest, NothingIsStoredWhereNothingChanged) {
+  FakeWorld world = FakeWorld::Training(2, 2);
+  world.Step();
+  world.now += 5;
+  const Plan plan = world.Step();
+  EXPECT_THAT(plan.actions, IsEmpty());
+  EXPECT_THAT(plan.events, IsEmpty());
+  EXPECT_EQ(plan.status, world.job.status);
+}
+
+TEST(StatusTest, TransitionTimeChangesOnlyWithTheStatus) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.Step();
+  const double ready_at = FindCondition(world.job.status, kReady)->last_transition_time;
+  world.now += 5;
+  world.Get(kWorker, 0).ready = false;
+  world.Step();
+  const api::Condition first = *FindCondition(world.job.status, kReady);
+  EXPECT_GT(first.last_transition_time, ready_at);
+  world.now += 5;
+  world.Get(kWorker, 1).ready = false;
+  world.Step();
+  const api::Condition second = *FindCondition(world.job.status, kReady);
+  EXPECT_NE(first.message, second.message);
+  EXPECT_EQ(first.last_transition_time, second.last_transition_time);
+}
+
+TEST(StatusTest, ParametersLostUntilTrainingUnderANewerGeneration) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  for (std::uint64_t generation = 1; generation <= 3; ++generation) {
+    world.now += 1;
+    world.Fail(kPs, 0, 137);
+    world.Step();
+    EXPECT_TRUE(IsTrue(world.job.status, kParametersLost));
+    // The coordinator has not noticed yet.
+    world.now += 1;
+    world.Report(CoordinatorPhase::kTraining, 20, generation);
+    world.Step();
+    EXPECT_TRUE(IsTrue(world.job.status, kParametersLost));
+    EXPECT_EQ(world.job.status.phase, "Recovering");
+    world.now += 1;
+    world.Report(CoordinatorPhase::kStarting, 0, generation + 1);
+    world.Step();
+    EXPECT_TRUE(IsTrue(world.job.status, kParametersLost));
+    world.now += 1;
+    world.Report(CoordinatorPhase::kTraining, 0, generation + 1);
+    const Plan plan = world.Step();
+    EXPECT_FALSE(IsTrue(plan.status, kParametersLost));
+    EXPECT_FALSE(IsTrue(plan.status, kRecovering));
+    EXPECT_THAT(EventReasons(plan), Contains("TrainingStartedAgain"));
+    EXPECT_EQ(plan.status.phase, "Running");
+  }
+}
+
+TEST(StatusTest, ParametersLostWhileAPsIsMissing) {
+  FakeWorld world = FakeWorld::Training(2, 1);
+  world.now += 1;
+  world.Fail(kPs, 0, 137);
+  world.Step();
+  world.now += 1;
+  world.Get(kPs, 1).phase = InstancePhase::kPending;
+  world.Report(CoordinatorPhase::kTraining, 0, 2);
+  EXPECT_TRUE(IsTrue(world.Step().status, kParametersLost));
+  world.Get(kPs, 1).phase = InstancePhase::kRunning;
+  EXPECT_FALSE(IsTrue(world.Step().status, kParametersLost));
+}
+
+TEST(StatusTest, ParametersLostTogetherWithTheCoordinator) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.now += 1;
+  world.Fail(kPs, 0, 137);
+  world.Step();
+  world.now += 1;
+  world.Fail(kCoordinator, 0, 137);
+  world.Step();
+  world.now += 1;
+  // It remembers nothing, so it counts from the first generation.
+  world.Report(CoordinatorPhase::kTraining, 0, 1);
+  EXPECT_FALSE(IsTrue(world.Step().status, kParametersLost));
+}
+
+TEST(StatusTest, RecoveringUntilTheNewCoordinatorReportsTraining) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.now += 1;
+  world.Fail(kCoordinator, 0, 137);
+  world.Step();
+  EXPECT_TRUE(IsTrue(world.job.status, kRecovering));
+  world.now += 1;
+  EXPECT_TRUE(IsTrue(world.Step().status, kRecovering)) << "the report is of the one before";
+  world.Report(CoordinatorPhase::kRecovering, 10);
+  EXPECT_TRUE(IsTrue(world.Step().status, kRecovering));
+  world.now += 1;
+  world.Report(CoordinatorPhase::kTraining, 11);
+  const Plan plan = world.Step();
+  EXPECT_FALSE(IsTrue(plan.status, kRecovering));
+  EXPECT_EQ(plan.status.phase, "Running");
+  EXPECT_THAT(EventReasons(plan), Contains("Recovered"));
+  EXPECT_THAT(EventReasons(world.Step()), Not(Contains("Recovered")));
+}
+
+TEST(StatusTest, CountsByState) {
+  FakeWorld world = FakeWorld::Training(1, 5);
+  world.Get(kWorker, 0).phase = InstancePhase::kPending;
+  world.Get(kWorker, 1).terminating = true;
+  world.Fail(kWorker, 2, 1);
+  world.job.spec.suspend = true;  // so that nothing is replaced
+  const Plan plan = world.MakePlanNow();
+  const api::RoleStatus& counts = plan.status.worker;
+  EXPECT_EQ(counts.desired, 5);
+  EXPECT_EQ(counts.pending, 1);
+  EXPECT_EQ(counts.terminating, 1);
+  EXPECT_EQ(counts.failed, 1);
+  EXPECT_EQ(counts.ready, 2);
+}
+
+}  // namespace
+}  // namespace downpour::planner

@@ -1,0 +1,67 @@
+#include "operator/planner/success.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace downpour::planner {
+namespace {
+
+// From SuccessCriteriaMet until processes that have not ended by themselves are stopped.
+constexpr double kFinishGraceSeconds = 30;
+
+}  // namespace
+
+void DetectOutcome(Context& context) {
+  const CoordinatorReport* report = context.report();
+  if (report == nullptr) return;
+  if (report->phase == CoordinatorPhase::kDone) {
+    const std::string message = "training is finished and the model is stored";
+    context.SetCondition(kSuccessCriteriaMet, true, "TrainingFinished", message);
+    context.Emit(false, "JobFinishing", message);
+    context.WakeAt(context.now);
+  } else if (report->phase == CoordinatorPhase::kFailed) {
+    context.FailJob("TrainingFailed", report->message.empty() ? "the coordinator reports failure" : report->message);
+  }
+}
+
+void Finish(Context& context) {
+  if (!context.AnyLive()) {
+    context.SetCondition(kComplete, true, "TrainingFinished", "training is finished and every process has ended");
+    context.status.completion_time = context.now;
+    context.Emit(false, "JobSucceeded", "training is finished");
+    return;
+  }
+  const double deadline =
+      FindCondition(context.status, kSuccessCriteriaMet)->last_transition_time + kFinishGraceSeconds;
+  const bool late = context.now >= deadline;
+  if (!late) context.WakeAt(deadline);
+  bool tell = false;
+  for (const Instance& instance : context.observed.instances) {
+    if (!IsLive(instance)) continue;
+    if (late || instance.terminating) {
+      context.Stop(instance, absl::StrCat("has not ended ", kFinishGraceSeconds, " s after the end of training"));
+    } else if (instance.role != api::Role::kWorker) {
+      tell = true;
+    }
+  }
+  if (!tell) return;
+  Action finish;
+  finish.type = ActionType::kFinish;
+  finish.role = api::Role::kCoordinator;
+  finish.reason = "the outcome is stored";
+  context.actions.push_back(finish);
+}
+
+void Abort(Context& context) {
+  const api::Condition target = *FindCondition(context.status, kFailureTarget);
+  if (context.AnyLive()) {
+    context.StopAll(target.message);
+    return;
+  }
+  context.SetCondition(kFailed, true, target.reason, target.message);
+  context.status.completion_time = context.now;
+  context.Emit(true, "JobFailed", target.message);
+}
+
+}  // namespace downpour::planner

@@ -1,0 +1,130 @@
+#include "operator/planner/success.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/planner/fake_world.h"
+
+namespace downpour::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr auto kWorker = api::Role::kWorker;
+
+TEST(SuccessTest, OutcomeIsStoredThenProcessesAreToldThenTheJobIsComplete) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.now += 1;
+  world.Report(CoordinatorPhase::kDone, 100);
+  Plan plan = world.Step();
+  ASSERT_EQ(plan.actions.size(), 1u);
+  EXPECT_EQ(plan.actions[0].type, ActionType::kStoreStatus);
+  EXPECT_TRUE(IsTrue(plan.status, kSuccessCriteriaMet));
+  EXPECT_EQ(plan.requeue_after, 0);
+  EXPECT_EQ(plan.status.phase, "Finishing");
+  EXPECT_THAT(EventReasons(plan), ElementsAre("JobFinishing"));
+
+  plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kFinish), 1);
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 0);
+  EXPECT_FALSE(IsTrue(plan.status, kComplete));
+
+  world.Fail(kWorker, 0, 137);  // no failure any more
+  world.End(world.Get(kWorker, 1), InstancePhase::kSucceeded, 0);
+  world.now += 1;
+  plan = world.Step();
+  EXPECT_THAT(Starts(plan), IsEmpty());
+  EXPECT_EQ(plan.status.restarts_total, 0);
+  EXPECT_TRUE(IsTrue(plan.status, kComplete));
+  EXPECT_EQ(plan.status.phase, "Succeeded");
+  EXPECT_EQ(plan.status.completion_time, world.now);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("JobSucceeded"));
+
+  world.now += 1000;
+  world.observed.instances.clear();
+  plan = world.Step();
+  EXPECT_THAT(plan.events, IsEmpty());
+  EXPECT_EQ(plan.requeue_after, std::nullopt);
+  EXPECT_EQ(CountActions(plan, ActionType::kStart), 0);
+  EXPECT_EQ(plan.status.completion_time, world.now - 1000);
+}
+
+TEST(SuccessTest, WhatDoesNotEndIsStoppedThenForced) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.Step();
+  Plan plan = world.Step();
+  EXPECT_EQ(plan.requeue_after, 30);
+  world.now += 30;
+  plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 1) << "the worker";
+  EXPECT_EQ(CountActions(plan, ActionType::kFinish), 0);
+  world.now += world.job.spec.failure_policy.termination_timeout_seconds;
+  plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kForceStop), 1);
+  EXPECT_TRUE(IsTrue(world.Step().status, kComplete));
+}
+
+TEST(SuccessTest, AReportFromBeforeThisStartSaysNothing) {
+  FakeWorld world(1, 1);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.now += 1;
+  EXPECT_FALSE(IsTrue(world.Step().status, kSuccessCriteriaMet));
+  EXPECT_FALSE(IsTrue(world.Step().status, kSuccessCriteriaMet));
+}
+
+TEST(AbortTest, FailureTargetIsStoredEverythingStoppedThenFailed) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.Report(CoordinatorPhase::kFailed);
+  world.observed.report->message = "data shard 7 failed three times";
+  Plan plan = world.Step();
+  EXPECT_EQ(plan.actions.front().type, ActionType::kStoreStatus);
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 4);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("JobFailing"));
+  EXPECT_FALSE(IsTrue(plan.status, kFailed));
+  plan = world.Step();
+  EXPECT_FALSE(IsTrue(plan.status, kFailed)) << "processes are still there";
+  EXPECT_EQ(plan.status.completion_time, std::nullopt);
+  world.EndTerminating();
+  plan = world.Step();
+  EXPECT_TRUE(IsTrue(plan.status, kFailed));
+  EXPECT_EQ(FindCondition(plan.status, kFailed)->message, "data shard 7 failed three times");
+  EXPECT_EQ(plan.status.phase, "Failed");
+  EXPECT_EQ(plan.status.reason, "TrainingFailed");
+  EXPECT_EQ(plan.status.completion_time, world.now);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("JobFailed"));
+  EXPECT_EQ(plan.status.restarts_total, 0);
+  EXPECT_THAT(world.Step().actions, IsEmpty());
+}
+
+TEST(AbortTest, AsksForAnotherPassWhereNothingIsLeftToStop) {
+  FakeWorld world(0, 0);
+  world.job.spec.progress_deadline_seconds = 0;
+  world.Step();
+  world.Fail(api::Role::kCoordinator, 0, 2);
+  EXPECT_EQ(world.Step().requeue_after, 0);
+  EXPECT_TRUE(IsTrue(world.Step().status, kFailed));
+}
+
+TEST(AbortTest, StopsAreRepeatedByAPlannerThatDiedAfterStoring) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.Report(CoordinatorPhase::kFailed);
+  const Plan plan = world.MakePlanNow();
+  world.Apply(plan.actions.at(0), plan);
+  EXPECT_EQ(CountActions(world.Step(), ActionType::kStop), 3);
+}
+
+TEST(DeletionTest, StopsEverythingAndStartsNothing) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.observed.deletion_requested = true;
+  EXPECT_EQ(CountActions(world.Step(), ActionType::kStop), 4);
+  world.EndTerminating();
+  const Plan plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStart), 0);
+  EXPECT_EQ(plan.status.restarts_total, 0);
+  EXPECT_THAT(world.Step().actions, IsEmpty());
+}
+
+}  // namespace
+}  // namespace downpour::planner

@@ -1,0 +1,82 @@
+#include "trainer/core/applied_table.h"
+
+namespace downpour::core {
+
+AppliedTable::Epoch& AppliedTable::EpochOf(std::uint32_t dataset_epoch) {
+  auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
+  if (inserted) position->second.retired = Bitmap(plan_.shards_per_epoch());
+  return position->second;
+}
+
+bool AppliedTable::IsRetired(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  if (dataset_epoch < watermark_) return true;
+  const auto epoch = epochs_.find(dataset_epoch);
+  return epoch != epochs_.end() && epoch->second.retired.Test(shard);
+}
+
+bool AppliedTable::Contains(const UpdateId& update) const {
+  if (IsRetired(update.dataset_epoch, update.data_shard)) return true;
+  const auto epoch = epochs_.find(update.dataset_epoch);
+  if (epoch == epochs_.end()) return false;
+  const auto shard = epoch->second.open.find(update.data_shard);
+  return shard != epoch->second.open.end() && shard->second.Test(update.group);
+}
+
+void AppliedTable::Insert(const UpdateId& update) {
+  if (IsRetired(update.dataset_epoch, update.data_shard)) return;
+  Epoch& epoch = EpochOf(update.dataset_epoch);
+  auto [position, inserted] = epoch.open.try_emplace(update.data_shard);
+  if (inserted) position->second = Bitmap(plan_.updates_in_shard(update.data_shard));
+  position->second.Set(update.group);
+}
+
+bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug) {
+  if (IsRetired(dataset_epoch, shard)) return true;
+  if (!Applied(dataset_epoch, shard).All()) return false;
+  Epoch& epoch = EpochOf(dataset_epoch);
+  epoch.open.erase(shard);
+  if (bug != PlantedBug::kDeduplicationLostAtRetire) epoch.retired.Set(shard);
+  return true;
+}
+
+Bitmap AppliedTable::Applied(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  const std::uint32_t updates = plan_.updates_in_shard(shard);
+  if (IsRetired(dataset_epoch, shard)) return Bitmap(updates, true);
+  const auto epoch = epochs_.find(dataset_epoch);
+  if (epoch == epochs_.end()) return Bitmap(updates);
+  const auto open = epoch->second.open.find(shard);
+  return open == epoch->second.open.end() ? Bitmap(updates) : open->second;
+}
+
+void AppliedTable::Advance(std::uint32_t target) {
+  while (watermark_ < target) {
+    const auto epoch = epochs_.find(watermark_);
+    if (epoch == epochs_.end() || !epoch->second.retired.All()) return;
+    epochs_.erase(epoch);
+    ++watermark_;
+  }
+}
+
+Bitmap AppliedTable::Retired(std::uint32_t dataset_epoch) const {
+  if (dataset_epoch < watermark_) return Bitmap(plan_.shards_per_epoch(), true);
+  const auto epoch = epochs_.find(dataset_epoch);
+  return epoch == epochs_.end() ? Bitmap(plan_.shards_per_epoch()) : epoch->second.retired;
+}
+
+std::uint32_t AppliedTable::end_epoch() const { return epochs_.empty() ? watermark_ : epochs_.rbegin()->first + 1; }
+
+void AppliedTable::Export(v1::SliceLedger* ledger) const {
+  ledger->set_watermark(watermark_);
+  for (const auto& [number, epoch] : epochs_) {
+    v1::EpochTable* table = ledger->add_epochs();
+    table->set_dataset_epoch(number);
+    table->set_retired(epoch.retired.bytes());
+    for (const auto& [shard, bitmap] : epoch.open) {
+      v1::ShardTable* open = table->add_open();
+      open->set_shard(shard);
+      open->set_applied(bitmap.bytes());
+    }
+  }
+}
+
+}  // namespace downpour::core

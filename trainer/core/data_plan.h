@@ -1,0 +1,55 @@
+#ifndef DOWNPOUR_TRAINER_CORE_DATA_PLAN_H_
+#define DOWNPOUR_TRAINER_CORE_DATA_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/frame.h"
+
+namespace downpour::core {
+
+// How the samples of a data set become updates and data shards: a pure function of the plan, known to every role.
+// Every update has `batch_size` samples but the last of an epoch, every data shard `updates_per_shard` updates but the
+// last of an epoch.
+class DataPlan {
+ public:
+  DataPlan() = default;
+  // kInvalidArgument: a count is zero, or the products do not fit.
+  static absl::StatusOr<DataPlan> Create(const v1::DataPlan& plan);
+
+  const v1::DataPlan& proto() const { return plan_; }
+  std::uint32_t epochs() const { return plan_.epochs(); }
+  std::uint64_t updates_per_epoch() const { return updates_per_epoch_; }
+  std::uint32_t shards_per_epoch() const { return shards_per_epoch_; }
+  std::uint32_t updates_in_shard(std::uint32_t shard) const;
+  bool Contains(const UpdateId& update) const;
+
+  // Positions of the update's samples in the order of its epoch.
+  std::uint64_t first_position(const UpdateId& update) const;
+  std::uint32_t samples_in_update(const UpdateId& update) const;
+
+  // The update's samples: indices into the data set, in the order of (seed, dataset_epoch).
+  std::vector<std::int64_t> SampleIndices(const UpdateId& update) const;
+
+  // For dropout and augmentation: a function of (seed, update).
+  std::uint64_t UpdateSeed(const UpdateId& update) const;
+
+ private:
+  v1::DataPlan plan_;
+  std::uint64_t updates_per_epoch_ = 0;
+  std::uint32_t shards_per_epoch_ = 0;
+};
+
+// The sample at `position` of a pseudo-random permutation of [0, count) that is a function of (seed, epoch) alone: a
+// Feistel network over the next power of four with cycle walking, so no table is kept and any position costs O(1).
+std::uint64_t PermutedIndex(std::uint64_t seed, std::uint32_t epoch, std::uint64_t count, std::uint64_t position);
+
+// Updates a data shard so that an epoch has about 64 of them and a shard at most 32 updates.
+std::uint32_t DefaultUpdatesPerShard(std::uint64_t sample_count, std::uint32_t batch_size);
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_DATA_PLAN_H_

@@ -1,0 +1,150 @@
+#ifndef DOWNPOUR_TRAINER_CORE_FRAME_H_
+#define DOWNPOUR_TRAINER_CORE_FRAME_H_
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "absl/types/span.h"
+
+// What travels on the data plane: a header and a payload, by value and by reference. The bytes on the wire are in
+// trainer/wire/frame_codec.h.
+namespace downpour::core {
+
+// The identity of one application of gradients; independent of RPCs, workers and retries.
+struct UpdateId {
+  std::uint32_t dataset_epoch = 0;
+  std::uint32_t data_shard = 0;
+  std::uint32_t group = 0;  // within the data shard
+  friend bool operator==(const UpdateId& a, const UpdateId& b) {
+    return a.dataset_epoch == b.dataset_epoch && a.data_shard == b.data_shard && a.group == b.group;
+  }
+  friend bool operator<(const UpdateId& a, const UpdateId& b) {
+    return std::tie(a.dataset_epoch, a.data_shard, a.group) < std::tie(b.dataset_epoch, b.data_shard, b.group);
+  }
+};
+
+enum class FrameKind : std::uint8_t {
+  kPush = 1,        // a gradient of one slice
+  kPull = 2,        // asks for the value of one slice
+  kInitialise = 3,  // the initial value of one slice
+  kVerdict = 4,     // the verdict on an update, for pushes that were sent before it was known; no slice
+  kReply = 5,       // answers any of these, one for one; carries the slice's value where it was asked for
+};
+
+// Whether an update may be applied is decided once, for all its slices, by the worker. A push that leaves before the
+// decision carries kPending and waits at the ps.
+enum class Verdict : std::uint8_t { kPending = 0, kApply = 1, kSkip = 2 };
+
+enum class ReplyStatus : std::uint8_t {
+  kNone = 0,  // not a reply
+  kApplied = 1,
+  kDuplicate = 2,   // was applied before: success
+  kValue = 3,       // answer to a pull
+  kStaleView = 4,   // the layout epoch is older than the ps's: fetch the view, send again
+  kBehind = 5,      // the ps has not seen that view yet: send again soon
+  kWrongOwner = 6,  // this ps does not own the slice
+  kRefused = 7,     // another job, generation or an ended session: fenced
+  kNotReady = 8,    // the slice has no initial value yet
+  kSuperseded = 9,  // a pending push that its worker gave up: send again if it is still wanted
+  kMalformed = 10,  // no such slice, update or size
+  kCorrupt = 11,    // the payload's checksum is wrong: send again
+};
+
+enum class DataType : std::uint8_t { kNone = 0, kFloat32 = 1 };
+enum class FrameCodec : std::uint8_t { kNone = 0, kFp32 = 1 };
+
+using JobUid = std::array<std::uint8_t, 16>;
+
+struct FrameHeader {
+  FrameKind kind = FrameKind::kPush;
+  DataType type = DataType::kNone;
+  FrameCodec codec = FrameCodec::kNone;
+  Verdict verdict = Verdict::kPending;
+  ReplyStatus status = ReplyStatus::kNone;
+  bool want_value = false;  // a push that asks for the slice's value after the update
+  JobUid job_uid{};
+  std::uint64_t generation = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t epoch = 0;    // of the layout
+  std::uint64_t session = 0;  // of the worker
+  std::uint32_t cut = 0;
+  std::uint32_t slice = 0;
+  UpdateId update;
+  std::uint64_t version = 0;  // push: of the slice when it was pulled; reply: of the slice now
+  std::uint32_t elements = 0;
+};
+
+// Bytes that belong to somebody else, kept alive by `owner`; immutable while anyone holds them.
+class Payload {
+ public:
+  Payload() = default;
+  Payload(std::vector<absl::Span<const std::uint8_t>> segments, std::shared_ptr<const void> owner)
+      : segments_(std::move(segments)), owner_(std::move(owner)) {
+    for (const auto& segment : segments_) size_ += segment.size();
+  }
+  // One contiguous run of floats.
+  static Payload OfFloats(absl::Span<const float> values, std::shared_ptr<const void> owner) {
+    return Payload({absl::Span<const std::uint8_t>(reinterpret_cast<const std::uint8_t*>(values.data()),
+                                                   values.size() * sizeof(float))},
+                   std::move(owner));
+  }
+  const std::vector<absl::Span<const std::uint8_t>>& segments() const { return segments_; }
+  const std::shared_ptr<const void>& owner() const { return owner_; }
+  std::size_t size() const { return size_; }
+
+  // Calls visit(first_index, floats) over the payload as floats, in order; `values` of one call are aligned and
+  // contiguous. A float that straddles two segments is visited through a copy.
+  template <typename Visit>
+  void ForEachFloats(Visit&& visit) const {
+    std::size_t index = 0;
+    std::uint32_t straddling = 0;  // the bytes of a float so far, little-endian
+    std::uint32_t have = 0;
+    std::array<float, 256> aligned{};
+    for (absl::Span<const std::uint8_t> bytes : segments_) {
+      while (have != 0 && !bytes.empty()) {
+        straddling |= std::uint32_t{bytes.front()} << (8 * have++);
+        bytes.remove_prefix(1);
+        if (have == sizeof(float)) {
+          const float value = std::bit_cast<float>(straddling);
+          visit(index++, absl::Span<const float>(&value, 1));
+          straddling = have = 0;
+        }
+      }
+      const std::size_t count = bytes.size() / sizeof(float);
+      if (count != 0 && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0) {
+        visit(index, absl::Span<const float>(reinterpret_cast<const float*>(bytes.data()), count));
+        index += count;
+      } else {
+        for (std::size_t done = 0; done < count;) {
+          const std::size_t run = std::min(count - done, aligned.size());
+          std::memcpy(aligned.data(), bytes.data() + done * sizeof(float), run * sizeof(float));
+          visit(index, absl::Span<const float>(aligned.data(), run));
+          index += run;
+          done += run;
+        }
+      }
+      bytes.remove_prefix(count * sizeof(float));
+      for (std::uint8_t byte : bytes) straddling |= std::uint32_t{byte} << (8 * have++);
+    }
+  }
+
+ private:
+  std::vector<absl::Span<const std::uint8_t>> segments_;
+  std::shared_ptr<const void> owner_;
+  std::size_t size_ = 0;
+};
+
+struct Frame {
+  FrameHeader header;
+  Payload payload;
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_FRAME_H_

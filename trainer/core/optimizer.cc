@@ -1,0 +1,45 @@
+#include "trainer/core/optimizer.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace downpour::core {
+namespace {
+
+// Cloned for wider vectors. Not under sanitizers: the resolvers of clones run before these are set up.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+__attribute__((target_clones("default", "avx2", "avx512f")))
+#endif
+void SgdStep(const float* value, const float* gradient,
+                                                                           float rate, std::size_t count,
+                                                                           float* updated) {
+  for (std::size_t i = 0; i < count; ++i) updated[i] = value[i] - rate * gradient[i];
+}
+
+class Sgd final : public Optimizer {
+ public:
+  void Step(absl::Span<const float> value, const Payload& gradient, double learning_rate,
+            absl::Span<float> updated) override {
+    const float rate = static_cast<float>(learning_rate);
+    gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+      SgdStep(value.data() + first, run.data(), rate, run.size(), updated.data() + first);
+    });
+  }
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, std::uint32_t) {
+  if (config.type() == v1::SGD) return std::make_unique<Sgd>();
+  return absl::UnimplementedError(
+      absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
+}
+
+double StalenessScale(std::uint64_t staleness, std::uint32_t clamp) {
+  const std::uint64_t most = clamp == 0 ? 32 : clamp;
+  return 1.0 / static_cast<double>(std::max<std::uint64_t>(1, std::min(staleness, most)));
+}
+
+}  // namespace downpour::core

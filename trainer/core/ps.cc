@@ -1,0 +1,446 @@
+#include "trainer/core/ps.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/core/job_uid.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr absl::Duration kCoordinatorSilence = absl::Milliseconds(1500);
+constexpr absl::Duration kRegistrationPeriod = absl::Seconds(2);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsCore>> PsCore::Create(PsOptions options) {
+  absl::StatusOr<JobUid> uid = ParseJobUid(options.job_uid);
+  if (!uid.ok()) return uid.status();
+  return std::unique_ptr<PsCore>(new PsCore(std::move(options), *uid));
+}
+
+// ---- control
+
+bool PsCore::ShouldRegister(Time now) const {
+  if (!last_registered_.has_value() || now - *last_registered_ > kRegistrationPeriod) return true;
+  return !last_directive_.has_value() || now - *last_directive_ > kCoordinatorSilence;
+}
+
+absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now) {
+  if (reply.incarnation() < highest_incarnation_) return absl::OkStatus();
+  highest_incarnation_ = reply.incarnation();
+  if (reply.status() == v1::SYNC_OK) last_registered_ = now;
+  if (reply.status() == v1::SYNC_WAIT) last_registered_.reset();
+  if (reply.status() == v1::SYNC_WRONG_JOB || reply.status() == v1::SYNC_REFUSED) {
+    return absl::AbortedError(reply.message());
+  }
+  return absl::OkStatus();
+}
+
+bool PsCore::initialised() const {
+  return view_.has_stamp() &&
+         std::all_of(slices_.begin(), slices_.end(), [](const auto& entry) { return entry.second.initialised; });
+}
+
+v1::RegisterPsRequest PsCore::MakeRegistration() const {
+  v1::RegisterPsRequest request;
+  request.set_job_uid(options_.job_uid);
+  request.mutable_self()->set_index(options_.index);
+  request.mutable_self()->set_address(options_.address);
+  request.mutable_self()->set_session(options_.session);
+  request.set_highest_incarnation(highest_incarnation_);
+  request.mutable_self()->set_process_incarnation(options_.process_incarnation);
+  if (!view_.has_stamp()) return request;
+  *request.mutable_view() = view_;
+  request.set_initialised(initialised());
+  for (const auto& [session, state] : sessions_) request.add_sessions(session);
+  // What every slice here agrees on. Without slices there is nothing to disagree with.
+  std::uint32_t watermark = slices_.empty() ? plan_.epochs() : UINT32_MAX;
+  std::uint32_t end = 0;
+  for (const auto& [number, state] : slices_) {
+    watermark = std::min(watermark, state.table.watermark());
+    end = std::max(end, state.table.end_epoch());
+  }
+  request.set_watermark(watermark);
+  for (std::uint32_t epoch = watermark; epoch < end; ++epoch) {
+    Bitmap retired(plan_.shards_per_epoch(), true);
+    for (const auto& [number, state] : slices_) retired.And(state.table.Retired(epoch));
+    v1::EpochLedger* ledger = request.add_ledger();
+    ledger->set_dataset_epoch(epoch);
+    ledger->set_retired(retired.bytes());
+  }
+  return request;
+}
+
+absl::Status PsCore::Install(const v1::View& view) {
+  const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
+  if (same_history) {
+    // Slices do not move within a generation yet; a new incarnation re-issues the same layout.
+    view_ = view;
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
+  if (!slices.ok()) return slices.status();
+  absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
+  if (!plan.ok()) return plan.status();
+  if (static_cast<std::size_t>(view.layout_size()) != slices->size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("view: the layout places ", view.layout_size(), " slices, the tensors have ", slices->size()));
+  }
+  std::map<std::uint32_t, SliceState> owned;
+  v1::PsStats fresh;
+  for (std::uint32_t number = 0; number < slices->size(); ++number) {
+    if (view.layout(static_cast<int>(number)).primary() != options_.index) continue;
+    SliceState state;
+    state.slice = (*slices)[number];
+    absl::StatusOr<std::unique_ptr<Optimizer>> optimizer = CreateOptimizer(view.optimizer(), state.slice.elements);
+    if (!optimizer.ok()) return optimizer.status();
+    state.optimizer = *std::move(optimizer);
+    state.value = std::make_shared<std::vector<float>>(state.slice.elements);
+    state.table = AppliedTable(*plan);
+    fresh.set_parameter_bytes(fresh.parameter_bytes() + state.slice.bytes());
+    owned.emplace(number, std::move(state));
+  }
+  fresh.set_slices(owned.size());
+  fresh.set_duplicates(stats_.duplicates());
+  fresh.set_refused(stats_.refused());
+  slices_ = std::move(owned);
+  slice_count_ = static_cast<std::uint32_t>(slices->size());
+  plan_ = *std::move(plan);
+  view_ = view;
+  stats_ = fresh;
+  // Another history: nobody of the old one may push until the coordinator says so again.
+  for (auto& [session, state] : sessions_) Release(state, ReplyStatus::kRefused, &owed_);
+  sessions_.clear();
+  members_version_ = 0;
+  return absl::OkStatus();
+}
+
+void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
+  const bool newer_coordinator = request.stamp().incarnation() > members_incarnation_;
+  if (!newer_coordinator && request.members_version() <= members_version_) return;
+  members_incarnation_ = request.stamp().incarnation();
+  members_version_ = request.members_version();
+  const std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
+  for (auto session = sessions_.begin(); session != sessions_.end();) {
+    if (live.count(session->first) != 0) {
+      ++session;
+      continue;
+    }
+    Release(session->second, ReplyStatus::kRefused, replies);
+    session = sessions_.erase(session);
+  }
+  for (std::uint64_t session : live) sessions_.try_emplace(session);
+}
+
+v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
+  v1::DirectReply reply;
+  reply.set_status(v1::SYNC_OK);
+  if (request.job_uid() != options_.job_uid) {
+    reply.set_status(v1::SYNC_WRONG_JOB);
+    return reply;
+  }
+  if (request.session() != options_.session) {
+    reply.set_status(v1::SYNC_REFUSED);
+    reply.set_message("meant for another process of this ps");
+    return reply;
+  }
+  if (request.stamp().incarnation() < highest_incarnation_) {
+    reply.set_status(v1::SYNC_SESSION_ENDED);
+    reply.set_message(absl::StrCat("incarnation ", request.stamp().incarnation(), " is over, ", highest_incarnation_,
+                                   " has been seen"));
+    return reply;
+  }
+  highest_incarnation_ = request.stamp().incarnation();
+  last_directive_ = now;
+  if (request.has_view() && (!view_.has_stamp() || CompareStamps(request.view().stamp(), view_.stamp()) > 0)) {
+    const absl::Status installed = Install(request.view());
+    if (!installed.ok()) {
+      reply.set_status(v1::SYNC_REFUSED);
+      reply.set_message(std::string(installed.message()));
+      return reply;
+    }
+  }
+  const bool in_force = view_.has_stamp() && CompareStamps(request.stamp(), view_.stamp()) == 0;
+  if (in_force) {
+    SetSessions(request, &owed_);
+    for (const v1::ShardId& shard : request.retire()) {
+      v1::ShardBitmap* answer = reply.add_shards();
+      *answer->mutable_shard() = shard;
+      if (!plan_.Contains({shard.dataset_epoch(), shard.shard(), 0})) continue;
+      Bitmap applied(plan_.updates_in_shard(shard.shard()), true);
+      bool complete = true;
+      for (auto& [number, state] : slices_) {
+        // First the bitmap: retiring replaces it.
+        applied.And(state.table.Applied(shard.dataset_epoch(), shard.shard()));
+        if (!state.table.Retire(shard.dataset_epoch(), shard.shard(), options_.bug)) complete = false;
+      }
+      answer->set_applied(applied.bytes());
+      answer->set_complete(complete);
+    }
+    std::uint32_t watermark = request.watermark();
+    for (auto& [number, state] : slices_) {
+      state.table.Advance(request.watermark());
+      watermark = std::min(watermark, state.table.watermark());
+    }
+    reply.set_watermark(watermark);
+    reply.set_members_version(members_version_);
+  }
+  if (view_.has_stamp()) *reply.mutable_stamp() = view_.stamp();
+  reply.set_initialised(initialised());
+  *reply.mutable_stats() = stats();
+  return reply;
+}
+
+v1::PsStats PsCore::stats() const {
+  v1::PsStats stats = stats_;
+  stats.set_staleness(staleness_mean_);
+  return stats;
+}
+
+v1::LedgerReply PsCore::ReadLedger() const {
+  v1::LedgerReply reply;
+  reply.set_job_uid(options_.job_uid);
+  reply.set_ps_index(options_.index);
+  if (!view_.has_stamp()) return reply;
+  *reply.mutable_stamp() = view_.stamp();
+  *reply.mutable_data() = view_.data();
+  for (const auto& [number, state] : slices_) {
+    v1::SliceLedger* ledger = reply.add_slices();
+    ledger->set_slice(number);
+    ledger->set_version(state.version);
+    ledger->set_skipped(state.skipped);
+    state.table.Export(ledger);
+  }
+  return reply;
+}
+
+std::shared_ptr<const std::vector<float>> PsCore::value(std::uint32_t slice) const {
+  const auto state = slices_.find(slice);
+  return state == slices_.end() ? nullptr : state->second.value;
+}
+
+// ---- data
+
+ReplyStatus PsCore::Check(const Frame& frame) const {
+  const FrameHeader& header = frame.header;
+  if (header.job_uid != uid_) return ReplyStatus::kRefused;
+  if (header.status == ReplyStatus::kCorrupt) return ReplyStatus::kCorrupt;
+  if (!view_.has_stamp()) return ReplyStatus::kBehind;
+  if (header.generation != view_.stamp().generation()) {
+    return header.generation > view_.stamp().generation() ? ReplyStatus::kBehind : ReplyStatus::kRefused;
+  }
+  if (options_.bug != PlantedBug::kSessionNotChecked && sessions_.count(header.session) == 0) {
+    return ReplyStatus::kRefused;
+  }
+  if (header.epoch != view_.stamp().epoch()) {
+    return header.epoch > view_.stamp().epoch() ? ReplyStatus::kBehind : ReplyStatus::kStaleView;
+  }
+  if (header.kind == FrameKind::kVerdict) {
+    const bool valid = header.verdict != Verdict::kPending && plan_.Contains(header.update);
+    return valid ? ReplyStatus::kNone : ReplyStatus::kMalformed;
+  }
+  if (header.slice >= slice_count_) return ReplyStatus::kMalformed;
+  const auto state = slices_.find(header.slice);
+  if (state == slices_.end()) return ReplyStatus::kWrongOwner;
+  switch (header.kind) {
+    case FrameKind::kPull:
+      return state->second.initialised ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+    case FrameKind::kInitialise:
+      return frame.payload.size() == state->second.slice.bytes() ? ReplyStatus::kNone : ReplyStatus::kMalformed;
+    case FrameKind::kPush: {
+      // A skipped update may carry its gradient or not; a step needs all of it.
+      const bool whole = frame.payload.size() == state->second.slice.bytes();
+      const bool fits = whole || (frame.payload.size() == 0 && header.verdict == Verdict::kSkip);
+      if (!fits || !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
+      return state->second.initialised ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+    }
+    case FrameKind::kVerdict:
+    case FrameKind::kReply:
+      break;
+  }
+  return ReplyStatus::kMalformed;
+}
+
+Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
+  Frame reply;
+  reply.header = frame.header;
+  reply.header.kind = FrameKind::kReply;
+  reply.header.status = status;
+  reply.header.type = DataType::kNone;
+  reply.header.codec = FrameCodec::kNone;
+  reply.header.elements = 0;
+  if (view_.has_stamp()) {
+    reply.header.generation = view_.stamp().generation();
+    reply.header.incarnation = view_.stamp().incarnation();
+    reply.header.epoch = view_.stamp().epoch();
+  }
+  const bool success =
+      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
+  if (!success || frame.header.kind == FrameKind::kVerdict) return reply;
+  const SliceState& state = slices_.at(frame.header.slice);
+  reply.header.version = state.version;
+  if (frame.header.kind == FrameKind::kPull || frame.header.want_value) {
+    reply.header.type = DataType::kFloat32;
+    reply.header.codec = FrameCodec::kFp32;
+    reply.header.elements = state.slice.elements;
+    reply.payload = Payload::OfFloats(*state.value, state.value);
+  }
+  return reply;
+}
+
+ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict) {
+  const FrameHeader& header = frame.header;
+  if (options_.bug != PlantedBug::kNoDeduplication && state.table.Contains(header.update)) {
+    stats_.set_duplicates(stats_.duplicates() + 1);
+    return ReplyStatus::kDuplicate;
+  }
+  if (verdict == Verdict::kApply) {
+    const std::uint64_t staleness = state.version > header.version ? state.version - header.version : 0;
+    double rate = view_.optimizer().learning_rate();
+    if (view_.optimizer().staleness_aware()) {
+      rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());
+    }
+    staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
+    // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
+    if (state.value.use_count() == 1) {
+      std::atomic_thread_fence(std::memory_order_acquire);  // after the last reader let go
+      state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.value));
+    } else {
+      if (state.spare == nullptr || state.spare.use_count() != 1) {
+        state.spare = std::make_shared<std::vector<float>>(state.slice.elements);
+      }
+      std::atomic_thread_fence(std::memory_order_acquire);
+      state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.spare));
+      std::swap(state.value, state.spare);
+    }
+  } else {
+    ++state.skipped;
+  }
+  state.table.Insert(header.update);
+  ++state.version;
+  stats_.set_applied(stats_.applied() + 1);
+  return ReplyStatus::kApplied;
+}
+
+Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
+  ReplyStatus status = Check(frame);
+  if (status == ReplyStatus::kNone) {
+    switch (frame.header.kind) {
+      case FrameKind::kVerdict:
+        status = ReplyStatus::kApplied;
+        break;
+      case FrameKind::kPull:
+        status = ReplyStatus::kValue;
+        break;
+      case FrameKind::kInitialise: {
+        SliceState& state = slices_.at(frame.header.slice);
+        status = state.initialised ? ReplyStatus::kDuplicate : ReplyStatus::kApplied;
+        if (!state.initialised) {
+          frame.payload.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+            std::copy(run.begin(), run.end(), state.value->begin() + static_cast<std::ptrdiff_t>(first));
+          });
+          state.initialised = true;
+        }
+        break;
+      }
+      case FrameKind::kPush:
+        status = Apply(slices_.at(frame.header.slice), frame, verdict);
+        break;
+      case FrameKind::kReply:
+        status = ReplyStatus::kMalformed;
+        break;
+    }
+  }
+  if (status == ReplyStatus::kRefused) stats_.set_refused(stats_.refused() + 1);
+  return MakeReply(frame, status);
+}
+
+void PsCore::ClearPending(SessionState& session) {
+  pending_bytes_ -= session.pending_bytes;
+  session.pending_bytes = 0;
+  session.pending.clear();
+  session.pending_update.reset();
+}
+
+void PsCore::Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies) {
+  for (PendingCall& pending : session.pending) {
+    DataReply reply{pending.call, {}};
+    for (const Frame& frame : pending.frames) reply.frames.push_back(MakeReply(frame, status));
+    replies->push_back(std::move(reply));
+  }
+  ClearPending(session);
+}
+
+void PsCore::Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies) {
+  session.decided_update = update;
+  session.verdict = verdict;
+  if (!session.pending_update.has_value() || !(*session.pending_update == update)) return;
+  std::vector<PendingCall> pending = std::move(session.pending);
+  ClearPending(session);
+  for (PendingCall& call : pending) {
+    DataReply reply{call.call, {}};
+    for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, verdict));
+    replies->push_back(std::move(reply));
+  }
+}
+
+void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies) {
+  std::uint64_t received = 0;
+  bool all_pending = !frames.empty();
+  for (const Frame& frame : frames) {
+    received += frame.payload.size();
+    all_pending = all_pending && frame.header.kind == FrameKind::kPush && frame.header.verdict == Verdict::kPending &&
+                  frame.header.update == frames.front().header.update &&
+                  frame.header.session == frames.front().header.session && Check(frame) == ReplyStatus::kNone;
+  }
+  stats_.set_received_bytes(stats_.received_bytes() + received);
+
+  if (all_pending) {
+    SessionState& session = sessions_[frames.front().header.session];
+    const UpdateId update = frames.front().header.update;
+    if (!session.decided_update.has_value() || !(*session.decided_update == update)) {
+      if (session.pending_update.has_value() && !(*session.pending_update == update)) {
+        Release(session, ReplyStatus::kSuperseded, replies);
+      }
+      if (pending_bytes_ + received <= options_.pending_bytes_limit) {
+        session.pending_update = update;
+        session.pending_bytes += received;
+        pending_bytes_ += received;
+        session.pending.push_back({call, std::move(frames)});
+        return;
+      }
+    }
+  }
+
+  DataReply reply{call, {}};
+  reply.frames.reserve(frames.size());
+  std::uint64_t sent = 0;
+  for (const Frame& frame : frames) {
+    const FrameHeader& header = frame.header;
+    const bool carries_update = header.kind == FrameKind::kPush || header.kind == FrameKind::kVerdict;
+    const auto session = sessions_.find(header.session);
+    Verdict verdict = header.verdict;
+    if (carries_update && session != sessions_.end() && Check(frame) == ReplyStatus::kNone) {
+      if (verdict != Verdict::kPending) {
+        Decide(session->second, header.update, verdict, replies);
+      } else if (session->second.decided_update == header.update) {
+        verdict = session->second.verdict;  // it was overtaken by its verdict
+      }
+    }
+    if (header.kind == FrameKind::kPush && verdict == Verdict::kPending) {
+      const ReplyStatus status = Check(frame);
+      reply.frames.push_back(MakeReply(frame, status == ReplyStatus::kNone ? ReplyStatus::kSuperseded : status));
+    } else {
+      reply.frames.push_back(CarryOut(frame, verdict));
+    }
+    sent += reply.frames.back().payload.size();
+  }
+  stats_.set_sent_bytes(stats_.sent_bytes() + sent);
+  replies->push_back(std::move(reply));
+}
+
+}  // namespace downpour::core

@@ -1,0 +1,133 @@
+#ifndef DOWNPOUR_TRAINER_CORE_PS_H_
+#define DOWNPOUR_TRAINER_CORE_PS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/applied_table.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/frame.h"
+#include "trainer/core/layout.h"
+#include "trainer/core/optimizer.h"
+#include "trainer/core/planted_bug.h"
+#include "trainer/core/time.h"
+
+namespace downpour::core {
+
+struct PsOptions {
+  std::string job_uid;  // 32 hexadecimal digits
+  std::uint32_t index = 0;
+  std::string address;        // where workers reach it
+  std::uint64_t session = 0;  // fresh for each process
+  std::uint32_t process_incarnation = 1;
+  // Pushes that wait for their verdict are held up to this many bytes; beyond, they are sent back as superseded.
+  std::size_t pending_bytes_limit = 256u << 20;
+  PlantedBug bug = PlantedBug::kNone;
+};
+
+// A parameter server without I/O, threads or a clock: the slices that it owns, their optimizers and their tables of
+// applied updates, changed together or not at all. Not thread-safe: the shell serialises all calls.
+class PsCore {
+ public:
+  // Names an exchange whose reply is owed; chosen by the shell, unique among those under way.
+  using CallId = std::uint64_t;
+  struct DataReply {
+    CallId call = 0;
+    std::vector<Frame> frames;  // one for each frame of the request, in order
+  };
+
+  // kInvalidArgument: a malformed job uid.
+  static absl::StatusOr<std::unique_ptr<PsCore>> Create(PsOptions options);
+
+  // ---- control
+  v1::DirectReply OnDirect(const v1::DirectRequest& request, Time now);
+  v1::RegisterPsRequest MakeRegistration() const;
+  // Registers at start, when the coordinator has been silent for a while, and now and then anyway: an older coordinator
+  // that lives on may be the one that talks, and the name leads to the newest.
+  bool ShouldRegister(Time now) const;
+  // From then on, coordinators older than the one that answered are refused. kAborted: this process has been replaced.
+  absl::Status OnRegisterReply(const v1::RegisterPsReply& reply, Time now);
+  v1::LedgerReply ReadLedger() const;
+  v1::PsStats stats() const;
+
+  // ---- data
+  // Appends the replies that became due: to this call or to earlier ones that waited for a verdict. A call waits only
+  // if all its frames are pending pushes of one update.
+  void OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies);
+
+  // ---- inspection, for tests and metrics
+  const v1::View& view() const { return view_; }
+  bool initialised() const;
+  // The slice's value; empty if it is not here. Shared with replies in flight: never written while shared.
+  std::shared_ptr<const std::vector<float>> value(std::uint32_t slice) const;
+  std::size_t pending_bytes() const { return pending_bytes_; }
+
+ private:
+  struct SliceState {
+    Slice slice;
+    std::shared_ptr<std::vector<float>> value;
+    std::shared_ptr<std::vector<float>> spare;  // the buffer of the value before, for writing apart from readers
+    std::unique_ptr<Optimizer> optimizer;
+    AppliedTable table;
+    std::uint64_t version = 0;  // steps and skips taken, counted apart from the table
+    std::uint64_t skipped = 0;
+    bool initialised = false;
+  };
+  struct PendingCall {
+    CallId call = 0;
+    std::vector<Frame> frames;
+  };
+  // Of one worker session: the update whose pushes wait, and the newest verdict heard.
+  struct SessionState {
+    std::optional<UpdateId> pending_update;
+    std::vector<PendingCall> pending;
+    std::size_t pending_bytes = 0;
+    std::optional<UpdateId> decided_update;
+    Verdict verdict = Verdict::kPending;
+  };
+
+  explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
+
+  absl::Status Install(const v1::View& view);
+  void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
+  // kNone: the frame may be carried out.
+  ReplyStatus Check(const Frame& frame) const;
+  Frame CarryOut(const Frame& frame, Verdict verdict);
+  ReplyStatus Apply(SliceState& state, const Frame& frame, Verdict verdict);
+  Frame MakeReply(const Frame& frame, ReplyStatus status) const;
+  void Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies);
+  void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
+  void ClearPending(SessionState& session);
+
+  PsOptions options_;
+  JobUid uid_;
+  v1::View view_;
+  DataPlan plan_;
+  std::map<std::uint32_t, SliceState> slices_;
+  std::uint32_t slice_count_ = 0;  // of the whole model
+  std::map<std::uint64_t, SessionState> sessions_;
+  std::vector<DataReply> owed_;  // replies that a directive made due; handed out with the next call's
+  std::size_t pending_bytes_ = 0;
+  std::uint32_t highest_incarnation_ = 0;
+  std::uint32_t members_incarnation_ = 0;
+  std::uint64_t members_version_ = 0;
+  std::optional<Time> last_directive_;
+  std::optional<Time> last_registered_;
+  v1::PsStats stats_;
+  double staleness_mean_ = 0;
+
+ public:
+  // Replies that became due outside OnData (ended sessions); the shell sends them after OnDirect.
+  std::vector<DataReply> TakeOwedReplies() { return std::exchange(owed_, {}); }
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_PS_H_

@@ -1,0 +1,606 @@
+#include "trainer/core/worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "trainer/core/bitmap.h"
+#include "trainer/core/job_uid.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr absl::Duration kWaitPeriod = absl::Milliseconds(20);
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(20);
+constexpr absl::Duration kMostBackoff = absl::Milliseconds(500);
+constexpr absl::Duration kRateWindow = absl::Seconds(1);
+
+// A mean over about the newest 20 values.
+double Smooth(double mean, double value, bool first) { return first ? value : mean + 0.05 * (value - mean); }
+
+bool SameTensors(const std::vector<v1::TensorSpec>& mine, const v1::View& view) {
+  return std::equal(mine.begin(), mine.end(), view.tensors().begin(), view.tensors().end(),
+                    [](const v1::TensorSpec& a, const v1::TensorSpec& b) {
+                      return a.name() == b.name() && a.type() == b.type() &&
+                             std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
+                    });
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host) : options_(std::move(options)), host_(host) {
+  absl::StatusOr<JobUid> uid = ParseJobUid(options_.job_uid);
+  if (uid.ok()) {
+    uid_ = *uid;
+  } else {
+    finished_ = uid.status();
+  }
+  session_ = host_->NewSession();
+  stats_.set_state("registering");
+}
+
+void WorkerCore::Start(Time now, WorkerOutput* output) {
+  next_sync_ = now;
+  rate_since_ = now;
+  Pump(now, output);
+}
+
+void WorkerCore::OnTimer(Time now, WorkerOutput* output) { Pump(now, output); }
+
+void WorkerCore::Leave(Time now, WorkerOutput* output) {
+  leaving_ = true;
+  Pump(now, output);
+}
+
+void WorkerCore::DropEverything() {
+  ++state_epoch_;
+  ++token_;
+  calls_.clear();
+  links_.clear();
+  leases_.clear();
+  phase_ = Phase::kWaiting;
+  verdict_ = Verdict::kPending;
+  initialise_ = false;
+  for (SliceState& slice : slices_) {
+    slice.fresh = slice.pull_in_flight = slice.initial_in_flight = slice.initial_done = false;
+    slice.push = SliceProgress::kUnready;
+    slice.version = 0;  // a history of the same number may have begun anew
+  }
+}
+
+// ---- control
+
+void WorkerCore::Sync(Time now, WorkerOutput* output) {
+  SyncCall call;
+  call.call = sync_call_ = next_call_++;
+  call.deadline = options_.sync_deadline;
+  v1::WorkerSyncRequest& request = call.request;
+  request.set_job_uid(options_.job_uid);
+  request.set_index(options_.index);
+  request.set_process_incarnation(options_.process_incarnation);
+  request.set_session(session_);
+  request.set_sequence(++sequence_);
+  request.set_accepted(accepted_);
+  if (view_.has_stamp()) *request.mutable_view() = view_.stamp();
+  for (const auto& [id, held] : leases_) {
+    v1::HeldLease* lease = request.add_held();
+    lease->set_lease(id);
+    lease->set_kind(held.lease.kind());
+    *lease->mutable_shard() = held.lease.shard();
+    lease->set_all_sent(held.all_sent);
+    if (held.result.has_value()) *request.add_results() = *held.result;
+  }
+  const bool may_leave = leaving_ && phase_ == Phase::kWaiting;
+  request.set_wanted(leaving_ ? 0 : options_.wanted_leases);
+  request.set_leaving(may_leave);
+  request.set_failure(failure_);
+  if (!accepted_) {
+    for (const v1::TensorSpec& tensor : options_.tensors) *request.add_tensors() = tensor;
+    request.set_sample_count(options_.sample_count);
+  }
+  *request.mutable_stats() = stats_;
+  left_ = may_leave;
+  sync_in_flight_ = true;
+  sync_urgent_ = false;
+  next_sync_ = now + options_.sync_period;
+  output->syncs.push_back(std::move(call));
+}
+
+void WorkerCore::AdoptView(const v1::View& view) {
+  if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) <= 0) return;
+  const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
+  if (same_history) {
+    view_ = view;
+    return;
+  }
+  absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
+  absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
+  if (!slices.ok() || !plan.ok() || static_cast<std::size_t>(view.layout_size()) != slices->size() ||
+      !SameTensors(options_.tensors, view)) {
+    finished_ = absl::FailedPreconditionError("the coordinator's view does not fit this worker's model");
+    return;
+  }
+  slices_.clear();
+  DropEverything();
+  view_ = view;
+  plan_ = *std::move(plan);
+  for (std::size_t number = 0; number < slices->size(); ++number) {
+    SliceState state;
+    state.slice = (*slices)[number];
+    state.ps = view.layout(static_cast<int>(number)).primary();
+    slices_.push_back(state);
+  }
+}
+
+void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
+  std::map<std::uint64_t, HeldLease> now_held;
+  for (const v1::Lease& lease : reply.leases()) {
+    const auto held = leases_.find(lease.lease());
+    if (held != leases_.end()) {
+      now_held.emplace(lease.lease(), std::move(held->second));
+    } else {
+      HeldLease fresh;
+      fresh.lease = lease;
+      now_held.emplace(lease.lease(), std::move(fresh));
+    }
+  }
+  leases_ = std::move(now_held);
+}
+
+void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
+                             WorkerOutput* output) {
+  if (!sync_in_flight_ || call != sync_call_ || finished_.has_value()) return;
+  sync_in_flight_ = false;
+  if (!reply.ok()) {
+    // Leases last longer than a coordinator's restart: go on with what is held and ask again.
+    next_sync_ = std::min(next_sync_, now + absl::Milliseconds(100));
+    Pump(now, output);
+    return;
+  }
+  if (reply->incarnation() < incarnation_) {  // an older coordinator
+    Pump(now, output);
+    return;
+  }
+  incarnation_ = reply->incarnation();
+  switch (reply->status()) {
+    case v1::SYNC_WAIT:
+      next_sync_ = now + kWaitPeriod;
+      if (reply->has_view()) AdoptView(reply->view());
+      break;
+    case v1::SYNC_OK:
+      if (reply->has_view()) AdoptView(reply->view());
+      accepted_ = true;
+      if (finished_.has_value()) break;
+      if (reply->initialise() && !initialise_) {
+        for (SliceState& slice : slices_) slice.initial_done = false;
+      }
+      initialise_ = reply->initialise();
+      ReconcileLeases(*reply);
+      break;
+    case v1::SYNC_SESSION_ENDED:
+      DropEverything();
+      session_ = host_->NewSession();
+      accepted_ = false;
+      next_sync_ = now;
+      break;
+    case v1::SYNC_FINISHED:
+      finished_ = absl::OkStatus();
+      break;
+    default:
+      finished_ = absl::FailedPreconditionError(
+          reply->message().empty() ? absl::StrCat("the coordinator answered ", v1::SyncStatus_Name(reply->status()))
+                                   : reply->message());
+      break;
+  }
+  if (left_ && !finished_.has_value()) finished_ = absl::OkStatus();
+  Pump(now, output);
+}
+
+// ---- work
+
+std::optional<UpdateId> WorkerCore::NextUpdate() const {
+  if (!plan_.has_value()) return std::nullopt;
+  for (const auto& [id, held] : leases_) {
+    if (held.lease.kind() != v1::TASK_TRAIN) continue;
+    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().shard());
+    const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
+    std::uint32_t group = held.next;
+    const bool current = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN && id == work_lease_;
+    if (current && group == work_.update.group) ++group;
+    while (group < count && done.Test(group)) ++group;
+    if (group < count) return UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), group};
+  }
+  return std::nullopt;
+}
+
+bool WorkerCore::PickWork() {
+  if (leaving_ || !failure_.empty()) return false;
+  for (auto& [id, held] : leases_) {
+    if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value()) continue;
+    work_ = Work{++token_, held.lease.kind(), {}, held.lease.shard().dataset_epoch()};
+    work_lease_ = id;
+    for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
+    return true;
+  }
+  for (auto& [id, held] : leases_) {
+    if (held.lease.kind() != v1::TASK_TRAIN) continue;
+    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().shard());
+    const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
+    while (held.next < count && done.Test(held.next)) ++held.next;
+    if (held.next >= count) {
+      if (!held.all_sent) sync_urgent_ = true;
+      held.all_sent = true;
+      continue;
+    }
+    work_ = Work{++token_, v1::TASK_TRAIN,
+                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0};
+    work_lease_ = id;
+    return true;
+  }
+  return false;
+}
+
+void WorkerCore::OnGradient(std::uint64_t token, std::uint32_t tensor, Time now, WorkerOutput* output) {
+  if (token != token_ || phase_ != Phase::kComputing) return;
+  std::size_t ready_bytes = 0;
+  for (SliceState& slice : slices_) {
+    if (slice.slice.tensor == tensor) slice.push = SliceProgress::kReady;
+    if (slice.push == SliceProgress::kReady) ready_bytes += slice.slice.bytes();
+  }
+  if (ready_bytes >= options_.early_push_bytes) SendPushes(now, output);
+}
+
+void WorkerCore::OnComputed(std::uint64_t token, const ComputeResult& result, Time now, WorkerOutput* output) {
+  if (token != token_ || phase_ != Phase::kComputing) return;
+  computed_ = result;
+  verdict_ = result.verdict;
+  phase_ = Phase::kPushing;
+  phase_since_ = now;
+  for (SliceState& slice : slices_) {
+    if (slice.push == SliceProgress::kUnready) slice.push = SliceProgress::kReady;
+  }
+  consecutive_skips_ = verdict_ == Verdict::kSkip ? consecutive_skips_ + 1 : 0;
+  if (consecutive_skips_ >= options_.skips_until_failure) {
+    failure_ = absl::StrCat("worker-", options_.index, ": neither loss nor gradients were finite in ",
+                            consecutive_skips_, " updates in a row; a smaller learning rate may help");
+    sync_urgent_ = true;
+  }
+  Pump(now, output);
+}
+
+void WorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, WorkerOutput* output) {
+  if (token != token_ || phase_ != Phase::kTask) return;
+  const auto held = leases_.find(work_lease_);
+  if (held != leases_.end()) {
+    result.set_lease(work_lease_);
+    result.set_kind(work_.kind);
+    result.set_dataset_epoch(work_.dataset_epoch);
+    held->second.result = std::move(result);
+    held->second.all_sent = true;
+  }
+  phase_ = Phase::kWaiting;
+  sync_urgent_ = true;
+  Pump(now, output);
+}
+
+void WorkerCore::Pump(Time now, WorkerOutput* output) {
+  if (finished_.has_value()) return;
+  next_timer_ = absl::InfiniteDuration();
+  if (accepted_ && view_.has_stamp()) {
+    if (initialise_) SendInitialValues(now, output);
+    for (bool moved = true; moved;) {
+      moved = false;
+      switch (phase_) {
+        case Phase::kWaiting:
+          if (PickWork()) {
+            if (stats_.state() == "waiting") {
+              for (SliceState& slice : slices_) slice.fresh = false;  // others went on meanwhile
+            }
+            phase_ = Phase::kPulling;
+            phase_since_ = now;
+            moved = true;
+          } else {
+            stats_.set_state(leaving_ ? "leaving" : "waiting");
+          }
+          break;
+        case Phase::kPulling: {
+          SendPulls(now, output);
+          if (!std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
+            stats_.set_state("pulling");
+            break;
+          }
+          stats_.set_pull_seconds(
+              Smooth(stats_.pull_seconds(), absl::ToDoubleSeconds(now - phase_since_), stats_.steps() == 0));
+          phase_ = work_.kind == v1::TASK_TRAIN ? Phase::kComputing : Phase::kTask;
+          verdict_ = Verdict::kPending;
+          for (SliceState& slice : slices_) {
+            slice.push = SliceProgress::kUnready;
+            slice.computed_version = slice.version;
+          }
+          for (auto& [ps, link] : links_) link.verdict_due = false;
+          stats_.set_state(work_.kind == v1::TASK_TRAIN ? "computing" : "evaluating");
+          phase_since_ = now;
+          output->work = work_;
+          break;
+        }
+        case Phase::kComputing:
+        case Phase::kTask:
+          break;
+        case Phase::kPushing: {
+          stats_.set_state("pushing");
+          SendPushes(now, output);
+          const auto held = leases_.find(work_lease_);
+          const bool sent = std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) {
+            return slice.push == SliceProgress::kSent || slice.push == SliceProgress::kDone;
+          });
+          const std::uint32_t count = plan_->updates_in_shard(work_.update.data_shard);
+          if (sent && held != leases_.end() && !held->second.all_sent) {
+            const Bitmap done = Bitmap::FromBytes(count, held->second.lease.done());
+            std::uint32_t after = work_.update.group + 1;
+            while (after < count && done.Test(after)) ++after;
+            if (after >= count) held->second.all_sent = sync_urgent_ = true;
+          }
+          if (!std::all_of(slices_.begin(), slices_.end(),
+                           [](const SliceState& slice) { return slice.push == SliceProgress::kDone; })) {
+            break;
+          }
+          if (held != leases_.end()) held->second.next = work_.update.group + 1;
+          const bool first = stats_.steps() == 0;
+          stats_.set_steps(stats_.steps() + 1);
+          stats_.set_samples(stats_.samples() + computed_.samples);
+          if (verdict_ == Verdict::kSkip) {
+            stats_.set_skipped(stats_.skipped() + 1);
+          } else {
+            stats_.set_loss(Smooth(stats_.loss(), computed_.loss, stats_.loss() == 0));
+          }
+          const double push_seconds = absl::ToDoubleSeconds(now - phase_since_);
+          stats_.set_data_seconds(Smooth(stats_.data_seconds(), computed_.data_seconds, first));
+          stats_.set_forward_seconds(Smooth(stats_.forward_seconds(), computed_.forward_seconds, first));
+          stats_.set_backward_seconds(Smooth(stats_.backward_seconds(), computed_.backward_seconds, first));
+          stats_.set_push_seconds(Smooth(stats_.push_seconds(), push_seconds, first));
+          stats_.set_step_seconds(stats_.data_seconds() + stats_.pull_seconds() + stats_.forward_seconds() +
+                                  stats_.backward_seconds() + stats_.push_seconds());
+          phase_ = Phase::kWaiting;
+          moved = true;
+          break;
+        }
+      }
+    }
+  }
+  if (now - rate_since_ >= kRateWindow) {
+    stats_.set_samples_per_second(static_cast<double>(stats_.samples() - rate_samples_) /
+                                  absl::ToDoubleSeconds(now - rate_since_));
+    rate_since_ = now;
+    rate_samples_ = stats_.samples();
+  }
+  const bool hungry = phase_ == Phase::kWaiting && accepted_ && !leaving_;
+  if (hungry) next_sync_ = std::min(next_sync_, now + kWaitPeriod);
+  if (leaving_ && phase_ == Phase::kWaiting) sync_urgent_ = true;
+  if (!sync_in_flight_) {
+    if (sync_urgent_ || now >= next_sync_) Sync(now, output);
+    if (!sync_in_flight_) WakeAt(next_sync_);
+  }
+  if (next_timer_ == absl::InfiniteDuration()) WakeAt(now + options_.sync_period);
+}
+
+// ---- data plane
+
+FrameHeader WorkerCore::MakeHeader(FrameKind kind) const {
+  FrameHeader header;
+  header.kind = kind;
+  header.job_uid = uid_;
+  header.generation = view_.stamp().generation();
+  header.incarnation = view_.stamp().incarnation();
+  header.epoch = view_.stamp().epoch();
+  header.session = session_;
+  return header;
+}
+
+void WorkerCore::SendFrames(std::uint32_t ps, Call::Kind kind, std::vector<std::uint32_t> slices,
+                            std::vector<Frame> frames, WorkerOutput* output) {
+  ExchangeCall exchange;
+  exchange.call = next_call_++;
+  exchange.ps = ps;
+  exchange.frames = std::move(frames);
+  exchange.deadline = options_.data_deadline;
+  for (const v1::PsMember& member : view_.ps()) {
+    if (member.index() == ps) exchange.address = member.address();
+  }
+  Call call;
+  call.kind = kind;
+  call.ps = ps;
+  call.epoch_of_state = state_epoch_;
+  call.token = token_;
+  call.slices = std::move(slices);
+  calls_.emplace(exchange.call, std::move(call));
+  ++links_[ps].in_flight;
+  output->exchanges.push_back(std::move(exchange));
+}
+
+template <typename Wanted, typename FrameOf>
+void WorkerCore::SendBatches(Call::Kind kind, Time now, WorkerOutput* output, Wanted wanted, FrameOf frame_of) {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> by_ps;
+  for (std::uint32_t number = 0; number < slices_.size(); ++number) {
+    if (wanted(slices_[number])) by_ps[slices_[number].ps].push_back(number);
+  }
+  for (auto& [ps, numbers] : by_ps) {
+    PsLink& link = links_[ps];
+    if (now < link.retry_at) {
+      WakeAt(link.retry_at);
+      continue;
+    }
+    std::size_t next = 0;
+    while (next < numbers.size() && link.in_flight < options_.exchanges_in_flight) {
+      std::vector<std::uint32_t> slices;
+      std::vector<Frame> frames;
+      std::size_t bytes = 0;
+      while (next < numbers.size() &&
+             (frames.empty() || bytes + slices_[numbers[next]].slice.bytes() <= options_.message_bytes)) {
+        SliceState& slice = slices_[numbers[next]];
+        bytes += slice.slice.bytes();
+        frames.push_back(frame_of(numbers[next], slice));
+        slices.push_back(numbers[next]);
+        ++next;
+      }
+      SendFrames(ps, kind, std::move(slices), std::move(frames), output);
+    }
+  }
+}
+
+void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
+  SendBatches(
+      Call::Kind::kPull, now, output, [](const SliceState& slice) { return !slice.fresh && !slice.pull_in_flight; },
+      [this](std::uint32_t number, SliceState& slice) {
+        slice.pull_in_flight = true;
+        Frame frame;
+        frame.header = MakeHeader(FrameKind::kPull);
+        frame.header.slice = number;
+        return frame;
+      });
+}
+
+void WorkerCore::SendInitialValues(Time now, WorkerOutput* output) {
+  SendBatches(
+      Call::Kind::kInitialise, now, output,
+      [](const SliceState& slice) { return !slice.initial_done && !slice.initial_in_flight; },
+      [this](std::uint32_t number, SliceState& slice) {
+        slice.initial_in_flight = true;
+        Frame frame;
+        frame.header = MakeHeader(FrameKind::kInitialise);
+        frame.header.slice = number;
+        frame.header.type = DataType::kFloat32;
+        frame.header.codec = FrameCodec::kFp32;
+        frame.header.elements = slice.slice.elements;
+        frame.payload = host_->InitialValue(number, slice.slice);
+        return frame;
+      });
+}
+
+void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
+  SendBatches(
+      Call::Kind::kPush, now, output, [](const SliceState& slice) { return slice.push == SliceProgress::kReady; },
+      [this](std::uint32_t number, SliceState& slice) {
+        slice.push = SliceProgress::kSent;
+        links_[slice.ps].verdict_due = verdict_ == Verdict::kPending;
+        Frame frame;
+        frame.header = MakeHeader(FrameKind::kPush);
+        frame.header.slice = number;
+        frame.header.update = work_.update;
+        frame.header.verdict = verdict_;
+        frame.header.want_value = true;
+        frame.header.version = slice.computed_version;
+        if (verdict_ != Verdict::kSkip) {
+          frame.header.type = DataType::kFloat32;
+          frame.header.codec = FrameCodec::kFp32;
+          frame.header.elements = slice.slice.elements;
+          frame.payload = host_->Gradient(number, slice.slice);
+        }
+        return frame;
+      });
+  if (verdict_ == Verdict::kPending) return;
+  // A ps that got all its slices of this update before the verdict still has to hear it.
+  for (auto& [ps, link] : links_) {
+    if (!link.verdict_due) continue;
+    if (now < link.retry_at) {
+      WakeAt(link.retry_at);
+      continue;
+    }
+    link.verdict_due = false;
+    Frame frame;
+    frame.header = MakeHeader(FrameKind::kVerdict);
+    frame.header.update = work_.update;
+    frame.header.verdict = verdict_;
+    std::vector<Frame> frames;
+    frames.push_back(std::move(frame));
+    SendFrames(ps, Call::Kind::kPush, {}, std::move(frames), output);
+  }
+}
+
+void WorkerCore::BackOff(PsLink& link, Time now) {
+  link.backoff = std::clamp(link.backoff * 2, kFirstBackoff, kMostBackoff);
+  link.retry_at = now + link.backoff;
+}
+
+void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame& reply, Time now, bool* retry) {
+  SliceState& slice = slices_[number];
+  const ReplyStatus status = reply.header.status;
+  const bool success =
+      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
+  const bool valued = success && reply.payload.size() == slice.slice.bytes();
+  if (call.kind == Call::Kind::kPull) {
+    slice.pull_in_flight = false;
+  } else if (call.kind == Call::Kind::kInitialise) {
+    slice.initial_in_flight = false;
+    if (success) slice.initial_done = true;
+  }
+  // Of two answers that overtook each other the newer value is kept.
+  if (valued && reply.header.version >= slice.version) {
+    host_->StoreValue(number, slice.slice, reply.payload);
+    slice.version = reply.header.version;
+    slice.fresh = true;
+  }
+  if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {
+    if (success) {
+      slice.push = SliceProgress::kDone;
+      if (!valued) slice.fresh = false;
+      if (status == ReplyStatus::kApplied && reply.header.version > slice.computed_version) {
+        const double staleness = static_cast<double>(reply.header.version - 1 - slice.computed_version);
+        stats_.set_staleness(Smooth(stats_.staleness(), staleness, false));
+      }
+    } else {
+      slice.push = SliceProgress::kReady;
+    }
+  }
+  if (success) return;
+  *retry = true;
+  switch (status) {
+    case ReplyStatus::kRefused:
+    case ReplyStatus::kStaleView:
+    case ReplyStatus::kWrongOwner:
+    case ReplyStatus::kBehind:
+      sync_urgent_ = now >= next_sync_ - options_.sync_period + kWaitPeriod;  // not more than every kWaitPeriod
+      break;
+    case ReplyStatus::kMalformed:
+      finished_ = absl::InternalError(absl::StrCat("ps-", call.ps, " calls a frame of slice ", number, " malformed"));
+      break;
+    default:
+      break;
+  }
+}
+
+void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
+                                 WorkerOutput* output) {
+  const auto found = calls_.find(call_id);
+  if (found == calls_.end() || finished_.has_value()) return;
+  const Call call = std::move(found->second);
+  calls_.erase(found);
+  PsLink& link = links_[call.ps];
+  --link.in_flight;
+  bool retry = !reply.ok();
+  const bool answered = reply.ok() && (call.slices.empty() ? reply->size() == 1 : reply->size() == call.slices.size());
+  if (answered && call.slices.empty()) {
+    const ReplyStatus status = reply->front().header.status;
+    if (status != ReplyStatus::kApplied) retry = link.verdict_due = call.token == token_ && phase_ == Phase::kPushing;
+  } else if (answered) {
+    for (std::size_t i = 0; i < call.slices.size(); ++i) HandleFrame(call, call.slices[i], (*reply)[i], now, &retry);
+  } else {
+    retry = true;
+    if (call.slices.empty() && call.token == token_ && phase_ == Phase::kPushing) link.verdict_due = true;
+    for (std::uint32_t number : call.slices) {
+      SliceState& slice = slices_[number];
+      if (call.kind == Call::Kind::kPull) slice.pull_in_flight = false;
+      if (call.kind == Call::Kind::kInitialise) slice.initial_in_flight = false;
+      if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {
+        slice.push = SliceProgress::kReady;
+      }
+    }
+  }
+  if (retry) {
+    BackOff(link, now);
+  } else {
+    link.backoff = absl::ZeroDuration();
+  }
+  Pump(now, output);
+}
+
+}  // namespace downpour::core

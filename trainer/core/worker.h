@@ -1,0 +1,215 @@
+#ifndef DOWNPOUR_TRAINER_CORE_WORKER_H_
+#define DOWNPOUR_TRAINER_CORE_WORKER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/frame.h"
+#include "trainer/core/layout.h"
+#include "trainer/core/time.h"
+
+namespace downpour::core {
+
+struct WorkerOptions {
+  std::string job_uid;
+  std::uint32_t index = 0;
+  std::uint32_t process_incarnation = 1;
+  std::vector<v1::TensorSpec> tensors;
+  std::uint64_t sample_count = 0;
+  std::uint32_t wanted_leases = 2;  // the one worked on and the next
+  absl::Duration sync_period = absl::Milliseconds(500);
+  absl::Duration sync_deadline = absl::Seconds(1);
+  absl::Duration data_deadline = absl::Seconds(10);
+  std::size_t early_push_bytes = 256u << 10;  // gradients that are ready leave during backward in such heaps
+  std::size_t message_bytes = 4u << 20;       // payload of one exchange
+  int exchanges_in_flight = 8;                // to one ps
+  int skips_until_failure = 100;              // consecutive updates without a finite gradient
+};
+
+// Where the worker's values live; called back on the thread that calls WorkerCore.
+class WorkerHost {
+ public:
+  virtual ~WorkerHost() = default;
+  virtual std::uint64_t NewSession() = 0;  // random, never repeated
+  virtual Payload InitialValue(std::uint32_t number, const Slice& slice) = 0;
+  // Of the update that is being computed; immutable until the returned owner is released.
+  virtual Payload Gradient(std::uint32_t number, const Slice& slice) = 0;
+  // May come while an update is computed: to be used from the next work on.
+  virtual void StoreValue(std::uint32_t number, const Slice& slice, const Payload& value) = 0;
+};
+
+// Something to compute, apart from the state machine; `token` names it in the answer.
+struct Work {
+  std::uint64_t token = 0;
+  v1::TaskKind kind = v1::TASK_TRAIN;
+  UpdateId update;                  // TASK_TRAIN
+  std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
+};
+
+struct ComputeResult {
+  Verdict verdict = Verdict::kApply;  // kSkip: the loss or a gradient is not finite
+  double loss = 0;
+  std::uint64_t samples = 0;
+  double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
+};
+
+struct SyncCall {
+  std::uint64_t call = 0;
+  v1::WorkerSyncRequest request;
+  absl::Duration deadline;
+};
+
+struct ExchangeCall {
+  std::uint64_t call = 0;
+  std::uint32_t ps = 0;
+  std::string address;
+  std::vector<Frame> frames;
+  absl::Duration deadline;
+};
+
+// What the shell has to do after a call. Every call is answered exactly once, with a reply or an error.
+struct WorkerOutput {
+  std::vector<SyncCall> syncs;
+  std::vector<ExchangeCall> exchanges;
+  std::optional<Work> work;
+};
+
+// A worker without I/O, threads, a clock or a model: registers, holds leases, and takes each update from pull to
+// acknowledgement. Not thread-safe.
+class WorkerCore {
+ public:
+  WorkerCore(WorkerOptions options, WorkerHost* host);
+
+  void Start(Time now, WorkerOutput* output);
+  void OnTimer(Time now, WorkerOutput* output);
+  // When OnTimer is wanted next, at the latest.
+  Time next_timer() const { return next_timer_; }
+
+  void OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
+                   WorkerOutput* output);
+  void OnExchangeReply(std::uint64_t call, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
+                       WorkerOutput* output);
+
+  // The gradient of one tensor of the work named by `token` is complete (not for a skipped one).
+  void OnGradient(std::uint64_t token, std::uint32_t tensor, Time now, WorkerOutput* output);
+  void OnComputed(std::uint64_t token, const ComputeResult& result, Time now, WorkerOutput* output);
+  void OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, WorkerOutput* output);
+
+  // Ends the current update, gives the leases back and finishes.
+  void Leave(Time now, WorkerOutput* output);
+
+  // Set once there is nothing left to do: OK, or why it gave up.
+  const std::optional<absl::Status>& finished() const { return finished_; }
+  const v1::WorkerStats& stats() const { return stats_; }
+  const std::optional<DataPlan>& plan() const { return plan_; }
+  std::uint64_t session() const { return session_; }
+  std::uint64_t generation() const { return view_.stamp().generation(); }
+  std::size_t leases_held() const { return leases_.size(); }
+  // The update that will follow the current one, if it is known: for prefetching.
+  std::optional<UpdateId> NextUpdate() const;
+
+ private:
+  enum class Phase { kWaiting, kPulling, kComputing, kPushing, kTask };
+  enum class SliceProgress { kUnready, kReady, kSent, kDone };
+  struct SliceState {
+    Slice slice;
+    std::uint32_t ps = 0;
+    bool fresh = false;  // its value came after this worker's newest update on it
+    bool pull_in_flight = false;
+    bool initial_in_flight = false;
+    bool initial_done = false;
+    std::uint64_t version = 0;           // of the value held
+    std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
+    SliceProgress push = SliceProgress::kUnready;
+  };
+  struct HeldLease {
+    v1::Lease lease;
+    std::uint32_t next = 0;  // the first update not known to be done
+    bool all_sent = false;
+    std::optional<v1::TaskResult> result;  // of a task that is done
+  };
+  struct Call {
+    enum class Kind { kPull, kPush, kInitialise } kind = Kind::kPull;
+    std::uint32_t ps = 0;
+    std::uint64_t epoch_of_state = 0;  // answers to calls from before a reset are ignored
+    std::uint64_t token = 0;           // of the update pushed
+    std::vector<std::uint32_t> slices;
+  };
+  struct PsLink {
+    int in_flight = 0;
+    Time retry_at = absl::ZeroDuration();
+    absl::Duration backoff = absl::ZeroDuration();
+    bool verdict_due = false;  // pushes went out pending and nothing with the verdict has followed yet
+  };
+
+  void Pump(Time now, WorkerOutput* output);
+  void Sync(Time now, WorkerOutput* output);
+  void AdoptView(const v1::View& view);
+  void DropEverything();
+  void ReconcileLeases(const v1::WorkerSyncReply& reply);
+  bool PickWork();
+  void SendPulls(Time now, WorkerOutput* output);
+  void SendInitialValues(Time now, WorkerOutput* output);
+  void SendPushes(Time now, WorkerOutput* output);
+  void SendFrames(std::uint32_t ps, Call::Kind kind, std::vector<std::uint32_t> slices, std::vector<Frame> frames,
+                  WorkerOutput* output);
+  FrameHeader MakeHeader(FrameKind kind) const;
+  // Splits the slices of each ps into exchanges; `frame_of` makes the frame of one.
+  template <typename Wanted, typename FrameOf>
+  void SendBatches(Call::Kind kind, Time now, WorkerOutput* output, Wanted wanted, FrameOf frame_of);
+  void HandleFrame(const Call& call, std::uint32_t number, const Frame& reply, Time now, bool* retry);
+  void BackOff(PsLink& link, Time now);
+  void WakeAt(Time time) { next_timer_ = std::min(next_timer_, time); }
+
+  WorkerOptions options_;
+  WorkerHost* host_;
+  std::uint64_t session_ = 0;
+  bool accepted_ = false;
+  std::uint64_t sequence_ = 0;
+  std::uint32_t incarnation_ = 0;  // the newest coordinator heard of
+  JobUid uid_{};
+
+  bool sync_in_flight_ = false;
+  std::uint64_t sync_call_ = 0;
+  bool sync_urgent_ = false;
+  Time next_sync_ = absl::ZeroDuration();
+  bool initialise_ = false;
+  bool leaving_ = false;
+  bool left_ = false;
+
+  v1::View view_;
+  std::optional<DataPlan> plan_;
+  std::vector<SliceState> slices_;
+  std::map<std::uint32_t, PsLink> links_;
+  std::map<std::uint64_t, HeldLease> leases_;
+  std::map<std::uint64_t, Call> calls_;
+  std::uint64_t next_call_ = 1;
+  std::uint64_t state_epoch_ = 1;
+
+  Phase phase_ = Phase::kWaiting;
+  std::uint64_t token_ = 0;
+  Work work_;
+  std::uint64_t work_lease_ = 0;
+  Verdict verdict_ = Verdict::kPending;
+  Time phase_since_ = absl::ZeroDuration();
+  ComputeResult computed_;
+  int consecutive_skips_ = 0;
+  std::string failure_;
+
+  v1::WorkerStats stats_;
+  std::optional<absl::Status> finished_;
+  Time next_timer_ = absl::ZeroDuration();
+  Time rate_since_ = absl::ZeroDuration();
+  std::uint64_t rate_samples_ = 0;
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_WORKER_H_

@@ -1,0 +1,97 @@
+// The counter test in simulation: under any schedule of faults every update is applied exactly once to every slice.
+#include <cstdlib>
+#include <iostream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/simulation/simulator.h"
+
+namespace downpour::simulation {
+namespace {
+
+// How many seeds: DOWNPOUR_SIMULATION_SEEDS, or the given number.
+std::uint64_t Seeds(std::uint64_t usual) {
+  const char* text = std::getenv("DOWNPOUR_SIMULATION_SEEDS");
+  std::uint64_t seeds = 0;
+  return text != nullptr && absl::SimpleAtoi(text, &seeds) ? seeds : usual;
+}
+
+TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
+  const std::uint64_t seeds = Seeds(600);
+  std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, duplicates = 0, refused = 0, lost = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation << "\n  replay: simulate --seed "
+                    << seed << " --trace";
+    }
+    events += result.events;
+    kills += static_cast<std::uint64_t>(result.kills);
+    pauses += static_cast<std::uint64_t>(result.pauses);
+    zombies += static_cast<std::uint64_t>(result.zombies);
+    duplicates += result.duplicates;
+    refused += result.refused;
+    lost += result.generation > 1 ? 1 : 0;
+  }
+  std::cout << seeds << " seeds: " << events << " events, " << kills << " kills, " << pauses << " pauses, " << zombies
+            << " zombies, " << duplicates << " duplicates, " << refused << " refused, " << lost
+            << " jobs that began again after losing parameters\n";
+  // The faults that the promise is about did happen.
+  EXPECT_GT(duplicates, seeds / 10);
+  EXPECT_GT(refused, seeds / 20);
+  EXPECT_GT(zombies, seeds / 20);
+  EXPECT_GT(lost, seeds / 20);
+}
+
+TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    const SimulationResult first = Simulate(options);
+    const SimulationResult second = Simulate(options);
+    EXPECT_EQ(first.events, second.events) << "seed " << seed;
+    EXPECT_EQ(first.simulated_seconds, second.simulated_seconds) << "seed " << seed;
+    EXPECT_EQ(first.duplicates, second.duplicates) << "seed " << seed;
+  }
+}
+
+struct Planted {
+  core::PlantedBug bug;
+  const char* name;
+};
+
+class PlantedBugTest : public testing::TestWithParam<Planted> {};
+
+// The counter test can fail: each defect is caught by some of the seeds that pass without it.
+TEST_P(PlantedBugTest, IsCaught) {
+  const std::uint64_t seeds = Seeds(600);
+  std::uint64_t caught = 0, first = 0;
+  std::string how;
+  for (std::uint64_t seed = 1; seed <= seeds && caught < 3; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.bug = GetParam().bug;
+    const SimulationResult result = Simulate(options);
+    if (result.violations.empty()) continue;
+    if (++caught == 1) {
+      first = seed;
+      how = result.violations.front();
+    }
+  }
+  EXPECT_GT(caught, 0u) << "no seed of " << seeds << " notices it";
+  std::cout << GetParam().name << ": first caught by seed " << first << ": " << how << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
+                         testing::Values(Planted{core::PlantedBug::kNoDeduplication, "NoDeduplication"},
+                                         Planted{core::PlantedBug::kDeduplicationLostAtRetire,
+                                                 "DeduplicationLostAtRetire"},
+                                         Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked"},
+                                         Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord"}),
+                         [](const auto& instance) { return std::string(instance.param.name); });
+
+}  // namespace
+}  // namespace downpour::simulation

@@ -1,0 +1,40 @@
+#ifndef DOWNPOUR_TESTS_SIMULATION_SIMULATOR_H_
+#define DOWNPOUR_TESTS_SIMULATION_SIMULATOR_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainer/core/planted_bug.h"
+
+// A whole job in one thread from one seed: the coordinator, ps and workers of trainer/core, over a network that drops,
+// repeats, reorders and delays, on machines that are killed, paused and replaced, sometimes while the old process
+// still lives. Every update adds one to a counter in every slice and a one-hot of its samples to a vector; at the end
+// all of them must be exact.
+namespace downpour::simulation {
+
+struct SimulationOptions {
+  std::uint64_t seed = 1;
+  core::PlantedBug bug = core::PlantedBug::kNone;
+  bool trace = false;  // print what happens to stdout
+  bool faults = true;
+};
+
+struct SimulationResult {
+  std::vector<std::string> violations;  // empty: every invariant held
+  std::string shape;                    // "2 ps, 4 workers, 3 epochs, ..."
+  double simulated_seconds = 0;
+  std::uint64_t events = 0;
+  int kills = 0;
+  int pauses = 0;
+  int zombies = 0;  // processes replaced while they lived
+  std::uint64_t generation = 0;
+  std::uint64_t duplicates = 0;  // answered DUPLICATE
+  std::uint64_t refused = 0;
+};
+
+SimulationResult Simulate(const SimulationOptions& options);
+
+}  // namespace downpour::simulation
+
+#endif  // DOWNPOUR_TESTS_SIMULATION_SIMULATOR_H_

@@ -1,0 +1,277 @@
+#include "trainer/checkpoint/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace downpour::checkpoint {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "values are written as they lie in memory");
+
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr std::uint64_t kLengthBytes = 8;
+constexpr const char* kMetadata = "__metadata__";
+
+// The number of bytes of `shape`, or nothing where it overflows.
+bool ByteCount(const std::vector<std::int64_t>& shape, std::uint64_t* bytes) {
+  std::uint64_t product = sizeof(float);
+  for (std::int64_t extent : shape) {
+    if (extent < 0) return false;
+    if (__builtin_mul_overflow(product, static_cast<std::uint64_t>(extent), &product)) return false;
+  }
+  *bytes = product;
+  return true;
+}
+
+absl::StatusOr<std::string> EncodeHeader(const std::vector<NamedTensor>& tensors,
+                                         const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  std::uint64_t offset = 0;
+  for (const NamedTensor& tensor : tensors) {
+    std::uint64_t bytes = 0;
+    if (!ByteCount(tensor.shape, &bytes) || bytes != tensor.values.size() * sizeof(float)) {
+      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": %d values do not fill the shape [%s]",
+                                                        tensor.name, tensor.values.size(),
+                                                        absl::StrJoin(tensor.shape, ", ")));
+    }
+    if (tensor.name == kMetadata || header.contains(tensor.name)) {
+      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": the name is taken", tensor.name));
+    }
+    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    return absl::InvalidArgumentError("a name or a metadata value is not UTF-8");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeaderBytes) return absl::InvalidArgumentError("the header would exceed 100 MB");
+  return text;
+}
+
+absl::Status SystemError(const std::string& path, const char* what, int error) {
+  const std::string message = absl::StrFormat("%s: %s: %s", path, what, std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+      return absl::ResourceExhaustedError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return absl::PermissionDeniedError(message);
+    default:
+      return absl::UnavailableError(message);
+  }
+}
+
+// 0, or the errno of the failure.
+int WriteAll(int descriptor, const void* data, std::size_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t written = ::write(descriptor, from, size);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    from += written;
+    size -= static_cast<std::size_t>(written);
+  }
+  return 0;
+}
+
+int SyncDirectory(const std::string& directory) {
+  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return errno;
+  const int error = ::fsync(descriptor) == 0 ? 0 : errno;
+  ::close(descriptor);
+  return error;
+}
+
+// Names are printed as a JSON string: they may hold anything.
+std::string Quoted(const std::string& name) { return nlohmann::json(name).dump(); }
+
+absl::StatusOr<std::vector<std::int64_t>> ParseShape(const std::string& name, const nlohmann::json& entry) {
+  const auto shape = entry.find("shape");
+  if (shape == entry.end() || !shape->is_array()) {
+    return absl::DataLossError(absl::StrFormat("tensor %s: no shape", Quoted(name)));
+  }
+  std::vector<std::int64_t> extents;
+  for (const nlohmann::json& extent : *shape) {
+    if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
+      return absl::DataLossError(absl::StrFormat("tensor %s: bad shape", Quoted(name)));
+    }
+    extents.push_back(extent.get<std::int64_t>());
+  }
+  return extents;
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                              const std::map<std::string, std::string>& metadata) {
+  const absl::StatusOr<std::string> header = EncodeHeader(tensors, metadata);
+  if (!header.ok()) {
+    return absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message()));
+  }
+  std::string temporary = path + ".tmp-XXXXXX";
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return SystemError(path, "cannot create", errno);
+  bool open = true;
+  absl::Cleanup discard = [&] {
+    if (open) ::close(descriptor);
+    ::unlink(temporary.c_str());
+  };
+
+  const std::uint64_t length = header->size();
+  int error = WriteAll(descriptor, &length, sizeof(length));
+  if (error == 0) error = WriteAll(descriptor, header->data(), header->size());
+  for (const NamedTensor& tensor : tensors) {
+    if (error == 0) error = WriteAll(descriptor, tensor.values.data(), tensor.values.size() * sizeof(float));
+  }
+  if (error != 0) return SystemError(path, "cannot write", error);
+  if (::fchmod(descriptor, 0644) != 0) return SystemError(path, "cannot set the mode", errno);
+  if (::fsync(descriptor) != 0) return SystemError(path, "cannot sync", errno);
+  open = false;
+  if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) return SystemError(path, "cannot rename", errno);
+  std::move(discard).Cancel();
+
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  error = SyncDirectory(parent.empty() ? "." : parent);
+  if (error != 0) return SystemError(path, "cannot sync the directory", error);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {
+  if (bytes.size() < kLengthBytes) {
+    return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", bytes.size()));
+  }
+  std::uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), kLengthBytes);
+  if (header_size > kMaxHeaderBytes || header_size > bytes.size() - kLengthBytes) {
+    return absl::DataLossError(
+        absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_size, bytes.size()));
+  }
+  const std::uint8_t* text = bytes.data() + kLengthBytes;
+  const absl::Span<const std::uint8_t> data = bytes.subspan(kLengthBytes + header_size);
+
+  // Duplicate keys would be lost silently in the parsed document, so they are watched for; what is nested deeper than
+  // {name: {field: [..]}} is not kept.
+  constexpr int kMaxDepth = 3;
+  std::set<std::string> names;
+  bool duplicate = false;
+  bool deep = false;
+  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+    using Event = nlohmann::json::parse_event_t;
+    if (event == Event::key && depth == 1) duplicate = !names.insert(parsed.get<std::string>()).second || duplicate;
+    if ((event == Event::array_start || event == Event::object_start) && depth >= kMaxDepth) deep = true;
+    return !deep;
+  };
+  const nlohmann::json header = nlohmann::json::parse(text, text + header_size, watch, /*allow_exceptions=*/false);
+  if (header_size == 0 || text[0] != '{' || deep || !header.is_object()) {
+    return absl::DataLossError("the safetensors header is not a JSON object of tensors");
+  }
+  if (duplicate) return absl::DataLossError("a name appears twice in the safetensors header");
+
+  LoadedFile file;
+  struct Extent {
+    std::uint64_t begin;
+    std::uint64_t end;
+    std::string name;
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<Extent> extents;
+  for (const auto& [name, entry] : header.items()) {
+    if (!entry.is_object()) return absl::DataLossError(absl::StrFormat("%s is not an object", Quoted(name)));
+    if (name == kMetadata) {
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) return absl::DataLossError(absl::StrFormat("metadata %s is not a string", Quoted(key)));
+        file.metadata.emplace(key, value.get<std::string>());
+      }
+      continue;
+    }
+    const auto dtype = entry.find("dtype");
+    if (dtype == entry.end() || !dtype->is_string()) {
+      return absl::DataLossError(absl::StrFormat("tensor %s: no dtype", Quoted(name)));
+    }
+    if (*dtype != "F32") {
+      return absl::UnimplementedError(
+          absl::StrFormat("tensor %s: dtype %s, only F32 is supported", Quoted(name), dtype->dump()));
+    }
+    absl::StatusOr<std::vector<std::int64_t>> shape = ParseShape(name, entry);
+    if (!shape.ok()) return shape.status();
+    const auto offsets = entry.find("data_offsets");
+    if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
+        !(*offsets)[1].is_number_unsigned()) {
+      return absl::DataLossError(absl::StrFormat("tensor %s: bad data_offsets", Quoted(name)));
+    }
+    const auto begin = (*offsets)[0].get<std::uint64_t>();
+    const auto end = (*offsets)[1].get<std::uint64_t>();
+    std::uint64_t size = 0;
+    if (!ByteCount(*shape, &size) || begin > end || end > data.size() || end - begin != size) {
+      return absl::DataLossError(
+          absl::StrFormat("tensor %s: data_offsets [%d, %d] do not fit the shape [%s] in %d bytes of data",
+                          Quoted(name), begin, end, absl::StrJoin(*shape, ", "), data.size()));
+    }
+    extents.push_back({begin, end, name, *std::move(shape)});
+  }
+  std::sort(extents.begin(), extents.end(),
+            [](const Extent& a, const Extent& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::uint64_t position = 0;
+  for (Extent& extent : extents) {
+    if (extent.begin != position) {
+      return absl::DataLossError(absl::StrFormat("tensor %s: data begins at %d, expected %d: a hole or an overlap",
+                                                 Quoted(extent.name), extent.begin, position));
+    }
+    position = extent.end;
+    LoadedTensor tensor{std::move(extent.shape), std::vector<float>((extent.end - extent.begin) / sizeof(float))};
+    if (!tensor.values.empty()) {
+      std::memcpy(tensor.values.data(), data.data() + extent.begin, extent.end - extent.begin);
+    }
+    file.tensors.emplace(std::move(extent.name), std::move(tensor));
+  }
+  if (position != data.size()) {
+    return absl::DataLossError(absl::StrFormat("%d bytes of data belong to no tensor", data.size() - position));
+  }
+  return file;
+}
+
+absl::StatusOr<LoadedFile> ReadSafetensors(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error) return SystemError(path, "cannot open", error.value());
+  std::vector<std::uint8_t> bytes(size);
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return SystemError(path, "cannot open", errno);
+  stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(size));
+  if (!stream) return SystemError(path, "cannot read", errno);
+  absl::StatusOr<LoadedFile> file = ParseSafetensors(bytes);
+  if (!file.ok()) return absl::Status(file.status().code(), absl::StrCat(path, ": ", file.status().message()));
+  return file;
+}
+
+}  // namespace downpour::checkpoint

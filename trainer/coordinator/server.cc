@@ -1,0 +1,259 @@
+#include "trainer/coordinator/server.h"
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "downpour/v1/control.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "spdlog/spdlog.h"
+#include "trainer/service/calls.h"
+#include "trainer/service/metrics.h"
+#include "trainer/service/process.h"
+#include "trainer/service/timer.h"
+#include "trainer/wire/grpc_transport.h"
+
+namespace downpour::coordinator {
+namespace {
+
+constexpr absl::Duration kFarewell = absl::Milliseconds(700);  // the workers hear that the job is over
+constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
+
+}  // namespace
+
+class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
+ public:
+  explicit Impl(core::CoordinatorOptions options)
+      : core_(std::move(options), service::MonotonicNow()), timer_([this] { OnTimer(); }) {}
+
+  ~Impl() override {
+    timer_.Stop();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    calls_.CancelAndWait();
+  }
+
+  absl::Status Serve(const std::string& listen, const std::string& metrics_listen) {
+    grpc::ServerBuilder builder;
+    wire::ConfigureServer(builder);
+    int port = 0;
+    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
+    }
+    address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+    if (!metrics_listen.empty()) {
+      absl::StatusOr<std::string> served = metrics_.Serve(metrics_listen);
+      if (!served.ok()) return served.status();
+      metrics_address_ = *served;
+    }
+    timer_.Set(service::MonotonicNow());
+    return absl::OkStatus();
+  }
+
+  grpc::ServerUnaryReactor* RegisterPs(grpc::CallbackServerContext* context, const v1::RegisterPsRequest* request,
+                                       v1::RegisterPsReply* reply) override {
+    return Answer(context, [&] {
+      *reply = core_.OnRegisterPs(*request, service::MonotonicNow());
+      if (reply->status() == v1::SYNC_OK) {
+        LogOnce(absl::StrCat("ps-", request->self().index()),
+                absl::StrCat("registered from ", request->self().address(), ", start ",
+                             request->self().process_incarnation()));
+      }
+    });
+  }
+  grpc::ServerUnaryReactor* SyncWorker(grpc::CallbackServerContext* context, const v1::WorkerSyncRequest* request,
+                                       v1::WorkerSyncReply* reply) override {
+    return Answer(context, [&] {
+      *reply = core_.OnSyncWorker(*request, service::MonotonicNow());
+      if (reply->status() == v1::SYNC_OK && !request->accepted()) {
+        LogOnce(absl::StrCat("worker-", request->index()), absl::StrCat("joined, session ", request->session()));
+      } else if (reply->status() != v1::SYNC_OK && reply->status() != v1::SYNC_WAIT) {
+        LogOnce(absl::StrCat("worker-", request->index()),
+                absl::StrCat("session ", request->session(), " is told ", v1::SyncStatus_Name(reply->status()), " ",
+                             reply->message()));
+      }
+    });
+  }
+  grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context, const v1::ProgressRequest* request,
+                                        v1::ProgressReply* reply) override {
+    return Answer(context, [&] {
+      if (request->job_uid() == job_uid()) *reply = core_.GetProgress(service::MonotonicNow());
+    });
+  }
+  grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
+                                   v1::FinishReply* reply) override {
+    return Answer(context, [&] { *reply = core_.OnFinish(*request); });
+  }
+
+  absl::Status Wait() {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return stopped_ || core_.finished() || core_.fenced().has_value();
+    };
+    mutex_.Await(absl::Condition(&over));
+    if (core_.fenced().has_value()) return *core_.fenced();
+    if (core_.finished() && !stopped_) {
+      // Lets every worker hear it at its next call; bounded, as workers may be gone.
+      const auto stopped = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_; };
+      mutex_.AwaitWithTimeout(absl::Condition(&stopped), kFarewell);
+    }
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+
+  const std::string& address() const { return address_; }
+  const std::string& metrics_address() const { return metrics_address_; }
+  void set_job_uid(std::string uid) { job_uid_ = std::move(uid); }
+  const std::string& job_uid() const { return job_uid_; }
+
+ private:
+  template <typename Handle>
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, Handle handle) {
+    std::vector<core::DirectCall> directives;
+    {
+      absl::MutexLock lock(&mutex_);
+      handle();
+      directives = TakeDirectives();
+    }
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    Send(std::move(directives));
+    return reactor;
+  }
+
+  void OnTimer() {
+    std::vector<core::DirectCall> directives;
+    v1::ProgressReply progress;
+    bool publish = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      directives = TakeDirectives();
+      publish = service::MonotonicNow() >= next_metrics_;
+      if (publish) {
+        next_metrics_ = service::MonotonicNow() + kMetricsPeriod;
+        progress = core_.GetProgress(service::MonotonicNow());
+      }
+    }
+    Send(std::move(directives));
+    if (publish) Publish(progress);
+  }
+
+  std::vector<core::DirectCall> TakeDirectives() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<core::DirectCall> directives = core_.TakeDirectives(service::MonotonicNow());
+    timer_.Set(core_.next_timer());
+    return directives;
+  }
+
+  void Send(std::vector<core::DirectCall> directives) {
+    for (core::DirectCall& directive : directives) {
+      v1::ParameterServer::Stub* stub = StubFor(directive.address);
+      calls_.Unary<v1::DirectReply>(
+          std::move(directive.request), directive.deadline,
+          [stub](grpc::ClientContext* context, const v1::DirectRequest* request, v1::DirectReply* reply,
+                 std::function<void(grpc::Status)> done) {
+            stub->async()->Direct(context, request, reply, std::move(done));
+          },
+          [this, id = directive.call](const absl::StatusOr<v1::DirectReply>& reply) {
+            std::vector<core::DirectCall> next;
+            {
+              absl::MutexLock lock(&mutex_);
+              core_.OnDirectReply(id, reply, service::MonotonicNow());
+              next = TakeDirectives();
+            }
+            Send(std::move(next));
+          });
+    }
+  }
+
+  v1::ParameterServer::Stub* StubFor(const std::string& address) {
+    absl::MutexLock lock(&stubs_mutex_);
+    std::unique_ptr<v1::ParameterServer::Stub>& stub = stubs_[address];
+    if (stub == nullptr) {
+      stub = v1::ParameterServer::NewStub(
+          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
+    }
+    return stub.get();
+  }
+
+  void LogOnce(const std::string& key, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::string& newest = logged_[key];
+    if (newest == text) return;
+    newest = text;
+    spdlog::info("{}: {}", key, text);
+  }
+
+  void Publish(const v1::ProgressReply& progress) {
+    {
+      absl::MutexLock lock(&mutex_);
+      LogOnce("job", absl::StrCat(v1::JobPhase_Name(progress.phase()), ", generation ", progress.view().generation(),
+                                  progress.message().empty() ? "" : ", ", progress.message()));
+    }
+    int workers = 0, ps = 0;
+    for (const v1::MemberProgress& member : progress.members()) ++(member.role() == "ps" ? ps : workers);
+    metrics_.SetGauge("downpour_members", "Processes that the coordinator counts as members.", {{"role", "worker"}},
+                      workers);
+    metrics_.SetGauge("downpour_members", "Processes that the coordinator counts as members.", {{"role", "ps"}}, ps);
+    metrics_.SetGauge("downpour_generation", "Raised by every roll-back.", {},
+                      static_cast<double>(progress.view().generation()));
+    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of placement.", {}, progress.view().epoch());
+    metrics_.SetGauge("downpour_dataset_epochs_done", "Dataset epochs of which every update is applied.", {},
+                      progress.epochs_done());
+    metrics_.SetGauge("downpour_leases_active", "Data shards that a worker holds.", {},
+                      static_cast<double>(progress.leases_active()));
+    metrics_.SetCounter("downpour_lease_expirations_total", "Sessions that were fenced for being silent.", {},
+                        static_cast<double>(progress.lease_expirations()));
+    metrics_.SetCounter("downpour_updates_applied_total", "Updates that every slice holds.", {},
+                        static_cast<double>(progress.updates_applied()));
+    metrics_.SetGauge("downpour_loss", "Mean training loss over the newest updates of the workers.", {},
+                      progress.loss());
+    if (progress.evaluations_size() > 0) {
+      const v1::Evaluation& newest = progress.evaluations(progress.evaluations_size() - 1);
+      metrics_.SetGauge("downpour_test_accuracy", "Accuracy of the newest evaluation.", {}, newest.accuracy());
+      metrics_.SetGauge("downpour_test_loss", "Loss of the newest evaluation.", {}, newest.loss());
+    }
+  }
+
+  absl::Mutex mutex_;
+  core::CoordinatorCore core_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<std::string, std::string> logged_ ABSL_GUARDED_BY(mutex_);
+  core::Time next_metrics_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  absl::Mutex stubs_mutex_;
+  std::map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_ ABSL_GUARDED_BY(stubs_mutex_);
+  std::string job_uid_;
+  std::string address_;
+  std::string metrics_address_;
+  service::Metrics metrics_;
+  service::Calls calls_;
+  std::unique_ptr<grpc::Server> server_;
+  service::Timer timer_;
+};
+
+absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(core::CoordinatorOptions options,
+                                                                            const std::string& listen,
+                                                                            const std::string& metrics_listen) {
+  std::string uid = options.config.job_uid();
+  auto impl = std::make_unique<Impl>(std::move(options));
+  impl->set_job_uid(std::move(uid));
+  const absl::Status served = impl->Serve(listen, metrics_listen);
+  if (!served.ok()) return served;
+  return std::unique_ptr<CoordinatorServer>(new CoordinatorServer(std::move(impl)));
+}
+
+CoordinatorServer::CoordinatorServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CoordinatorServer::~CoordinatorServer() = default;
+const std::string& CoordinatorServer::address() const { return impl_->address(); }
+const std::string& CoordinatorServer::metrics_address() const { return impl_->metrics_address(); }
+absl::Status CoordinatorServer::Wait() { return impl_->Wait(); }
+void CoordinatorServer::Stop() { impl_->Stop(); }
+
+}  // namespace downpour::coordinator

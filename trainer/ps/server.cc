@@ -1,0 +1,278 @@
+#include "trainer/ps/server.h"
+
+#include <map>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "downpour/v1/control.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "spdlog/spdlog.h"
+#include "trainer/service/calls.h"
+#include "trainer/service/metrics.h"
+#include "trainer/service/process.h"
+#include "trainer/wire/grpc_transport.h"
+
+namespace downpour::ps {
+namespace {
+
+constexpr absl::Duration kRegistrationTick = absl::Milliseconds(20);
+constexpr absl::Duration kRegistrationDeadline = absl::Seconds(1);
+constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
+
+}  // namespace
+
+class PsServer::Impl final : public v1::ParameterServer::CallbackService {
+ public:
+  explicit Impl(PsServerOptions options)
+      : options_(std::move(options)), data_([this](wire::Frames frames, std::function<void(wire::Frames)> reply) {
+          OnData(std::move(frames), std::move(reply));
+        }) {}
+
+  ~Impl() override {
+    Stop();
+    if (registration_.joinable()) registration_.join();
+    data_.Shutdown();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  }
+
+  absl::Status Serve() {
+    grpc::ServerBuilder builder;
+    wire::ConfigureServer(builder);
+    int port = 0;
+    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(this);
+    builder.RegisterService(&data_);
+    // The core is made before anybody can call; its address is known only once the server listens.
+    core::PsOptions core_options;
+    core_options.job_uid = options_.job_uid;
+    core_options.index = options_.index;
+    core_options.process_incarnation = options_.process_incarnation;
+    core_options.session = session_ = service::RandomSession();
+    absl::MutexLock lock(&mutex_);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
+    }
+    address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
+    core_options.address = address_;
+    absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
+    if (!core.ok()) return core.status();
+    core_ = *std::move(core);
+    if (!options_.metrics_listen.empty()) {
+      absl::StatusOr<std::string> served = metrics_.Serve(options_.metrics_listen);
+      if (!served.ok()) return served.status();
+      metrics_address_ = *served;
+    }
+    if (!options_.coordinator.empty()) registration_ = std::thread([this] { Register(); });
+    return absl::OkStatus();
+  }
+
+  v1::DirectReply DirectCore(const v1::DirectRequest& request) {
+    v1::DirectReply reply;
+    std::vector<Due> due;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (core_ == nullptr) return reply;
+      reply = core_->OnDirect(request, service::MonotonicNow());
+      due = Collect(core_->TakeOwedReplies());
+      if (request.has_view() && reply.status() == v1::SYNC_OK) {
+        spdlog::info("view: generation {}, incarnation {}, epoch {}: {} slices, {} bytes", reply.stamp().generation(),
+                     reply.stamp().incarnation(), reply.stamp().epoch(), reply.stats().slices(),
+                     reply.stats().parameter_bytes());
+      } else if (reply.status() != v1::SYNC_OK) {
+        spdlog::warn("refused a directive: {}", reply.message());
+      }
+    }
+    Deliver(std::move(due));
+    return reply;
+  }
+
+  grpc::ServerUnaryReactor* Direct(grpc::CallbackServerContext* context, const v1::DirectRequest* request,
+                                   v1::DirectReply* reply) override {
+    *reply = DirectCore(*request);
+    return Done(context);
+  }
+  grpc::ServerUnaryReactor* ReadLedger(grpc::CallbackServerContext* context, const v1::LedgerRequest* request,
+                                       v1::LedgerReply* reply) override {
+    if (request->job_uid() == options_.job_uid) {
+      absl::MutexLock lock(&mutex_);
+      if (core_ != nullptr) *reply = core_->ReadLedger();
+    }
+    return Done(context);
+  }
+  grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
+                                   v1::FinishReply* reply) override {
+    const bool mine = request->job_uid() == options_.job_uid;
+    reply->set_accepted(mine);
+    if (!mine) reply->set_message("another job");
+    if (mine) Stop();
+    return Done(context);
+  }
+
+  absl::Status Wait() {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || !failure_.ok(); };
+    mutex_.Await(absl::Condition(&over));
+    return failure_;
+  }
+
+  void Stop() {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+
+  const std::string& address() const { return address_; }
+  const std::string& metrics_address() const { return metrics_address_; }
+  std::uint64_t session() const { return session_; }
+
+ private:
+  struct Due {
+    std::function<void(wire::Frames)> reply;
+    wire::Frames frames;
+  };
+
+  static grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  void OnData(wire::Frames frames, std::function<void(wire::Frames)> reply) {
+    std::vector<Due> due;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (core_ == nullptr) return;
+      const core::PsCore::CallId call = next_call_++;
+      held_.emplace(call, std::move(reply));
+      std::vector<core::PsCore::DataReply> replies;
+      const core::Time begun = service::MonotonicNow();
+      core_->OnData(call, std::move(frames), &replies);
+      apply_time_ += service::MonotonicNow() - begun;
+      due = Collect(std::move(replies));
+    }
+    Deliver(std::move(due));
+  }
+
+  std::vector<Due> Collect(std::vector<core::PsCore::DataReply> replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<Due> due;
+    for (core::PsCore::DataReply& reply : replies) {
+      const auto held = held_.find(reply.call);
+      due.push_back({std::move(held->second), std::move(reply.frames)});
+      held_.erase(held);
+    }
+    return due;
+  }
+
+  static void Deliver(std::vector<Due> due) {
+    for (Due& one : due) one.reply(std::move(one.frames));
+  }
+
+  void Register() {
+    std::string connected;
+    std::unique_ptr<v1::Coordinator::Stub> stub;
+    core::Time next_metrics = absl::ZeroDuration();
+    for (;;) {
+      v1::RegisterPsRequest request;
+      bool wanted = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kRegistrationTick)) return;
+        wanted = core_->ShouldRegister(service::MonotonicNow());
+        if (wanted) request = core_->MakeRegistration();
+      }
+      if (service::MonotonicNow() >= next_metrics) {
+        next_metrics = service::MonotonicNow() + kMetricsPeriod;
+        Publish();
+      }
+      if (!wanted) continue;
+      const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
+      if (!address.ok()) continue;
+      if (*address != connected) {
+        stub = v1::Coordinator::NewStub(
+            grpc::CreateCustomChannel(*address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
+        connected = *address;
+      }
+      grpc::ClientContext context;
+      context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(kRegistrationDeadline));
+      v1::RegisterPsReply reply;
+      if (!stub->RegisterPs(&context, request, &reply).ok()) continue;
+      absl::MutexLock lock(&mutex_);
+      failure_ = core_->OnRegisterReply(reply, service::MonotonicNow());
+      if (!failure_.ok()) return;
+    }
+  }
+
+  void Publish() {
+    v1::PsStats stats;
+    absl::Duration apply_time;
+    std::size_t pending = 0;
+    std::uint32_t epoch = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      stats = core_->stats();
+      apply_time = apply_time_;
+      pending = core_->pending_bytes();
+      epoch = core_->view().stamp().epoch();
+    }
+    const wire::TransportCounters counters = data_.counters();
+    const char* pushes = "Slice updates by what became of them.";
+    metrics_.SetCounter("downpour_ps_pushes_total", pushes, {{"result", "applied"}},
+                        static_cast<double>(stats.applied()));
+    metrics_.SetCounter("downpour_ps_pushes_total", pushes, {{"result", "duplicate"}},
+                        static_cast<double>(stats.duplicates()));
+    metrics_.SetCounter("downpour_ps_pushes_total", pushes, {{"result", "refused"}},
+                        static_cast<double>(stats.refused()));
+    metrics_.SetCounter("downpour_ps_apply_seconds_total", "Time spent in carrying out data-plane requests.", {},
+                        absl::ToDoubleSeconds(apply_time));
+    metrics_.SetGauge("downpour_ps_staleness", "Mean staleness of the newest slice updates, in updates.", {},
+                      stats.staleness());
+    metrics_.SetGauge("downpour_ps_parameter_bytes", "Parameters held.", {},
+                      static_cast<double>(stats.parameter_bytes()));
+    metrics_.SetGauge("downpour_ps_pending_bytes", "Pushes that wait for the verdict on their update.", {},
+                      static_cast<double>(pending));
+    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of placement.", {}, epoch);
+    const char* bytes = "Bytes of the data plane.";
+    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}},
+                        static_cast<double>(counters.received_bytes));
+    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "sent"}},
+                        static_cast<double>(counters.sent_bytes));
+  }
+
+  PsServerOptions options_;
+  std::uint64_t session_ = 0;
+  std::string address_;
+  std::string metrics_address_;
+  absl::Mutex mutex_;
+  std::unique_ptr<core::PsCore> core_ ABSL_GUARDED_BY(mutex_);
+  std::map<core::PsCore::CallId, std::function<void(wire::Frames)>> held_ ABSL_GUARDED_BY(mutex_);
+  core::PsCore::CallId next_call_ ABSL_GUARDED_BY(mutex_) = 1;
+  absl::Duration apply_time_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  service::Metrics metrics_;
+  wire::GrpcDataService data_;
+  std::unique_ptr<grpc::Server> server_;
+  std::thread registration_;
+};
+
+absl::StatusOr<std::unique_ptr<PsServer>> PsServer::Start(PsServerOptions options) {
+  auto impl = std::make_unique<Impl>(std::move(options));
+  const absl::Status served = impl->Serve();
+  if (!served.ok()) return served;
+  return std::unique_ptr<PsServer>(new PsServer(std::move(impl)));
+}
+
+PsServer::PsServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PsServer::~PsServer() = default;
+const std::string& PsServer::address() const { return impl_->address(); }
+const std::string& PsServer::metrics_address() const { return impl_->metrics_address(); }
+std::uint64_t PsServer::session() const { return impl_->session(); }
+v1::DirectReply PsServer::Direct(const v1::DirectRequest& request) { return impl_->DirectCore(request); }
+absl::Status PsServer::Wait() { return impl_->Wait(); }
+void PsServer::Stop() { impl_->Stop(); }
+
+}  // namespace downpour::ps

@@ -1,0 +1,50 @@
+#ifndef DOWNPOUR_TRAINER_PS_SERVER_H_
+#define DOWNPOUR_TRAINER_PS_SERVER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/ps.h"
+
+namespace downpour::ps {
+
+struct PsServerOptions {
+  std::string job_uid;
+  std::uint32_t index = 0;
+  std::uint32_t process_incarnation = 1;
+  std::string coordinator;  // host:port, or @FILE that holds it; empty: none, directives come from the caller (tests)
+  std::string listen = "127.0.0.1:0";
+  std::string metrics_listen;  // empty: none
+};
+
+// PsCore behind gRPC: control calls, the data plane, and a thread that registers with the coordinator. One lock guards
+// the core: checksums and encoding happen outside of it, on gRPC's threads.
+class PsServer {
+ public:
+  // kUnavailable: the port is taken, say. kInvalidArgument: a malformed job uid.
+  static absl::StatusOr<std::unique_ptr<PsServer>> Start(PsServerOptions options);
+  ~PsServer();
+
+  const std::string& address() const;
+  const std::string& metrics_address() const;
+  std::uint64_t session() const;
+
+  // For a caller that is its coordinator.
+  v1::DirectReply Direct(const v1::DirectRequest& request);
+
+  // Returns when told to finish or stopped (OK), or replaced by a newer process (kAborted).
+  absl::Status Wait();
+  void Stop();
+
+ private:
+  class Impl;
+  explicit PsServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace downpour::ps
+
+#endif  // DOWNPOUR_TRAINER_PS_SERVER_H_

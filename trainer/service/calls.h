@@ -1,0 +1,79 @@
+#ifndef DOWNPOUR_TRAINER_SERVICE_CALLS_H_
+#define DOWNPOUR_TRAINER_SERVICE_CALLS_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/grpcpp.h"
+
+namespace downpour::service {
+
+// gRPC's codes are the canonical ones.
+inline absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+// Control calls in flight. Its destructor cancels them and returns when all their callbacks have run. Thread-safe.
+class Calls {
+ public:
+  Calls() = default;
+  ~Calls() { CancelAndWait(); }
+  Calls(const Calls&) = delete;
+  Calls& operator=(const Calls&) = delete;
+
+  // start(context, request, reply, callback) begins the call; `done` runs exactly once on a gRPC thread. After
+  // CancelAndWait began, `done` is called at once with kCancelled.
+  template <typename Reply, typename Request, typename Start>
+  void Unary(Request request, absl::Duration deadline, Start start, std::function<void(absl::StatusOr<Reply>)> done) {
+    struct Call {
+      grpc::ClientContext context;
+      Request request;
+      Reply reply;
+    };
+    auto call = std::make_shared<Call>();
+    call->request = std::move(request);
+    call->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(deadline));
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closed_) {
+        mutex_.Unlock();
+        done(absl::CancelledError("shutting down"));
+        mutex_.Lock();
+        return;
+      }
+      contexts_.insert(&call->context);
+    }
+    start(&call->context, &call->request, &call->reply,
+          [this, call, done = std::move(done)](const grpc::Status& status) {
+            done(status.ok() ? absl::StatusOr<Reply>(std::move(call->reply)) : FromGrpc(status));
+            absl::MutexLock lock(&mutex_);
+            contexts_.erase(&call->context);
+          });
+  }
+
+  void CancelAndWait() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+    mutex_.Await(absl::Condition(
+        +[](std::set<grpc::ClientContext*>* contexts) { return contexts->empty(); }, &contexts_));
+  }
+
+ private:
+  absl::Mutex mutex_;
+  std::set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace downpour::service
+
+#endif  // DOWNPOUR_TRAINER_SERVICE_CALLS_H_

@@ -1,0 +1,71 @@
+#include "trainer/service/metrics.h"
+
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/counter.h"
+#include "prometheus/exposer.h"
+#include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace downpour::service {
+
+struct Metrics::Series {
+  using Key = std::pair<std::string, Labels>;
+  struct Total {
+    prometheus::Counter* counter = nullptr;
+    double newest = 0;
+  };
+  std::map<Key, Total> counters;
+  std::map<Key, prometheus::Gauge*> gauges;
+  std::map<Key, prometheus::Histogram*> histograms;
+};
+
+Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()), series_(std::make_unique<Series>()) {}
+
+Metrics::~Metrics() = default;
+
+absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
+  try {
+    exposer_ = std::make_unique<prometheus::Exposer>(listen, /*num_threads=*/1);
+    exposer_->RegisterCollectable(registry_);
+    const std::size_t colon = listen.rfind(':');
+    return absl::StrCat(listen.substr(0, colon), ":", exposer_->GetListeningPorts().at(0));
+  } catch (const std::exception& error) {
+    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on ", listen, ": ", error.what()));
+  }
+}
+
+void Metrics::SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Series::Total& series = series_->counters[{name, labels}];
+  if (series.counter == nullptr) {
+    series.counter = &prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
+  }
+  if (total > series.newest) series.counter->Increment(total - series.newest);
+  series.newest = total;
+}
+
+void Metrics::SetGauge(const std::string& name, const std::string& help, const Labels& labels, double value) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  prometheus::Gauge*& gauge = series_->gauges[{name, labels}];
+  if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
+  gauge->Set(value);
+}
+
+void Metrics::Observe(const std::string& name, const std::string& help, const Labels& labels, double seconds) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  prometheus::Histogram*& histogram = series_->histograms[{name, labels}];
+  if (histogram == nullptr) {
+    prometheus::Histogram::BucketBoundaries buckets;
+    for (double decade = 1e-4; decade < 50; decade *= 10) {
+      for (double step : {1.0, 2.5, 5.0}) buckets.push_back(decade * step);
+    }
+    buckets.push_back(100);
+    histogram = &prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
+  }
+  histogram->Observe(seconds);
+}
+
+}  // namespace downpour::service

@@ -1,0 +1,50 @@
+#ifndef DOWNPOUR_TRAINER_SERVICE_METRICS_H_
+#define DOWNPOUR_TRAINER_SERVICE_METRICS_H_
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace prometheus {
+class Exposer;
+class Registry;
+}  // namespace prometheus
+
+namespace downpour::service {
+
+using Labels = std::map<std::string, std::string>;
+
+// The Prometheus metrics of one process: the one place that knows prometheus-cpp. Labels must be few and bounded: no
+// names of pods, no uids, no text. Thread-safe.
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  // Serves /metrics on host:port (port 0: any) and returns the address. kUnavailable: the port is taken, say.
+  absl::StatusOr<std::string> Serve(const std::string& listen);
+
+  // Sets the value of a series and makes it if need be. A counter is set to a total that must not fall; if it does
+  // (a new history began), the series goes on from where it was.
+  void SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total);
+  void SetGauge(const std::string& name, const std::string& help, const Labels& labels, double value);
+  // Seconds: buckets from 100 microseconds to 100 seconds.
+  void Observe(const std::string& name, const std::string& help, const Labels& labels, double seconds);
+
+ private:
+  struct Series;
+  std::shared_ptr<prometheus::Registry> registry_;
+  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::mutex mutex_;
+  std::unique_ptr<Series> series_;
+};
+
+}  // namespace downpour::service
+
+#endif  // DOWNPOUR_TRAINER_SERVICE_METRICS_H_

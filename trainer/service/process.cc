@@ -1,0 +1,141 @@
+#include "trainer/service/process.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/util/json_util.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace downpour::service {
+
+void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
+  app.add_option("--config", flags->config_path, "the job's TrainingConfig, as protobuf JSON")->required();
+  app.add_option("--incarnation", flags->incarnation, "number of this start, never given out twice")->required();
+  if (set.index) app.add_option("--index", flags->index, "which one of its role")->required();
+  if (set.coordinator) {
+    app.add_option("--coordinator", flags->coordinator, "the coordinator: host:port, or @FILE that holds it")
+        ->required();
+  }
+  if (set.listen) {
+    app.add_option("--listen", flags->listen, "address to serve; port 0: any free one")->capture_default_str();
+    app.add_option("--address-file", flags->address_file, "write the address served into this file");
+  }
+  app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; empty: none")
+      ->capture_default_str();
+  app.add_option("--metrics-address-file", flags->metrics_address_file, "write the metrics address into this file");
+  app.add_option("--parent", flags->parent, "end when this process ends");
+}
+
+absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  std::stringstream text;
+  text << file.rdbuf();
+  v1::TrainingConfig config;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &config);
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(parsed.message())));
+  const auto missing = [&path](const char* field) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", field, ": must be set"));
+  };
+  if (config.job_uid().empty()) return missing("jobUid");
+  if (config.ps_replicas() == 0) return missing("psReplicas");
+  if (config.epochs() == 0) return missing("epochs");
+  if (config.batch_size() == 0) return missing("batchSize");
+  return config;
+}
+
+absl::Status DieWithParent(int parent) {
+  if (parent == 0) return absl::OkStatus();
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+    return absl::InternalError(absl::StrCat("prctl(PR_SET_PDEATHSIG): ", std::strerror(errno)));
+  }
+  if (getppid() != parent) return absl::FailedPreconditionError("the parent process has ended already");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ResolveAddress(const std::string& text) {
+  if (text.empty() || text.front() != '@') return text;
+  std::ifstream file(text.substr(1));
+  std::string address;
+  if (!file || !std::getline(file, address) || address.empty()) {
+    return absl::UnavailableError(absl::StrCat(text.substr(1), ": no address yet"));
+  }
+  return address;
+}
+
+absl::Status WriteAddressFile(const std::string& path, const std::string& text) {
+  if (path.empty()) return absl::OkStatus();
+  const std::string temporary = absl::StrCat(path, ".", getpid());
+  std::ofstream file(temporary, std::ios::trunc);
+  file << text << "\n";
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat(path, ": cannot be written: ", reason));
+  }
+  return absl::OkStatus();
+}
+
+std::uint64_t RandomSession() {
+  std::random_device device;
+  std::uint64_t session = 0;
+  while (session == 0) session = (std::uint64_t{device()} << 32) | device();
+  return session;
+}
+
+core::Time MonotonicNow() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
+
+SignalThread::SignalThread(std::function<void()> on_signal) : on_signal_(std::move(on_signal)) {
+  sigemptyset(&signals_);
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals_, signal);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  thread_ = std::thread([this] {
+    for (;;) {
+      int signal = 0;
+      if (sigwait(&signals_, &signal) != 0 || signal == SIGUSR1) return;
+      on_signal_();
+    }
+  });
+}
+
+SignalThread::~SignalThread() {
+  pthread_kill(thread_.native_handle(), SIGUSR1);
+  thread_.join();
+}
+
+void StartLogging(const std::string& name) {
+  auto logger = std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l [%n] %v");
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+int ExitCodeFor(const absl::Status& status) {
+  if (status.ok()) return kExitDone;
+  spdlog::error("{}", std::string(status.message()));
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return kExitBadInput;
+    default:
+      return kExitFailure;
+  }
+}
+
+}  // namespace downpour::service

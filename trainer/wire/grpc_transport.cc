@@ -1,0 +1,352 @@
+#include "trainer/wire/grpc_transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "grpcpp/support/slice.h"
+#include "trainer/wire/frame_codec.h"
+
+namespace downpour::wire {
+namespace {
+
+constexpr int kKeepaliveTimeMs = 10'000;
+constexpr int kKeepaliveTimeoutMs = 5'000;
+
+class Counters {
+ public:
+  void Sent(std::size_t bytes) { sent_.fetch_add(bytes, std::memory_order_relaxed); }
+  void Received(std::size_t bytes) { received_.fetch_add(bytes, std::memory_order_relaxed); }
+  TransportCounters Read() const {
+    return {sent_.load(std::memory_order_relaxed), received_.load(std::memory_order_relaxed)};
+  }
+
+ private:
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<std::uint64_t> received_{0};
+};
+
+// Refers to the parts; gRPC drops their owners when it needs the bytes no longer.
+grpc::ByteBuffer ToByteBuffer(std::vector<MessagePart> parts) {
+  std::vector<grpc::Slice> slices;
+  slices.reserve(parts.size());
+  for (MessagePart& part : parts) {
+    using Owner = std::shared_ptr<const void>;
+    auto owner = std::make_unique<Owner>(std::move(part.owner));
+    slices.emplace_back(
+        const_cast<std::uint8_t*>(part.bytes.data()), part.bytes.size(),
+        [](void* held) { delete static_cast<Owner*>(held); }, owner.get());
+    owner.release();
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+absl::StatusOr<DecodedMessage> FromByteBuffer(const grpc::ByteBuffer& buffer) {
+  if (!buffer.Valid()) return DecodedMessage{};
+  auto slices = std::make_shared<std::vector<grpc::Slice>>();
+  if (const grpc::Status status = buffer.Dump(slices.get()); !status.ok()) {
+    return absl::DataLossError(absl::StrCat("message: ", status.error_message()));
+  }
+  std::vector<absl::Span<const std::uint8_t>> segments;
+  segments.reserve(slices->size());
+  for (const grpc::Slice& slice : *slices) segments.emplace_back(slice.begin(), slice.size());
+  return DecodeMessage(segments, slices);
+}
+
+grpc::Status ToGrpcStatus(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
+absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& address) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat(address, ": ", status.error_message()));
+}
+
+class GrpcDataClient final : public DataClient {
+ public:
+  explicit GrpcDataClient(GrpcDataClientOptions options) : options_(options) {}
+
+  ~GrpcDataClient() override {
+    Calls in_flight;
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+      in_flight = calls_;
+    }
+    for (const auto& call : in_flight) call->context.TryCancel();
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](Calls* calls) { return calls->empty(); }, &calls_));
+  }
+
+  void Exchange(const std::string& address, Frames request, absl::Duration deadline,
+                std::function<void(absl::StatusOr<Frames>)> done) override {
+    absl::StatusOr<std::vector<MessagePart>> parts = EncodeMessage(request);
+    if (!parts.ok()) return done(parts.status());
+    auto call = std::make_shared<Call>();
+    call->address = address;
+    call->request_frames = request.size();
+    call->request = ToByteBuffer(*std::move(parts));
+    call->done = std::move(done);
+    const auto nanoseconds = absl::ToInt64Nanoseconds(std::clamp(deadline, absl::ZeroDuration(), absl::Hours(1)));
+    call->context.set_deadline(
+        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN)));
+    request.clear();  // the message holds the payloads from here on
+
+    grpc::GenericStub* stub = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!closing_) {
+        stub = NextStub(address);
+        calls_.insert(call);
+      }
+    }
+    if (stub == nullptr) return call->done(absl::CancelledError("the data client is being destroyed"));
+    counters_.Sent(call->request.Length());
+    Call* const raw = call.get();
+    stub->UnaryCall(&raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
+                    [this, call = std::move(call)](const grpc::Status& status) { Finish(call, status); });
+  }
+
+  TransportCounters counters() const override { return counters_.Read(); }
+
+ private:
+  struct Call {
+    std::string address;
+    std::size_t request_frames = 0;
+    grpc::ClientContext context;
+    grpc::ByteBuffer request;
+    grpc::ByteBuffer response;
+    std::function<void(absl::StatusOr<Frames>)> done;
+  };
+
+  using Calls = absl::flat_hash_set<std::shared_ptr<Call>>;
+
+  struct Peer {
+    std::vector<std::unique_ptr<grpc::GenericStub>> stubs;
+    std::size_t next = 0;
+  };
+
+  grpc::GenericStub* NextStub(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Peer& peer = peers_[address];
+    if (peer.stubs.empty()) {
+      for (int i = 0; i < std::max(1, options_.channels_per_address); ++i) {
+        peer.stubs.push_back(std::make_unique<grpc::GenericStub>(
+            grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), BaseChannelArguments())));
+      }
+    }
+    return peer.stubs[peer.next++ % peer.stubs.size()].get();
+  }
+
+  absl::StatusOr<Frames> Result(const Call& call, const grpc::Status& status) {
+    if (!status.ok()) return FromGrpcStatus(status, call.address);
+    counters_.Received(call.response.Length());
+    absl::StatusOr<DecodedMessage> reply = FromByteBuffer(call.response);
+    if (!reply.ok())
+      return absl::Status(reply.status().code(), absl::StrCat(call.address, ": reply: ", reply.status().message()));
+    if (reply->corrupt_payloads != 0) {
+      return absl::DataLossError(
+          absl::StrCat(call.address, ": reply: ", reply->corrupt_payloads, " payloads with a wrong checksum"));
+    }
+    if (reply->frames.size() != call.request_frames) {
+      return absl::DataLossError(absl::StrCat(call.address, ": reply: found ", reply->frames.size(),
+                                              " frames, expected ", call.request_frames));
+    }
+    for (const core::Frame& frame : reply->frames) {
+      if (frame.header.kind == core::FrameKind::kReply) continue;
+      return absl::DataLossError(
+          absl::StrCat(call.address, ": reply: found a frame of kind ", frame.header.kind, ", expected replies"));
+    }
+    return std::move(reply->frames);
+  }
+
+  void Finish(const std::shared_ptr<Call>& call, const grpc::Status& status) {
+    absl::StatusOr<Frames> result = Result(*call, status);
+    call->request.Clear();
+    call->response.Clear();
+    std::exchange(call->done, nullptr)(std::move(result));
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(call);
+  }
+
+  const GrpcDataClientOptions options_;
+  Counters counters_;
+  absl::Mutex mutex_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::flat_hash_map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  Calls calls_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+grpc::ChannelArguments BaseChannelArguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);  // in truth the time-out of one attempt to connect
+  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  return arguments;
+}
+
+void ConfigureServer(grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
+  builder.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  // Pings of our own clients, which come every kKeepaliveTimeMs, are no abuse.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepaliveTimeMs / 2);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+}
+
+std::unique_ptr<DataClient> MakeGrpcDataClient(GrpcDataClientOptions options) {
+  return std::make_unique<GrpcDataClient>(options);
+}
+
+// What outlives the service as long as a reply is held. An exchange in `open_` has not been answered; whoever takes it
+// out answers it, so each is answered once. Ids are never used again, so a late reply finds nothing.
+class GrpcDataService::State {
+ public:
+  explicit State(DataHandler handler) : handler_(std::move(handler)) {}
+
+  const DataHandler& handler() const { return handler_; }
+  Counters& counters() { return counters_; }
+
+  // 0: closed.
+  std::uint64_t Open(Exchange* exchange) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return 0;
+    open_.emplace(++last_id_, exchange);
+    return last_id_;
+  }
+
+  Exchange* Take(std::uint64_t id) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = open_.find(id);
+    if (found == open_.end()) return nullptr;
+    Exchange* const exchange = found->second;
+    open_.erase(found);
+    return exchange;
+  }
+
+  absl::flat_hash_map<std::uint64_t, Exchange*> Close() {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    return std::exchange(open_, {});
+  }
+
+ private:
+  const DataHandler handler_;
+  Counters counters_;
+  absl::Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::flat_hash_map<std::uint64_t, Exchange*> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+// One call. gRPC deletes it through OnDone, which comes after Finish only.
+class GrpcDataService::Exchange final : public grpc::ServerUnaryReactor {
+ public:
+  static Exchange* Start(std::shared_ptr<State> state, const grpc::ByteBuffer& request, grpc::ByteBuffer* response) {
+    auto* const exchange = new Exchange(std::move(state), response);
+    exchange->Run(request);
+    return exchange;
+  }
+
+  void Answer(const Frames& frames) {
+    absl::StatusOr<std::vector<MessagePart>> parts = EncodeMessage(frames);
+    if (!parts.ok()) return Finish(ToGrpcStatus(parts.status()));
+    *response_ = ToByteBuffer(*std::move(parts));
+    state_->counters().Sent(response_->Length());
+    Finish(grpc::Status::OK);
+  }
+
+  void Refuse(const char* reason) { Finish(grpc::Status(grpc::StatusCode::UNAVAILABLE, reason)); }
+
+  void OnCancel() override {
+    if (state_->Take(id_) != nullptr) Finish(grpc::Status::CANCELLED);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  // What `reply` refers to; its end without an answer is an answer too.
+  class Reply {
+   public:
+    Reply(std::shared_ptr<State> state, std::uint64_t id) : state_(std::move(state)), id_(id) {}
+    Reply(const Reply&) = delete;
+    Reply& operator=(const Reply&) = delete;
+    ~Reply() {
+      if (Exchange* exchange = state_->Take(id_)) exchange->Refuse("the exchange was dropped");
+    }
+    void Send(const Frames& frames) {
+      if (Exchange* exchange = state_->Take(id_)) exchange->Answer(frames);
+    }
+
+   private:
+    const std::shared_ptr<State> state_;
+    const std::uint64_t id_;
+  };
+
+  Exchange(std::shared_ptr<State> state, grpc::ByteBuffer* response) : state_(std::move(state)), response_(response) {}
+
+  void Run(const grpc::ByteBuffer& request) {
+    state_->counters().Received(request.Length());
+    absl::StatusOr<DecodedMessage> message = FromByteBuffer(request);
+    if (!message.ok()) return Finish(ToGrpcStatus(message.status()));
+    for (const core::Frame& frame : message->frames) {
+      if (frame.header.kind != core::FrameKind::kReply) continue;
+      return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "a reply frame in a request"));
+    }
+    id_ = state_->Open(this);
+    if (id_ == 0) return Refuse("the server is shutting down");
+    // The exchange may be answered, but not be deleted, before the handler returns: gRPC does not know it yet.
+    state_->handler()(std::move(message->frames),
+                      [reply = std::make_shared<Reply>(state_, id_)](const Frames& frames) { reply->Send(frames); });
+  }
+
+  const std::shared_ptr<State> state_;
+  grpc::ByteBuffer* const response_;
+  std::uint64_t id_ = 0;
+};
+
+// Registers the method as the code that grpc_cpp_plugin generates for a raw callback method does.
+GrpcDataService::GrpcDataService(DataHandler handler) : state_(std::make_shared<State>(std::move(handler))) {
+  AddMethod(new grpc::internal::RpcServiceMethod(kExchangeMethod, grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+  MarkMethodRawCallback(0, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                               [state = state_](grpc::CallbackServerContext*, const grpc::ByteBuffer* request,
+                                                grpc::ByteBuffer* response) -> grpc::ServerUnaryReactor* {
+                                 return Exchange::Start(state, *request, response);
+                               }));
+}
+
+GrpcDataService::~GrpcDataService() { Shutdown(); }
+
+void GrpcDataService::Shutdown() {
+  for (const auto& [id, exchange] : state_->Close()) exchange->Refuse("the server is shutting down");
+}
+
+TransportCounters GrpcDataService::counters() const { return state_->counters().Read(); }
+
+}  // namespace downpour::wire

@@ -1,0 +1,56 @@
+#ifndef DOWNPOUR_TRAINER_WIRE_GRPC_TRANSPORT_H_
+#define DOWNPOUR_TRAINER_WIRE_GRPC_TRANSPORT_H_
+
+#include <memory>
+
+#include "grpcpp/impl/service_type.h"
+#include "grpcpp/server_builder.h"
+#include "grpcpp/support/channel_arguments.h"
+#include "trainer/wire/transport.h"
+
+// The data plane over gRPC: raw ByteBuffers through the unary method kExchangeMethod, nothing copied but what gRPC and
+// the kernel copy. Also the one place where channel and server arguments are set.
+namespace downpour::wire {
+
+inline constexpr char kExchangeMethod[] = "/downpour.v1.Data/Exchange";
+
+// Arguments that every channel of ours uses, control calls included: keepalive, reconnect back-off, message sizes, no
+// proxy, and connections that are not shared with other channels of the same address.
+grpc::ChannelArguments BaseChannelArguments();
+
+// The server's side of these. A port that another process listens on is refused, not shared.
+void ConfigureServer(grpc::ServerBuilder& builder);
+
+struct GrpcDataClientOptions {
+  int channels_per_address = 1;  // a connection each, used in turn
+};
+
+// The client does not encrypt. Besides the errors that DataClient names, an exchange ends with kInvalidArgument (the
+// request does not encode, see EncodeMessage), kResourceExhausted (the reply exceeds kMaxMessageBytes) or kCancelled
+// (the client was destroyed). Its destructor cancels what is in flight and returns when every `done` has returned; it
+// must not be called from inside a `done`.
+std::unique_ptr<DataClient> MakeGrpcDataClient(GrpcDataClientOptions options = {});
+
+// The server half: register it on a ServerBuilder beside other services; it must outlive the server. Checksums are
+// verified on gRPC's threads, before the handler runs there. A call that its client gave up needs no reply any more;
+// a late reply is ignored, and `reply` may outlive the service. Thread-safe.
+class GrpcDataService final : public grpc::Service {
+ public:
+  explicit GrpcDataService(DataHandler handler);
+  ~GrpcDataService() override;
+
+  // Answers every held and every further exchange with UNAVAILABLE. Call it before Server::Shutdown, which waits for
+  // held replies.
+  void Shutdown();
+
+  TransportCounters counters() const;
+
+ private:
+  class State;
+  class Exchange;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace downpour::wire
+
+#endif  // DOWNPOUR_TRAINER_WIRE_GRPC_TRANSPORT_H_

@@ -1,0 +1,68 @@
+#include "trainer/worker/batch_loader.h"
+
+#include <utility>
+
+namespace downpour::worker {
+
+LoadedBatch LoadBatch(const data::Dataset& dataset, const std::vector<std::int64_t>& indices) {
+  std::size_t sample_size = 1;
+  for (std::int64_t dimension : dataset.sample_shape()) sample_size *= static_cast<std::size_t>(dimension);
+  LoadedBatch batch;
+  batch.samples.resize(indices.size() * sample_size);
+  batch.labels.resize(indices.size());
+  dataset.Read(indices, absl::MakeSpan(batch.samples), absl::MakeSpan(batch.labels));
+  return batch;
+}
+
+BatchLoader::BatchLoader(const data::Dataset* dataset) : dataset_(dataset), thread_([this] { Run(); }) {}
+
+BatchLoader::~BatchLoader() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+  thread_.join();
+}
+
+void BatchLoader::Run() {
+  for (;;) {
+    Request request;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || request_.has_value(); };
+      mutex_.Await(absl::Condition(&wanted));
+      if (stopped_) return;
+      request = *std::exchange(request_, std::nullopt);
+      loading_ = request.update;
+    }
+    LoadedBatch batch = LoadBatch(*dataset_, request.indices);
+    absl::MutexLock lock(&mutex_);
+    batch_ = std::move(batch);
+    loaded_ = request.update;
+    loading_.reset();
+  }
+}
+
+void BatchLoader::Prefetch(const core::DataPlan& plan, const core::UpdateId& update) {
+  Request request{update, plan.SampleIndices(update)};
+  absl::MutexLock lock(&mutex_);
+  if (loaded_ != update && loading_ != update) request_ = std::move(request);
+}
+
+LoadedBatch BatchLoader::Take(const core::DataPlan& plan, const core::UpdateId& update) {
+  {
+    absl::MutexLock lock(&mutex_);
+    // The loader never blocks on anything but the data set, so waiting for it is no longer than reading it here.
+    const auto not_under_way = [this, &update]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return loading_ != update && (!request_.has_value() || !(request_->update == update));
+    };
+    mutex_.Await(absl::Condition(&not_under_way));
+    if (loaded_ == update) {
+      loaded_.reset();
+      return std::move(batch_);
+    }
+  }
+  return LoadBatch(*dataset_, plan.SampleIndices(update));
+}
+
+}  // namespace downpour::worker

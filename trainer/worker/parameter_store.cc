@@ -1,0 +1,90 @@
+#include "trainer/worker/parameter_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "trainer/service/process.h"
+
+namespace downpour::worker {
+namespace {
+
+// A float is finite unless all bits of its exponent are set. A reduction over integers vectorises; std::isfinite with
+// an early exit does not.
+bool AllFinite(absl::Span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  std::uint32_t bad = 0;
+  for (const float value : values) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    bad |= static_cast<std::uint32_t>((bits & kExponent) == kExponent);
+  }
+  return bad == 0;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(model::Model* model) : model_(model) {
+  const std::size_t count = model_->tensors().size();
+  values_.resize(count);
+  changed_.assign(count, false);
+  gradients_.resize(count);
+  for (std::size_t tensor = 0; tensor < count; ++tensor) {
+    values_[tensor].resize(static_cast<std::size_t>(model_->tensors()[tensor].elements()));
+    model_->GetParameter(tensor, absl::MakeSpan(values_[tensor]));
+    initial_.push_back(std::make_shared<const std::vector<float>>(values_[tensor]));
+  }
+}
+
+std::uint64_t ParameterStore::NewSession() { return service::RandomSession(); }
+
+core::Payload ParameterStore::InitialValue(std::uint32_t, const core::Slice& slice) {
+  const auto& values = initial_[slice.tensor];
+  return core::Payload::OfFloats(absl::MakeConstSpan(*values).subspan(slice.offset, slice.elements), values);
+}
+
+core::Payload ParameterStore::Gradient(std::uint32_t, const core::Slice& slice) {
+  absl::MutexLock lock(&mutex_);
+  const auto& gradient = gradients_[slice.tensor];
+  return core::Payload::OfFloats(absl::MakeConstSpan(*gradient).subspan(slice.offset, slice.elements), gradient);
+}
+
+void ParameterStore::StoreValue(std::uint32_t, const core::Slice& slice, const core::Payload& value) {
+  absl::MutexLock lock(&mutex_);
+  float* target = values_[slice.tensor].data() + slice.offset;
+  value.ForEachFloats(
+      [target](std::size_t first, absl::Span<const float> run) { std::copy(run.begin(), run.end(), target + first); });
+  changed_[slice.tensor] = true;
+}
+
+void ParameterStore::Load() {
+  absl::MutexLock lock(&mutex_);
+  for (std::size_t tensor = 0; tensor < values_.size(); ++tensor) {
+    if (!changed_[tensor]) continue;
+    model_->SetParameter(tensor, values_[tensor]);
+    changed_[tensor] = false;
+  }
+}
+
+bool ParameterStore::KeepGradient(std::size_t tensor, absl::Span<const float> gradient) {
+  std::shared_ptr<std::vector<float>> buffer;
+  {
+    absl::MutexLock lock(&mutex_);
+    buffer = std::move(gradients_[tensor]);
+  }
+  // Only this thread makes new references to it, through Gradient(): alone now, alone until it is put back.
+  if (buffer == nullptr || buffer.use_count() != 1) buffer = std::make_shared<std::vector<float>>(gradient.size());
+  std::atomic_thread_fence(std::memory_order_acquire);
+  std::copy(gradient.begin(), gradient.end(), buffer->begin());
+  absl::MutexLock lock(&mutex_);
+  gradients_[tensor] = std::move(buffer);
+  return AllFinite(gradient);
+}
+
+std::vector<std::vector<float>> ParameterStore::Values() const {
+  absl::MutexLock lock(&mutex_);
+  return values_;
+}
+
+}  // namespace downpour::worker

@@ -1,0 +1,369 @@
+#include "trainer/worker/worker.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "downpour/v1/control.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "spdlog/spdlog.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/core/worker.h"
+#include "trainer/data/dataset.h"
+#include "trainer/model/model.h"
+#include "trainer/service/calls.h"
+#include "trainer/service/metrics.h"
+#include "trainer/service/process.h"
+#include "trainer/service/timer.h"
+#include "trainer/wire/grpc_transport.h"
+#include "trainer/worker/batch_loader.h"
+#include "trainer/worker/parameter_store.h"
+
+namespace downpour::worker {
+namespace {
+
+constexpr std::int64_t kEvaluationBatch = 500;
+constexpr absl::Duration kLeaveGrace = absl::Seconds(5);
+constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
+constexpr char kModelFile[] = "model.safetensors";
+
+model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
+  model::ModelOptions options;
+  options.name = config.model().name();
+  options.sample_shape = dataset.sample_shape();
+  options.classes = dataset.classes();
+  options.device = config.device() == v1::DEVICE_CPU    ? model::DeviceChoice::kCpu
+                   : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
+                                                        : model::DeviceChoice::kAuto;
+  options.precision =
+      config.precision() == v1::PRECISION_BF16 ? model::PrecisionChoice::kBf16 : model::PrecisionChoice::kFp32;
+  options.threads = static_cast<int>(config.threads());
+  options.batch_size = config.batch_size();
+  options.seed = config.seed();
+  return options;
+}
+
+}  // namespace
+
+class WorkerProcess::Impl {
+ public:
+  Impl(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<model::Model> model)
+      : options_(std::move(options)),
+        train_(std::move(train)),
+        model_(std::move(model)),
+        store_(model_.get()),
+        loader_(train_.get()),
+        core_(CoreOptions(), &store_),
+        data_client_(wire::MakeGrpcDataClient()),
+        timer_([this] { OnTimer(); }) {}
+
+  ~Impl() {
+    timer_.Stop();
+    calls_.CancelAndWait();
+    data_client_.reset();
+  }
+
+  absl::Status ServeMetrics() {
+    if (options_.metrics_listen.empty()) return absl::OkStatus();
+    absl::StatusOr<std::string> served = metrics_.Serve(options_.metrics_listen);
+    if (!served.ok()) return served.status();
+    metrics_address_ = *served;
+    return absl::OkStatus();
+  }
+
+  const std::string& metrics_address() const { return metrics_address_; }
+
+  absl::Status Run() {
+    With([](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) { core.Start(now, output); });
+    for (;;) {
+      core::Work work;
+      {
+        absl::MutexLock lock(&mutex_);
+        const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+          return work_.has_value() || core_.finished().has_value() || leave_expired_;
+        };
+        // Bounded by the state machine's own timers: it reports, retries or finishes.
+        mutex_.Await(absl::Condition(&woken));
+        if (core_.finished().has_value()) return *core_.finished();
+        if (leave_expired_) return absl::OkStatus();
+        work = *std::exchange(work_, std::nullopt);
+      }
+      if (work.kind == v1::TASK_TRAIN) {
+        Train(work);
+      } else {
+        Evaluate(work);
+      }
+    }
+  }
+
+  void Leave() {
+    With([](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) { core.Leave(now, output); });
+    absl::MutexLock lock(&mutex_);
+    leave_by_ = std::min(leave_by_, service::MonotonicNow() + kLeaveGrace);
+  }
+
+ private:
+  core::WorkerOptions CoreOptions() const {
+    core::WorkerOptions core_options;
+    core_options.job_uid = options_.config.job_uid();
+    core_options.index = options_.index;
+    core_options.process_incarnation = options_.process_incarnation;
+    core_options.sample_count = static_cast<std::uint64_t>(train_->size());
+    for (const model::Tensor& tensor : model_->tensors()) {
+      v1::TensorSpec spec;
+      spec.set_name(tensor.name);
+      spec.set_type(v1::FLOAT32);
+      for (std::int64_t dimension : tensor.shape) spec.add_shape(dimension);
+      core_options.tensors.push_back(std::move(spec));
+    }
+    return core_options;
+  }
+
+  // Runs `event` on the state machine under the lock, and carries out what it asks for after.
+  using Event = std::function<void(core::WorkerCore&, core::Time, core::WorkerOutput*)>;
+  void With(const Event& event) {
+    core::WorkerOutput output;
+    {
+      absl::MutexLock lock(&mutex_);
+      event(core_, service::MonotonicNow(), &output);
+      if (output.work.has_value()) work_ = output.work;
+      timer_.Set(std::min(core_.next_timer(), next_housekeeping_));
+    }
+    for (core::SyncCall& call : output.syncs) SendSync(std::move(call));
+    for (core::ExchangeCall& call : output.exchanges) {
+      data_client_->Exchange(call.address, std::move(call.frames), call.deadline,
+                             [this, id = call.call](absl::StatusOr<wire::Frames> reply) {
+                               With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* next) {
+                                 core.OnExchangeReply(id, reply, now, next);
+                               });
+                             });
+    }
+  }
+
+  void SendSync(core::SyncCall call) {
+    const auto answer = [this, id = call.call](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
+      With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* next) {
+        core.OnSyncReply(id, reply, now, next);
+      });
+    };
+    const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
+    if (!address.ok()) return answer(address.status());
+    std::shared_ptr<v1::Coordinator::Stub> stub;
+    {
+      absl::MutexLock lock(&stub_mutex_);
+      if (stub_ == nullptr || *address != stub_address_) {
+        stub_ = v1::Coordinator::NewStub(
+            grpc::CreateCustomChannel(*address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
+        stub_address_ = *address;
+      }
+      stub = stub_;
+    }
+    calls_.Unary<v1::WorkerSyncReply>(
+        std::move(call.request), call.deadline,
+        [stub](grpc::ClientContext* context, const v1::WorkerSyncRequest* request, v1::WorkerSyncReply* reply,
+               std::function<void(grpc::Status)> done) {
+          stub->async()->SyncWorker(context, request, reply, std::move(done));
+        },
+        answer);
+  }
+
+  void OnTimer() {
+    With([](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) { core.OnTimer(now, output); });
+    v1::WorkerStats stats;
+    {
+      absl::MutexLock lock(&mutex_);
+      const core::Time now = service::MonotonicNow();
+      if (now >= leave_by_) leave_expired_ = true;
+      if (now < next_housekeeping_) return;
+      next_housekeeping_ = now + kMetricsPeriod;
+      stats = core_.stats();
+    }
+    Publish(stats);
+  }
+
+  void Train(const core::Work& work) {
+    std::optional<core::DataPlan> plan;
+    std::optional<core::UpdateId> next;
+    {
+      absl::MutexLock lock(&mutex_);
+      plan = core_.plan();
+      next = core_.NextUpdate();
+    }
+    const core::Time begun = service::MonotonicNow();
+    const LoadedBatch batch = loader_.Take(*plan, work.update);
+    store_.Load();
+    if (next.has_value()) loader_.Prefetch(*plan, *next);
+    core::ComputeResult result;
+    result.data_seconds = absl::ToDoubleSeconds(service::MonotonicNow() - begun);
+    result.samples = batch.labels.size();
+    bool finite = true;
+    const absl::StatusOr<model::StepResult> step = model_->ComputeGradients(
+        batch.view(), plan->UpdateSeed(work.update), [&finite](double loss) { return finite = std::isfinite(loss); },
+        [&](std::size_t tensor, absl::Span<const float> gradient) {
+          finite = store_.KeepGradient(tensor, gradient) && finite;
+          if (!finite) return;
+          With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
+            core.OnGradient(work.token, static_cast<std::uint32_t>(tensor), now, output);
+          });
+        });
+    if (!step.ok()) return Fail(step.status());
+    result.verdict = finite ? core::Verdict::kApply : core::Verdict::kSkip;
+    result.loss = step->loss;
+    result.forward_seconds = step->forward_seconds;
+    result.backward_seconds = step->backward_seconds;
+    With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
+      core.OnComputed(work.token, result, now, output);
+    });
+  }
+
+  void Evaluate(const core::Work& work) {
+    v1::TaskResult result;
+    store_.Load();
+    const absl::Status evaluated = options_.config.evaluate() ? EvaluateTestSet(&result) : absl::OkStatus();
+    absl::Status done = evaluated;
+    if (done.ok() && work.kind == v1::TASK_EXPORT) done = Export(&result);
+    if (!done.ok()) result.set_error(absl::StrCat("worker-", options_.index, ": ", std::string(done.message())));
+    With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
+      core.OnTaskDone(work.token, result, now, output);
+    });
+  }
+
+  absl::Status EvaluateTestSet(v1::TaskResult* result) {
+    if (test_ == nullptr) {
+      absl::StatusOr<std::unique_ptr<data::Dataset>> test =
+          data::OpenDataset(options_.config.dataset().format(), options_.config.dataset().path(), data::Split::kTest);
+      if (!test.ok()) return test.status();
+      test_ = *std::move(test);
+    }
+    double loss = 0;
+    std::int64_t correct = 0;
+    for (std::int64_t first = 0; first < test_->size(); first += kEvaluationBatch) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kEvaluationBatch, test_->size() - first)));
+      std::iota(indices.begin(), indices.end(), first);
+      const LoadedBatch batch = LoadBatch(*test_, indices);
+      const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(batch.view());
+      if (!part.ok()) return part.status();
+      loss += part->loss_sum;
+      correct += part->correct;
+    }
+    const double count = static_cast<double>(test_->size());
+    result->set_samples(static_cast<std::uint64_t>(test_->size()));
+    result->set_accuracy(static_cast<double>(correct) / count);
+    result->set_loss(loss / count);
+    return absl::OkStatus();
+  }
+
+  absl::Status Export(v1::TaskResult* result) {
+    const std::vector<std::vector<float>> values = store_.Values();
+    std::vector<checkpoint::NamedTensor> tensors;
+    for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
+      tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
+    }
+    const std::string path = absl::StrCat(options_.config.output_directory(), "/", kModelFile);
+    const absl::Status written = checkpoint::WriteSafetensors(
+        path, tensors,
+        {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
+    if (written.ok()) result->set_path(path);
+    return written;
+  }
+
+  void Fail(const absl::Status& status) {
+    // What cannot be computed here will not be computable elsewhere either; the process ends and says why.
+    spdlog::error("{}", std::string(status.message()));
+    absl::MutexLock lock(&mutex_);
+    leave_expired_ = true;
+    failure_ = status;
+  }
+
+  void Publish(const v1::WorkerStats& stats) {
+    metrics_.SetCounter("downpour_worker_samples_total", "Samples of updates that this worker finished.", {},
+                        static_cast<double>(stats.samples()));
+    metrics_.SetCounter("downpour_worker_steps_total", "Updates that this worker finished.", {},
+                        static_cast<double>(stats.steps()));
+    metrics_.SetCounter("downpour_worker_skipped_total", "Updates recorded as skipped: loss or gradient not finite.",
+                        {}, static_cast<double>(stats.skipped()));
+    metrics_.SetGauge("downpour_worker_loss", "Training loss over the newest updates.", {}, stats.loss());
+    metrics_.SetGauge("downpour_worker_staleness", "Staleness of the newest pushes, in updates.", {},
+                      stats.staleness());
+    metrics_.SetGauge("downpour_worker_samples_per_second", "Over the newest second.", {}, stats.samples_per_second());
+    const char* phases = "Mean seconds of the newest steps by phase.";
+    metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "data"}}, stats.data_seconds());
+    metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "pull"}}, stats.pull_seconds());
+    metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "forward"}}, stats.forward_seconds());
+    metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "backward"}}, stats.backward_seconds());
+    metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "push"}}, stats.push_seconds());
+    const wire::TransportCounters counters = data_client_->counters();
+    const char* bytes = "Bytes of the data plane.";
+    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}},
+                        static_cast<double>(counters.received_bytes));
+    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "sent"}},
+                        static_cast<double>(counters.sent_bytes));
+  }
+
+ public:
+  absl::Status failure() {
+    absl::MutexLock lock(&mutex_);
+    return failure_;
+  }
+
+ private:
+  WorkerProcessOptions options_;
+  std::unique_ptr<data::Dataset> train_;
+  std::unique_ptr<data::Dataset> test_;
+  std::unique_ptr<model::Model> model_;
+  ParameterStore store_;
+  BatchLoader loader_;
+
+  absl::Mutex mutex_;
+  core::WorkerCore core_ ABSL_GUARDED_BY(mutex_);
+  std::optional<core::Work> work_ ABSL_GUARDED_BY(mutex_);
+  core::Time next_housekeeping_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  core::Time leave_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
+  bool leave_expired_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+
+  absl::Mutex stub_mutex_;
+  std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(stub_mutex_);
+  std::string stub_address_ ABSL_GUARDED_BY(stub_mutex_);
+
+  service::Metrics metrics_;
+  std::string metrics_address_;
+  service::Calls calls_;
+  std::unique_ptr<wire::DataClient> data_client_;
+  service::Timer timer_;
+};
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {
+  absl::StatusOr<std::unique_ptr<data::Dataset>> train =
+      data::OpenDataset(options.config.dataset().format(), options.config.dataset().path(), data::Split::kTrain);
+  if (!train.ok()) return train.status();
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(MakeModelOptions(options.config, **train));
+  if (!model.ok()) return model.status();
+  spdlog::info("{} on {}, {} training samples", options.config.model().name(), (*model)->description(),
+               (*train)->size());
+  auto impl = std::make_unique<Impl>(std::move(options), *std::move(train), *std::move(model));
+  const absl::Status served = impl->ServeMetrics();
+  if (!served.ok()) return served;
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(impl)));
+}
+
+WorkerProcess::WorkerProcess(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+WorkerProcess::~WorkerProcess() = default;
+const std::string& WorkerProcess::metrics_address() const { return impl_->metrics_address(); }
+
+absl::Status WorkerProcess::Run() {
+  const absl::Status finished = impl_->Run();
+  return finished.ok() ? impl_->failure() : finished;
+}
+
+void WorkerProcess::Leave() { impl_->Leave(); }
+
+}  // namespace downpour::worker

@@ -1,0 +1,45 @@
+#ifndef DOWNPOUR_TRAINER_WORKER_WORKER_H_
+#define DOWNPOUR_TRAINER_WORKER_WORKER_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "downpour/v1/config.pb.h"
+
+namespace downpour::worker {
+
+struct WorkerProcessOptions {
+  v1::TrainingConfig config;
+  std::uint32_t index = 0;
+  std::uint32_t process_incarnation = 1;
+  std::string coordinator;     // host:port, or @FILE that holds it
+  std::string metrics_listen;  // empty: none
+};
+
+// WorkerCore with a model, a data set and the network around it. The model computes on the thread that calls Run;
+// replies arrive on gRPC's threads; one lock guards the state machine.
+class WorkerProcess {
+ public:
+  // Opens the data set and builds the model. Errors name the file or field.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Create(WorkerProcessOptions options);
+  ~WorkerProcess();
+
+  const std::string& metrics_address() const;
+
+  // Works until the job is over or Leave was called and the leases were given back. Thread-compatible: once.
+  absl::Status Run();
+  // Finishes the update under way, gives the leases back and ends; Run returns at the latest after a grace of 5 s and
+  // the update. From any thread.
+  void Leave();
+
+ private:
+  class Impl;
+  explicit WorkerProcess(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace downpour::worker
+
+#endif  // DOWNPOUR_TRAINER_WORKER_WORKER_H_

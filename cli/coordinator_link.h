@@ -1,0 +1,44 @@
+#ifndef DOWNPOUR_CLI_COORDINATOR_LINK_H_
+#define DOWNPOUR_CLI_COORDINATOR_LINK_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "downpour/v1/control.pb.h"
+
+// The calls from the operator's side to the processes of a job.
+namespace downpour::cli {
+
+// Asks the coordinator for progress without ever blocking its caller. Not thread-safe.
+class CoordinatorLink {
+ public:
+  virtual ~CoordinatorLink() = default;
+
+  // Sends a question unless one is under way.
+  virtual void Ask() = 0;
+  // The answer to the last question, once; absent: none came yet. An error says why there is none.
+  virtual std::optional<absl::StatusOr<v1::ProgressReply>> Take() = 0;
+  // A descriptor that becomes readable when Take has something; -1: there is none.
+  virtual int wake_descriptor() const = 0;
+  // The coordinator was replaced: the next question goes to the address that the file names then.
+  virtual void Reset() = 0;
+};
+
+// Over gRPC, to the address in a file, which is read again after each failure. Each question has a deadline.
+std::unique_ptr<CoordinatorLink> MakeCoordinatorLink(const std::string& address_file, const std::string& job_uid);
+
+// Asks once and waits for the answer.
+absl::StatusOr<v1::ProgressReply> AskProgress(const std::string& address, const std::string& job_uid,
+                                              absl::Duration time_limit);
+
+// Tells a coordinator or a ps that the outcome is stored, so that it exits 0. Harmless to repeat.
+absl::Status FinishCoordinator(const std::string& address, const std::string& job_uid, absl::Duration time_limit);
+absl::Status FinishParameterServer(const std::string& address, const std::string& job_uid, absl::Duration time_limit);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_COORDINATOR_LINK_H_

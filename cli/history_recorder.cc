@@ -1,0 +1,203 @@
+#include "cli/history_recorder.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace downpour::cli {
+namespace {
+
+using nlohmann::json;
+
+// Text from other processes may hold bytes that are no UTF-8; NaN and infinity become null.
+std::string Line(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
+
+json OrNull(const std::optional<double>& value) { return value.has_value() ? json(*value) : json(nullptr); }
+
+int CountMembers(const v1::ProgressReply& reply, const char* role) {
+  return static_cast<int>(std::count_if(reply.members().begin(), reply.members().end(),
+                                        [role](const v1::MemberProgress& member) { return member.role() == role; }));
+}
+
+}  // namespace
+
+double EpochsDone(const v1::ProgressReply& reply) {
+  if (reply.updates_per_epoch() == 0) return reply.epochs_done();
+  return static_cast<double>(reply.updates_applied()) / static_cast<double>(reply.updates_per_epoch());
+}
+
+HistoryRecorder::HistoryRecorder(api::TrainingJob job, std::string job_uid, std::string run_directory,
+                                 double start_time, std::size_t max_points)
+    : start_time_(start_time), max_points_(std::max<std::size_t>(2, max_points)) {
+  history_.summary.job = job.metadata.name;
+  history_.summary.job_uid = std::move(job_uid);
+  history_.summary.run_directory = std::move(run_directory);
+  history_.job = std::move(job);
+}
+
+std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::ProgressReply& reply,
+                                                      std::optional<double> coordinator_start, int restarts) {
+  std::vector<std::string> lines;
+  const double seconds = time - start_time_;
+  const std::uint64_t generation = std::max<std::uint64_t>(generation_, reply.view().generation());
+  const bool begun_again = generation != generation_;
+  generation_ = generation;
+  if (begun_again) {
+    // Another history: what was counted before is gone.
+    epochs_done_ = 0;
+    last_updates_ = 0;
+    last_samples_ = 0;
+  }
+  if (reply.updates_applied() > 0 && !first_update_seconds_.has_value()) {
+    first_update_seconds_ = seconds;
+    // The coordinator saw it when it happened, the answer came up to one interval later.
+    if (reply.first_update_milliseconds() > 0 && coordinator_start.has_value()) {
+      const double seen =
+          *coordinator_start - start_time_ + static_cast<double>(reply.first_update_milliseconds()) / 1000;
+      first_update_seconds_ = std::min(seconds, seen);
+    }
+  }
+  const double epochs = EpochsDone(reply);
+  if (reply.updates_applied() > last_updates_) {
+    last_updates_ = reply.updates_applied();
+    last_samples_ = reply.samples_done();
+    last_update_seconds_ = seconds;
+    CurvePoint point;
+    point.seconds = seconds;
+    point.updates = reply.updates_applied();
+    point.epochs = epochs;
+    point.loss = reply.loss();
+    point.samples_per_second = reply.samples_per_second();
+    point.workers = CountMembers(reply, "worker");
+    AddPoint(point);
+    lines.push_back(Line({{"type", "progress"},
+                          {"seconds", seconds},
+                          {"generation", generation},
+                          {"updates", point.updates},
+                          {"updatesExpected", reply.updates_expected()},
+                          {"epochs", epochs},
+                          {"samples", reply.samples_done()},
+                          {"samplesPerSecond", point.samples_per_second},
+                          {"loss", point.loss},
+                          {"workers", point.workers},
+                          {"ps", CountMembers(reply, "ps")},
+                          {"leases", reply.leases_active()},
+                          {"leaseExpirations", reply.lease_expirations()},
+                          {"restarts", restarts}}));
+  }
+  if (reply.epochs_done() > epochs_done_) {
+    epochs_done_ = reply.epochs_done();
+    AddEvent(time, false, "EpochDone", absl::StrCat("epoch ", epochs_done_, " of ", reply.epochs(), " is done"));
+  }
+  for (const v1::Evaluation& evaluation : reply.evaluations()) {
+    const auto [found, is_new] =
+        evaluation_index_.try_emplace({generation, evaluation.dataset_epoch()}, history_.evaluations.size());
+    if (is_new) {
+      history_.evaluations.push_back(evaluation);
+      history_.evaluation_seconds.push_back(seconds);
+    } else {
+      v1::Evaluation& known = history_.evaluations[found->second];
+      if (known.accuracy() == evaluation.accuracy() && known.loss() == evaluation.loss()) continue;
+      known = evaluation;  // the same epoch, evaluated again (the final model is)
+    }
+    lines.push_back(Line({{"type", "evaluation"},
+                          {"seconds", seconds},
+                          {"generation", generation},
+                          {"epochs", evaluation.dataset_epoch()},
+                          {"accuracy", evaluation.accuracy()},
+                          {"loss", evaluation.loss()},
+                          {"samples", evaluation.samples()}}));
+  }
+  model_path_ = reply.model_path();
+
+  RunSummary& summary = history_.summary;
+  summary.generation = generation;
+  summary.epochs = epochs;
+  summary.first_update_seconds = first_update_seconds_.value_or(0);
+  const double training = last_update_seconds_ - summary.first_update_seconds;
+  summary.samples_per_second = training > 0 ? static_cast<double>(last_samples_) / training : 0;
+  summary.test_accuracy.reset();
+  summary.test_loss.reset();
+  const auto newest = evaluation_index_.empty() ? evaluation_index_.end() : std::prev(evaluation_index_.end());
+  if (newest != evaluation_index_.end() && newest->first.first == generation) {
+    summary.test_accuracy = history_.evaluations[newest->second].accuracy();
+    summary.test_loss = history_.evaluations[newest->second].loss();
+  }
+  return lines;
+}
+
+void HistoryRecorder::AddPoint(const CurvePoint& point) {
+  if (++skipped_ < stride_) return;
+  skipped_ = 0;
+  history_.curve.push_back(point);
+  if (history_.curve.size() < max_points_) return;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < history_.curve.size(); i += 2) history_.curve[kept++] = history_.curve[i];
+  history_.curve.resize(kept);
+  stride_ *= 2;
+}
+
+void HistoryRecorder::AddProcesses(const std::vector<Process>& processes) {
+  for (const Process& process : processes) {
+    const auto [found, is_new] = span_index_.try_emplace(process.uid, history_.spans.size());
+    if (is_new) {
+      TimelineSpan span;
+      span.name = process.name;
+      span.incarnation = process.incarnation;
+      span.start_seconds = process.created_time - start_time_;
+      history_.spans.push_back(span);
+    }
+    TimelineSpan& span = history_.spans[found->second];
+    if (process.finished_time.has_value() && !span.end_seconds.has_value()) {
+      span.end_seconds = *process.finished_time - start_time_;
+      span.end_cause = EndCause(process);
+    }
+  }
+}
+
+void HistoryRecorder::AddEvent(double time, bool warning, const std::string& reason, const std::string& message) {
+  history_.events.push_back({time - start_time_, warning, reason, message});
+}
+
+void HistoryRecorder::Finish(double time, const std::string& phase, const std::string& message, int restarts,
+                             std::optional<LedgerSummary> ledger) {
+  RunSummary& summary = history_.summary;
+  summary.phase = phase;
+  summary.message = message;
+  summary.restarts = restarts;
+  summary.ledger = ledger;
+  summary.total_seconds = time - start_time_;
+  // The model of a run that did not succeed is no result.
+  summary.model_path = phase == kSucceeded ? model_path_ : "";
+}
+
+std::string SummaryToJson(const RunSummary& summary) {
+  const json first_update = summary.first_update_seconds > 0 ? json(summary.first_update_seconds) : json(nullptr);
+  nlohmann::ordered_json ledger;
+  if (summary.ledger.has_value()) {
+    ledger = {{"expected", summary.ledger->expected},
+              {"applied", summary.ledger->applied},
+              {"missing", summary.ledger->missing},
+              {"duplicated", summary.ledger->duplicated},
+              {"skipped", summary.ledger->skipped}};
+  }
+  const nlohmann::ordered_json document = {{"job", summary.job},
+                                           {"jobUid", summary.job_uid},
+                                           {"phase", summary.phase},
+                                           {"message", summary.message},
+                                           {"testAccuracy", OrNull(summary.test_accuracy)},
+                                           {"testLoss", OrNull(summary.test_loss)},
+                                           {"epochs", summary.epochs},
+                                           {"samplesPerSecond", summary.samples_per_second},
+                                           {"firstUpdateSeconds", first_update},
+                                           {"totalSeconds", summary.total_seconds},
+                                           {"restarts", summary.restarts},
+                                           {"generation", summary.generation},
+                                           {"ledger", ledger},
+                                           {"modelPath", summary.model_path},
+                                           {"runDirectory", summary.run_directory}};
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,182 @@
+#include "cli/history_recorder.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr double kStart = 1000;
+
+HistoryRecorder MakeRecorder(std::size_t max_points = 2000) {
+  api::TrainingJob job;
+  job.metadata.name = "demo";
+  return HistoryRecorder(job, "0123", "/runs/demo-1", kStart, max_points);
+}
+
+v1::ProgressReply Reply(std::uint64_t updates, std::uint64_t generation = 1) {
+  v1::ProgressReply reply;
+  reply.mutable_view()->set_generation(generation);
+  reply.set_updates_applied(updates);
+  reply.set_updates_per_epoch(100);
+  reply.set_epochs(10);
+  reply.set_epochs_done(static_cast<std::uint32_t>(updates / 100));
+  reply.set_samples_done(updates * 32);
+  reply.set_loss(1);
+  return reply;
+}
+
+void Evaluate(v1::ProgressReply& reply, std::uint32_t epoch, double accuracy) {
+  v1::Evaluation* const evaluation = reply.add_evaluations();
+  evaluation->set_dataset_epoch(epoch);
+  evaluation->set_accuracy(accuracy);
+}
+
+TEST(HistoryRecorderTest, TheCurveStaysSmallAndInOrderUnderManySeeds) {
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    const std::size_t max_points = 2 + random() % 100;
+    HistoryRecorder recorder = MakeRecorder(max_points);
+    std::uint64_t updates = 0;
+    double time = kStart;
+    std::size_t lines = 0, advanced = 0;
+    const int answers = static_cast<int>(random() % 5000);
+    for (int i = 0; i < answers; ++i) {
+      time += 0.2;
+      const std::uint64_t step = random() % 3;
+      updates += step;
+      if (step > 0) ++advanced;
+      for (const std::string& line : recorder.AddProgress(time, Reply(updates), kStart, 0)) {
+        if (json::parse(line).at("type") == "progress") ++lines;
+      }
+    }
+    EXPECT_EQ(lines, advanced) << "metrics.jsonl has every point";
+    const std::vector<CurvePoint>& curve = recorder.history().curve;
+    EXPECT_LT(curve.size(), std::max<std::size_t>(max_points, 2));
+    EXPECT_EQ(curve.empty(), advanced == 0);
+    for (std::size_t i = 1; i < curve.size(); ++i) {
+      EXPECT_LT(curve[i - 1].seconds, curve[i].seconds);
+      EXPECT_LT(curve[i - 1].updates, curve[i].updates);
+    }
+    EXPECT_DOUBLE_EQ(recorder.history().summary.epochs, static_cast<double>(updates) / 100);
+  }
+}
+
+TEST(HistoryRecorderTest, FirstUpdateIsTheMoreExactOfTheTwo) {
+  v1::ProgressReply reply = Reply(1);
+  reply.set_first_update_milliseconds(700);
+  HistoryRecorder known = MakeRecorder();
+  known.AddProgress(kStart + 1.5, Reply(0), kStart + 0.5, 0);
+  known.AddProgress(kStart + 2, reply, kStart + 0.5, 0);
+  EXPECT_DOUBLE_EQ(known.history().summary.first_update_seconds, 1.2);
+  known.AddProgress(kStart + 9, reply, kStart + 8, 0);
+  EXPECT_DOUBLE_EQ(known.history().summary.first_update_seconds, 1.2) << "the first counts";
+
+  HistoryRecorder replaced = MakeRecorder();
+  replaced.AddProgress(kStart + 2, reply, std::nullopt, 0);
+  EXPECT_DOUBLE_EQ(replaced.history().summary.first_update_seconds, 2);
+}
+
+TEST(HistoryRecorderTest, AnotherGenerationBeginsAgain) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(250);
+  Evaluate(reply, 1, 0.6);
+  Evaluate(reply, 2, 0.7);
+  recorder.AddProgress(kStart + 5, reply, kStart, 0);
+  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.7);
+  recorder.AddProgress(kStart + 6, Reply(10, 2), kStart, 1);
+  EXPECT_EQ(recorder.history().summary.test_accuracy, std::nullopt) << "of parameters that are lost";
+  EXPECT_DOUBLE_EQ(recorder.history().summary.epochs, 0.1);
+  EXPECT_EQ(recorder.history().summary.generation, 2u);
+  reply = Reply(110, 2);
+  Evaluate(reply, 1, 0.65);
+  const std::vector<std::string> lines = recorder.AddProgress(kStart + 8, reply, kStart, 1);
+  EXPECT_EQ(lines.size(), 2u);
+  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.65);
+  EXPECT_EQ(recorder.history().evaluations.size(), 3u);
+  EXPECT_EQ(recorder.history().evaluation_seconds.size(), 3u);
+  EXPECT_EQ(recorder.history().events.size(), 2u) << "two leaps of finished epochs";
+}
+
+TEST(HistoryRecorderTest, AnEvaluationIsWrittenOnceUnlessItChanges) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(100);
+  Evaluate(reply, 1, 0.5);
+  EXPECT_EQ(recorder.AddProgress(kStart + 1, reply, kStart, 0).size(), 2u);
+  EXPECT_EQ(recorder.AddProgress(kStart + 2, reply, kStart, 0).size(), 0u);
+  reply.mutable_evaluations(0)->set_accuracy(0.51);
+  const std::vector<std::string> lines = recorder.AddProgress(kStart + 3, reply, kStart, 0);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_DOUBLE_EQ(json::parse(lines[0]).at("accuracy").get<double>(), 0.51);
+  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.51);
+}
+
+TEST(HistoryRecorderTest, LinesAreJsonWhateverTheNumbersAre) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(5);
+  reply.set_loss(std::numeric_limits<double>::quiet_NaN());
+  reply.set_samples_per_second(std::numeric_limits<double>::infinity());
+  for (const std::string& line : recorder.AddProgress(kStart + 1, reply, kStart, 0)) {
+    EXPECT_THAT(line, ::testing::Not(HasSubstr("\n")));
+    EXPECT_TRUE(json::parse(line).at("loss").is_null());
+  }
+}
+
+TEST(HistoryRecorderTest, SpansOfProcessesHaveTheirEnds) {
+  HistoryRecorder recorder = MakeRecorder();
+  Process process;
+  process.uid = "worker-0.1";
+  process.name = "worker-0";
+  process.created_time = kStart + 1;
+  recorder.AddProcesses({process});
+  process.finished_time = kStart + 4;
+  process.exit_code = 137;
+  process.signal = 9;
+  recorder.AddProcesses({process});
+  recorder.AddProcesses({process});
+  process.uid = "worker-0.2";
+  process.incarnation = 2;
+  process.created_time = kStart + 5;
+  process.finished_time.reset();
+  recorder.AddProcesses({process});
+  const std::vector<TimelineSpan>& spans = recorder.history().spans;
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0].start_seconds, 1);
+  EXPECT_EQ(spans[0].end_seconds, 4);
+  EXPECT_EQ(spans[0].end_cause, "killed by signal 9 (Killed)");
+  EXPECT_EQ(spans[1].incarnation, 2);
+  EXPECT_FALSE(spans[1].end_seconds.has_value());
+}
+
+TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(100);
+  Evaluate(reply, 1, 0.875);
+  reply.set_model_path("/runs/demo-1/model.safetensors");
+  recorder.AddProgress(kStart + 2, Reply(1), std::nullopt, 0);
+  recorder.AddProgress(kStart + 4, reply, std::nullopt, 0);
+  recorder.Finish(kStart + 6, kSucceeded, "", 2, LedgerSummary{100, 100, 0, 0, 0});
+  const json document = json::parse(SummaryToJson(recorder.history().summary));
+  const json expected = json::parse(R"({
+    "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875, "testLoss": 0.0,
+    "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
+    "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0},
+    "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1"})");
+  EXPECT_EQ(document, expected) << document.dump(2);
+
+  recorder.Finish(kStart + 6, kFailed, "why", 2, std::nullopt);
+  const json failed = json::parse(SummaryToJson(recorder.history().summary));
+  EXPECT_TRUE(failed.at("ledger").is_null());
+  EXPECT_EQ(failed.at("modelPath"), "") << "the model of a failed run is no result";
+}
+
+}  // namespace
+}  // namespace downpour::cli

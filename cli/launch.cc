@@ -1,0 +1,157 @@
+#include "cli/launch.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace downpour::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kServerProgram[] = "downpour-server";
+constexpr char kWorkerProgram[] = "downpour-worker";
+constexpr char kEphemeral[] = "127.0.0.1:0";
+
+v1::Device ToProto(api::Device device) {
+  switch (device) {
+    case api::Device::kAuto:
+      return v1::DEVICE_AUTO;
+    case api::Device::kCpu:
+      return v1::DEVICE_CPU;
+    case api::Device::kCuda:
+      return v1::DEVICE_CUDA;
+  }
+  return v1::DEVICE_AUTO;
+}
+
+std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
+
+}  // namespace
+
+v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
+                                    const std::string& output_directory) {
+  const api::TrainingJobSpec& spec = job.spec;
+  v1::TrainingConfig config;
+  config.set_job_uid(job_uid);
+  config.set_job_name(job.metadata.name);
+  config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
+  config.mutable_model()->set_name(spec.model.name);
+  config.mutable_dataset()->set_format(spec.dataset.format);
+  config.mutable_dataset()->set_path(Absolute(spec.dataset.path));
+  config.set_epochs(spec.training.epochs);
+  config.set_batch_size(spec.training.batch_size);
+  config.set_updates_per_shard(spec.training.updates_per_shard);
+  config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
+  config.set_device(ToProto(spec.training.device));
+  config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
+  // Validation lets no other mode and no other optimizer through.
+  config.set_mode(v1::ASYNC);
+  config.mutable_optimizer()->set_type(v1::SGD);
+  config.mutable_optimizer()->set_learning_rate(spec.update.optimizer.learning_rate);
+  config.mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware);
+  config.set_output_directory(output_directory);
+  config.set_evaluate(spec.training.evaluate);
+  config.set_threads(spec.training.threads);
+  return config;
+}
+
+absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const google::protobuf::util::Status status = google::protobuf::util::MessageToJsonString(config, &text, options);
+  if (!status.ok()) return absl::InternalError(absl::StrCat("the configuration has no JSON form: ", status.ToString()));
+  return text;
+}
+
+std::string MakeJobUid() {
+  std::random_device device;
+  std::string uid;
+  for (int word = 0; word < 4; ++word) absl::StrAppendFormat(&uid, "%08x", device());
+  return uid;
+}
+
+std::string BinaryDirectory() {
+  const char* chosen = std::getenv("DOWNPOUR_BINARY_DIR");
+  if (chosen != nullptr && *chosen != '\0') return Absolute(chosen);
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+absl::Status CheckBinaries(const std::string& binary_directory) {
+  for (const char* program : {kServerProgram, kWorkerProgram}) {
+    const std::string path = absl::StrCat(binary_directory, "/", program);
+    if (access(path.c_str(), X_OK) != 0) return SystemError(errno, path, "cannot be run");
+  }
+  return absl::OkStatus();
+}
+
+ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent, api::Role role,
+                            int index, int incarnation) {
+  const std::string name = ProcessName(role, index);
+  const bool worker = role == api::Role::kWorker;
+  ProcessSpec spec;
+  spec.role = role;
+  spec.index = index;
+  spec.incarnation = incarnation;
+  spec.log_path = paths.Log(name);
+  spec.command = {absl::StrCat(binary_directory, "/", worker ? kWorkerProgram : kServerProgram)};
+  const auto add = [&spec](std::initializer_list<std::string> arguments) {
+    spec.command.insert(spec.command.end(), arguments);
+  };
+  if (!worker) add({role == api::Role::kCoordinator ? "coordinator" : "ps"});
+  add({"--config", paths.Config(), "--incarnation", absl::StrCat(incarnation)});
+  if (role != api::Role::kCoordinator) {
+    add({"--index", absl::StrCat(index), "--coordinator",
+         absl::StrCat("@", paths.Address(ProcessName(api::Role::kCoordinator, 0)))});
+  }
+  if (!worker) add({"--listen", kEphemeral, "--address-file", paths.Address(name)});
+  add({"--metrics-listen", kEphemeral, "--metrics-address-file", paths.MetricsAddress(name)});
+  add({"--parent", absl::StrCat(parent)});
+  return spec;
+}
+
+absl::Status CheckDataset(const api::TrainingJob& job) {
+  const std::string& path = job.spec.dataset.path;
+  const std::string field = absl::StrCat("spec.dataset.path: ", path);
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ",
+                                                   error                     ? error.message()
+                                                   : fs::exists(path, error) ? "is no directory"
+                                                                             : "there is no such directory"));
+  }
+  for (const char* name :
+       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+    const std::string plain = absl::StrCat(path, "/", name);
+    const std::string zipped = plain + ".gz";
+    if (!fs::is_regular_file(plain, error) && !fs::is_regular_file(zipped, error)) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": holds neither ", name, " nor ", name, ".gz"));
+    }
+    const std::string& present = fs::is_regular_file(plain, error) ? plain : zipped;
+    if (access(present.c_str(), R_OK) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("spec.dataset.path: ", SystemError(errno, present, "cannot be read").message()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFreeSpace(const std::string& directory, std::uint64_t needed) {
+  const absl::StatusOr<std::uint64_t> free = FreeBytes(directory);
+  if (!free.ok()) return free.status();
+  if (*free >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(directory, ": the disk has ", *free >> 20, " MiB left, a run needs ", needed >> 20, " MiB"));
+}
+
+}  // namespace downpour::cli

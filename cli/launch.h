@@ -1,0 +1,49 @@
+#ifndef DOWNPOUR_CLI_LAUNCH_H_
+#define DOWNPOUR_CLI_LAUNCH_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cli/process_backend.h"
+#include "cli/run_folder.h"
+#include "downpour/v1/config.pb.h"
+#include "operator/api/training_job.h"
+
+// From a TrainingJob to the processes that carry it out.
+namespace downpour::cli {
+
+// What every process of the job is told. `output_directory` is absolute; the data set's path becomes absolute.
+v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
+                                    const std::string& output_directory);
+
+// As protobuf JSON, as the processes read it.
+absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config);
+
+// 32 random hexadecimal digits.
+std::string MakeJobUid();
+
+// Where the programs of the roles lie: DOWNPOUR_BINARY_DIR, or else beside this program.
+std::string BinaryDirectory();
+
+// kNotFound names the program that is missing there.
+absl::Status CheckBinaries(const std::string& binary_directory);
+
+// How one process is started. All ports are ephemeral; `parent` is the process it must not outlive.
+ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent, api::Role role,
+                            int index, int incarnation);
+
+// Checks on this machine that validation cannot make. kInvalidArgument: "spec.dataset.path: ...".
+absl::Status CheckDataset(const api::TrainingJob& job);
+
+// What a run folder needs at least, for the logs, the model and the report.
+inline constexpr std::uint64_t kRunFolderBytes = 32ULL << 20;
+
+// kResourceExhausted: the file system of `directory` has less than `needed` bytes.
+absl::Status CheckFreeSpace(const std::string& directory, std::uint64_t needed);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_LAUNCH_H_

@@ -1,0 +1,149 @@
+#include "cli/launch.h"
+
+#include <google/protobuf/util/json_util.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+api::TrainingJob MakeJob() {
+  api::TrainingJob job;
+  job.metadata.name = "demo";
+  job.spec.parameter_server = api::ParameterServerSpec{3, 1};
+  job.spec.model.name = "LeNet";
+  job.spec.dataset = {"IDX", "/data/./fashion"};
+  job.spec.training.epochs = 7;
+  job.spec.training.batch_size = 256;
+  job.spec.training.seed = std::numeric_limits<std::int64_t>::max();
+  job.spec.training.device = api::Device::kCpu;
+  job.spec.training.precision = api::Precision::kBf16;
+  job.spec.training.threads = 2;
+  job.spec.training.updates_per_shard = 9;
+  job.spec.training.evaluate = false;
+  job.spec.update.optimizer.learning_rate = 0.1;
+  job.spec.update.optimizer.staleness_aware = false;
+  return job;
+}
+
+TEST(LaunchTest, TheConfigurationSaysWhatTheManifestSays) {
+  const v1::TrainingConfig config = ToTrainingConfig(MakeJob(), "abc", "/out");
+  const absl::StatusOr<std::string> text = TrainingConfigToJson(config);
+  ASSERT_TRUE(text.ok());
+  v1::TrainingConfig read;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(*text, &read).ok());
+  EXPECT_EQ(read.SerializeAsString(), config.SerializeAsString());
+  EXPECT_EQ(read.job_uid(), "abc");
+  EXPECT_EQ(read.job_name(), "demo");
+  EXPECT_EQ(read.ps_replicas(), 3u);
+  EXPECT_EQ(read.model().name(), "LeNet");
+  EXPECT_EQ(read.dataset().path(), "/data/fashion");
+  EXPECT_EQ(read.epochs(), 7u);
+  EXPECT_EQ(read.batch_size(), 256u);
+  EXPECT_EQ(read.seed(), static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
+  EXPECT_EQ(read.device(), v1::DEVICE_CPU);
+  EXPECT_EQ(read.precision(), v1::PRECISION_BF16);
+  EXPECT_EQ(read.threads(), 2u);
+  EXPECT_EQ(read.updates_per_shard(), 9u);
+  EXPECT_FALSE(read.evaluate());
+  EXPECT_EQ(read.mode(), v1::ASYNC);
+  EXPECT_EQ(read.optimizer().type(), v1::SGD);
+  EXPECT_EQ(read.optimizer().learning_rate(), 0.1);
+  EXPECT_FALSE(read.optimizer().staleness_aware());
+  EXPECT_EQ(read.output_directory(), "/out");
+}
+
+TEST(LaunchTest, UidsAre32HexadecimalDigitsAndDiffer) {
+  std::set<std::string> uids;
+  for (int i = 0; i < 100; ++i) {
+    const std::string uid = MakeJobUid();
+    EXPECT_THAT(uid, ::testing::MatchesRegex("[0-9a-f]*"));
+    EXPECT_EQ(uid.size(), 32u);
+    uids.insert(uid);
+  }
+  EXPECT_EQ(uids.size(), 100u);
+}
+
+TEST(LaunchTest, EachRoleGetsItsArguments) {
+  const RunPaths paths{"/run"};
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, api::Role::kCoordinator, 0, 2).command,
+            (Words{"/bin/downpour-server", "coordinator", "--config", "/run/config.json", "--incarnation", "2",
+                   "--listen", "127.0.0.1:0", "--address-file", "/run/addresses/coordinator-0", "--metrics-listen",
+                   "127.0.0.1:0", "--metrics-address-file", "/run/metrics/coordinator-0", "--parent", "42"}));
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, api::Role::kParameterServer, 1, 1).command,
+            (Words{"/bin/downpour-server",
+                   "ps",
+                   "--config",
+                   "/run/config.json",
+                   "--incarnation",
+                   "1",
+                   "--index",
+                   "1",
+                   "--coordinator",
+                   "@/run/addresses/coordinator-0",
+                   "--listen",
+                   "127.0.0.1:0",
+                   "--address-file",
+                   "/run/addresses/ps-1",
+                   "--metrics-listen",
+                   "127.0.0.1:0",
+                   "--metrics-address-file",
+                   "/run/metrics/ps-1",
+                   "--parent",
+                   "42"}));
+  const ProcessSpec worker = MakeProcessSpec(paths, "/bin", 42, api::Role::kWorker, 2, 3);
+  EXPECT_EQ(worker.command,
+            (Words{"/bin/downpour-worker", "--config", "/run/config.json", "--incarnation", "3", "--index", "2",
+                   "--coordinator", "@/run/addresses/coordinator-0", "--metrics-listen", "127.0.0.1:0",
+                   "--metrics-address-file", "/run/metrics/worker-2", "--parent", "42"}));
+  EXPECT_EQ(worker.log_path, "/run/logs/worker-2.log");
+}
+
+TEST(LaunchTest, EveryFileOfTheDataSetMustBeThereGzippedOrNot) {
+  std::string folder = ::testing::TempDir() + "/dataset-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  api::TrainingJob job = MakeJob();
+  job.spec.dataset.path = folder + "/none";
+  EXPECT_THAT(std::string(CheckDataset(job).message()), HasSubstr("spec.dataset.path: " + folder + "/none"));
+  job.spec.dataset.path = folder;
+  const std::string names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz",
+                               "t10k-labels-idx1-ubyte"};
+  for (const std::string& name : names) {
+    const absl::Status status = CheckDataset(job);
+    EXPECT_TRUE(absl::IsInvalidArgument(status));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(name.substr(0, name.find(".gz"))));
+    std::ofstream(folder + "/" + name) << "x";
+  }
+  EXPECT_TRUE(CheckDataset(job).ok()) << CheckDataset(job);
+  job.spec.dataset.path = folder + "/" + names[0];
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckDataset(job))) << "a file is no directory";
+  std::filesystem::remove_all(folder);
+}
+
+TEST(LaunchTest, FreeSpaceIsCompared) {
+  EXPECT_TRUE(CheckFreeSpace(::testing::TempDir(), 1).ok());
+  const absl::Status status = CheckFreeSpace(::testing::TempDir(), std::uint64_t{1} << 62);
+  EXPECT_TRUE(absl::IsResourceExhausted(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("MiB"));
+}
+
+TEST(LaunchTest, MissingProgramsAreNamed) {
+  const absl::Status status = CheckBinaries("/nowhere");
+  EXPECT_TRUE(absl::IsNotFound(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/downpour-server"));
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,0 +1,254 @@
+#include "cli/ledger/ledger.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace downpour::cli {
+namespace {
+
+// How the updates of one dataset epoch are numbered and cut into data shards.
+struct Shape {
+  std::uint64_t updates = 0;  // of an epoch
+  std::uint64_t updates_per_shard = 0;
+  std::uint32_t epochs = 0;
+
+  std::uint64_t Shards() const { return (updates + updates_per_shard - 1) / updates_per_shard; }
+  std::uint64_t First(std::uint64_t shard) const { return shard * updates_per_shard; }
+  std::uint64_t Size(std::uint64_t shard) const { return std::min(updates_per_shard, updates - First(shard)); }
+};
+
+// Bit i is bit i % 8 of byte i / 8; bytes that are not there are zeros.
+bool Bit(const std::string& bytes, std::uint64_t i) {
+  return i / 8 < bytes.size() && ((static_cast<unsigned char>(bytes[i / 8]) >> (i % 8)) & 1) != 0;
+}
+
+std::uint64_t CountBits(const std::string& bytes) {
+  std::uint64_t count = 0;
+  for (const char byte : bytes) count += static_cast<std::uint64_t>(std::popcount(static_cast<unsigned char>(byte)));
+  return count;
+}
+
+// The number of set bits, all of which must be below `limit`.
+bool CountBitsBelow(const std::string& bytes, std::uint64_t limit, std::uint64_t* count) {
+  *count = 0;
+  for (std::uint64_t i = 0; i < limit && i / 8 < bytes.size(); ++i) *count += Bit(bytes, i) ? 1 : 0;
+  return *count == CountBits(bytes);
+}
+
+absl::Status Contradiction(const v1::SliceLedger& slice, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat("slice ", slice.slice(), ": ", what));
+}
+
+// The distinct updates of an epoch that the table of a slice records.
+absl::StatusOr<std::uint64_t> CountEpoch(const Shape& shape, const v1::SliceLedger& slice,
+                                         const v1::EpochTable& table) {
+  const std::uint32_t epoch = table.dataset_epoch();
+  const bool exists = epoch < shape.epochs;
+  const std::uint64_t shards = exists ? shape.Shards() : 0;
+  std::uint64_t retired = 0;
+  if (!CountBitsBelow(table.retired(), shards, &retired)) {
+    return Contradiction(
+        slice, absl::StrCat("retired a data shard that does not exist in epoch ", epoch, " (it has ", shards, ")"));
+  }
+  std::uint64_t distinct = 0;
+  if (retired > 0) {
+    distinct = retired * shape.updates_per_shard;
+    if (Bit(table.retired(), shards - 1)) distinct -= shape.updates_per_shard - shape.Size(shards - 1);
+  }
+  std::set<std::uint32_t> seen;
+  for (const v1::ShardTable& open : table.open()) {
+    const std::string shard_name = absl::StrCat("data shard ", open.shard(), " of epoch ", epoch);
+    if (!seen.insert(open.shard()).second) return Contradiction(slice, absl::StrCat(shard_name, " is open twice"));
+    if (Bit(table.retired(), open.shard())) {
+      return Contradiction(slice, absl::StrCat(shard_name, " is open and retired at once"));
+    }
+    const std::uint64_t size = open.shard() < shards ? shape.Size(open.shard()) : 0;
+    std::uint64_t applied = 0;
+    if (!CountBitsBelow(open.applied(), size, &applied)) {
+      return Contradiction(slice, absl::StrCat(shard_name, " has an update beyond its ", size));
+    }
+    distinct += applied;
+  }
+  if (epoch < slice.watermark() && distinct + static_cast<std::uint64_t>(table.open_size()) > 0) {
+    return Contradiction(
+        slice, absl::StrCat("epoch ", epoch, " is before the watermark ", slice.watermark(), " and still has a table"));
+  }
+  return distinct;
+}
+
+// The distinct updates that a slice records.
+absl::StatusOr<std::uint64_t> CountSlice(const Shape& shape, const v1::SliceLedger& slice) {
+  if (slice.watermark() > shape.epochs) {
+    return Contradiction(slice, absl::StrCat("watermark ", slice.watermark(), " of ", shape.epochs, " epochs"));
+  }
+  std::uint64_t distinct = slice.watermark() * shape.updates;
+  std::set<std::uint32_t> seen;
+  for (const v1::EpochTable& table : slice.epochs()) {
+    if (!seen.insert(table.dataset_epoch()).second) {
+      return Contradiction(slice, absl::StrCat("epoch ", table.dataset_epoch(), " has two tables"));
+    }
+    const auto of_epoch = CountEpoch(shape, slice, table);
+    if (!of_epoch.ok()) return of_epoch.status();
+    distinct += *of_epoch;
+  }
+  if (slice.version() < distinct) {
+    return Contradiction(
+        slice, absl::StrCat("its table records ", distinct, " updates, but it took only ", slice.version(), " steps"));
+  }
+  if (slice.skipped() > slice.version()) {
+    return Contradiction(slice, absl::StrCat("skipped ", slice.skipped(), " of ", slice.version(), " steps"));
+  }
+  return distinct;
+}
+
+// Clears in `common` what the slice lacks of the epoch.
+void Intersect(const Shape& shape, const v1::SliceLedger& slice, std::uint32_t epoch, std::vector<bool>* common) {
+  if (epoch < slice.watermark()) return;
+  std::vector<bool> applied(common->size(), false);
+  for (const v1::EpochTable& table : slice.epochs()) {
+    if (table.dataset_epoch() != epoch) continue;
+    for (std::uint64_t shard = 0; shard < shape.Shards(); ++shard) {
+      if (!Bit(table.retired(), shard)) continue;
+      for (std::uint64_t i = 0; i < shape.Size(shard); ++i) applied[shape.First(shard) + i] = true;
+    }
+    for (const v1::ShardTable& open : table.open()) {
+      if (open.shard() >= shape.Shards()) continue;
+      for (std::uint64_t i = 0; i < shape.Size(open.shard()); ++i) {
+        if (Bit(open.applied(), i)) applied[shape.First(open.shard()) + i] = true;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < common->size(); ++i) (*common)[i] = (*common)[i] && applied[i];
+}
+
+// The updates that every slice has: only epochs that some slice has begun and not all have completed need a look at
+// bits.
+std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, const v1::SliceLedger*>& slices) {
+  std::uint32_t watermark = std::numeric_limits<std::uint32_t>::max();
+  std::uint32_t end = 0;
+  for (const auto& [number, slice] : slices) {
+    watermark = std::min(watermark, slice->watermark());
+    for (const v1::EpochTable& table : slice->epochs()) end = std::max(end, table.dataset_epoch() + 1);
+    end = std::max(end, slice->watermark());
+  }
+  std::uint64_t count = watermark * shape.updates;
+  for (std::uint32_t epoch = watermark; epoch < std::min(end, shape.epochs); ++epoch) {
+    std::vector<bool> common(shape.updates, true);
+    for (const auto& [number, slice] : slices) Intersect(shape, *slice, epoch, &common);
+    count += static_cast<std::uint64_t>(std::count(common.begin(), common.end(), true));
+  }
+  return count;
+}
+
+absl::Status Differs(const v1::LedgerReply& reply, absl::string_view what, std::uint64_t got, std::uint64_t want) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("ps-", reply.ps_index(), " trains with ", what, " ", got, ", the job asks for ", want));
+}
+
+// That every reply speaks of this job, of one generation and of the data that the manifest and the files state.
+absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
+  if (replies.empty()) return absl::FailedPreconditionError("no ps answered");
+  const v1::LedgerReply& first = replies.front();
+  std::set<std::uint32_t> seen;
+  for (const v1::LedgerReply& reply : replies) {
+    const std::string name = absl::StrCat("ps-", reply.ps_index());
+    if (reply.job_uid() != expectation.job_uid) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name, " serves the job ", reply.job_uid(), ", not ", expectation.job_uid));
+    }
+    if (!seen.insert(reply.ps_index()).second)
+      return absl::FailedPreconditionError(absl::StrCat(name, " answered twice"));
+    if (reply.stamp().generation() != first.stamp().generation()) {
+      return absl::FailedPreconditionError(absl::StrCat(name, " is in generation ", reply.stamp().generation(), ", ps-",
+                                                        first.ps_index(), " in ", first.stamp().generation()));
+    }
+    if (!reply.has_data()) return absl::FailedPreconditionError(absl::StrCat(name, " has no data plan yet"));
+    const v1::DataPlan& data = reply.data();
+    if (data.sample_count() != expectation.sample_count) {
+      return Differs(reply, "a sample count of", data.sample_count(), expectation.sample_count);
+    }
+    if (data.batch_size() != expectation.batch_size) {
+      return Differs(reply, "a batch size of", data.batch_size(), expectation.batch_size);
+    }
+    if (data.epochs() != expectation.epochs) {
+      return Differs(reply, "a number of epochs of", data.epochs(), expectation.epochs);
+    }
+    const std::uint64_t per_shard = expectation.updates_per_shard.value_or(first.data().updates_per_shard());
+    if (data.updates_per_shard() != per_shard) {
+      return Differs(reply, "updates a data shard of", data.updates_per_shard(), per_shard);
+    }
+    if (per_shard == 0) return absl::FailedPreconditionError(absl::StrCat(name, " has data shards of no update"));
+  }
+  Shape shape;
+  shape.updates = (expectation.sample_count - 1) / expectation.batch_size + 1;
+  shape.updates_per_shard = first.data().updates_per_shard();
+  shape.epochs = expectation.epochs;
+  return shape;
+}
+
+// Every slice 0..n-1 on exactly one ps.
+absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
+    const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
+  std::map<std::uint32_t, const v1::SliceLedger*> slices;
+  std::map<std::uint32_t, std::uint32_t> holder;
+  for (const v1::LedgerReply& reply : replies) {
+    for (const v1::SliceLedger& slice : reply.slices()) {
+      const auto [where, fresh] = holder.emplace(slice.slice(), reply.ps_index());
+      if (!fresh) {
+        return absl::DataLossError(absl::StrCat("slice ", slice.slice(), " is reported by ps-", where->second,
+                                                " and by ps-", reply.ps_index()));
+      }
+      slices.emplace(slice.slice(), &slice);
+    }
+  }
+  std::uint64_t next = 0;
+  for (const auto& [number, slice] : slices) {
+    if (number != next) break;
+    ++next;
+  }
+  const std::uint64_t count =
+      expectation.slice_count.value_or(slices.empty() ? 1 : std::uint64_t{slices.rbegin()->first} + 1);
+  if (next < count) return absl::DataLossError(absl::StrCat("slice ", next, " is on no ps"));
+  if (slices.size() > count) {
+    return absl::DataLossError(absl::StrCat("slice ", count, " is reported, the model has ", count, " slices"));
+  }
+  return slices;
+}
+
+}  // namespace
+
+absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
+                                          const std::vector<v1::LedgerReply>& replies) {
+  if (expectation.sample_count == 0 || expectation.batch_size == 0 || expectation.epochs == 0) {
+    return absl::InvalidArgumentError("the expectation needs a sample count, a batch size and epochs");
+  }
+  if (expectation.sample_count > std::numeric_limits<std::uint32_t>::max()) {
+    return absl::InvalidArgumentError("an idx file cannot hold so many samples");
+  }
+  const auto shape = CheckReplies(expectation, replies);
+  if (!shape.ok()) return shape.status();
+  const auto slices = CollectSlices(expectation, replies);
+  if (!slices.ok()) return slices.status();
+
+  LedgerSummary summary;
+  summary.expected = shape->updates * shape->epochs;
+  summary.applied = summary.expected;
+  for (const auto& [number, slice] : *slices) {
+    const auto distinct = CountSlice(*shape, *slice);
+    if (!distinct.ok()) return distinct.status();
+    summary.applied = std::min(summary.applied, *distinct);
+    summary.duplicated = std::max(summary.duplicated, slice->version() - *distinct);
+    summary.skipped = std::max(summary.skipped, slice->skipped());
+  }
+  summary.missing = summary.expected - CountCommon(*shape, *slices);
+  return summary;
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,37 @@
+#ifndef DOWNPOUR_CLI_LEDGER_LEDGER_H_
+#define DOWNPOUR_CLI_LEDGER_LEDGER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cli/run_history.h"
+#include "downpour/v1/control.pb.h"
+
+// The independent audit of the ledger: what the parameter servers' tables say was applied, against what the manifest
+// and the data set say had to be. It shares no code with the trainer.
+namespace downpour::cli {
+
+// From the manifest and the data set, never from the job under audit.
+struct LedgerExpectation {
+  std::string job_uid;
+  std::uint64_t sample_count = 0;  // CountTrainingSamples
+  std::uint32_t batch_size = 0;
+  std::uint32_t epochs = 0;
+  std::optional<std::uint32_t> updates_per_shard;  // absent: chosen by the job, taken from the replies
+  std::optional<std::uint32_t> slice_count;        // absent: the highest slice that a ps reports decides
+};
+
+// Audits one reply from each ps. Works on a job that is not finished too: then updates are missing.
+// kInvalidArgument: the expectation is empty. kFailedPrecondition: the replies are no audit of this job (none at all,
+// another job_uid, a ps twice, different generations, a data plan that differs from the expectation): nothing is said
+// about its tables. kDataLoss: the tables contradict themselves (a slice absent or on two ps, fewer steps than updates,
+// bits outside a shard, a shard open and retired at once); the message names the slice.
+absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
+                                          const std::vector<v1::LedgerReply>& replies);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_LEDGER_LEDGER_H_

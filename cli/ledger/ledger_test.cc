@@ -1,0 +1,416 @@
+#include "cli/ledger/ledger.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSeeds = 300;
+
+// A slice as the plain list of how often each update was applied to it, and what it took in steps.
+struct ModelSlice {
+  std::vector<std::vector<int>> times;  // [epoch][update]
+  std::uint64_t skipped = 0;
+
+  std::uint64_t Distinct() const {
+    std::uint64_t count = 0;
+    for (const auto& epoch : times) count += std::count_if(epoch.begin(), epoch.end(), [](int n) { return n > 0; });
+    return count;
+  }
+  std::uint64_t Steps() const {
+    std::uint64_t count = 0;
+    for (const auto& epoch : times) {
+      for (const int n : epoch) count += n;
+    }
+    return count;
+  }
+};
+
+struct Model {
+  LedgerExpectation expectation;
+  std::uint32_t updates_per_shard = 1;
+  std::uint32_t ps_count = 1;
+  std::uint64_t epoch_updates = 0;
+  std::vector<ModelSlice> slices;
+};
+
+std::uint64_t Pick(std::mt19937_64& random, std::uint64_t low, std::uint64_t high) {
+  return std::uniform_int_distribution<std::uint64_t>(low, high)(random);
+}
+
+// A job stopped anywhere: each epoch is whole, begun or untouched; `finished` has everything.
+Model MakeModel(std::mt19937_64& random, bool finished) {
+  Model model;
+  model.expectation.job_uid = "0123456789abcdef0123456789abcdef";
+  model.expectation.sample_count = Pick(random, 1, 600);
+  model.expectation.batch_size = static_cast<std::uint32_t>(Pick(random, 1, 40));
+  model.expectation.epochs = static_cast<std::uint32_t>(Pick(random, 1, 5));
+  model.updates_per_shard = static_cast<std::uint32_t>(Pick(random, 1, 20));
+  model.ps_count = static_cast<std::uint32_t>(Pick(random, 1, 4));
+  model.epoch_updates = 0;
+  for (std::uint64_t first = 0; first < model.expectation.sample_count; first += model.expectation.batch_size) {
+    ++model.epoch_updates;
+  }
+  const std::uint64_t whole = finished ? model.expectation.epochs : Pick(random, 0, model.expectation.epochs);
+  const std::size_t slice_count = Pick(random, 1, 12);
+  for (std::size_t s = 0; s < slice_count; ++s) {
+    ModelSlice slice;
+    for (std::uint64_t epoch = 0; epoch < model.expectation.epochs; ++epoch) {
+      slice.times.emplace_back(model.epoch_updates, epoch < whole ? 1 : 0);
+      if (epoch != whole) continue;
+      for (int& times : slice.times.back()) times = Pick(random, 0, 1) == 1 ? 1 : 0;
+    }
+    slice.skipped = Pick(random, 0, slice.Steps());
+    model.slices.push_back(std::move(slice));
+  }
+  return model;
+}
+
+void SetBit(std::string* bytes, std::uint64_t i) {
+  if (bytes->size() <= i / 8) bytes->resize(i / 8 + 1, '\0');
+  (*bytes)[i / 8] = static_cast<char>(static_cast<unsigned char>((*bytes)[i / 8]) | 1u << (i % 8));
+}
+
+// A ps may or may not have retired what is complete, and may or may not write trailing zeros.
+v1::SliceLedger Encode(std::mt19937_64& random, const Model& model, std::uint32_t number) {
+  const ModelSlice& slice = model.slices[number];
+  const auto whole = [](const std::vector<int>& times) {
+    return std::all_of(times.begin(), times.end(), [](int n) { return n > 0; });
+  };
+  v1::SliceLedger encoded;
+  encoded.set_slice(number);
+  encoded.set_version(slice.Steps());
+  encoded.set_skipped(slice.skipped);
+  std::uint32_t watermark = 0;
+  while (watermark < slice.times.size() && whole(slice.times[watermark]) && Pick(random, 0, 3) > 0) ++watermark;
+  encoded.set_watermark(watermark);
+  for (std::uint32_t epoch = watermark; epoch < slice.times.size(); ++epoch) {
+    const std::vector<int>& times = slice.times[epoch];
+    v1::EpochTable table;
+    table.set_dataset_epoch(epoch);
+    std::uint32_t shard = 0;
+    for (std::size_t first = 0; first < times.size(); first += model.updates_per_shard, ++shard) {
+      const std::size_t end = std::min<std::size_t>(times.size(), first + model.updates_per_shard);
+      const std::vector<int> part(times.begin() + static_cast<std::ptrdiff_t>(first),
+                                  times.begin() + static_cast<std::ptrdiff_t>(end));
+      if (whole(part) && Pick(random, 0, 1) == 0) {
+        SetBit(table.mutable_retired(), shard);
+        continue;
+      }
+      v1::ShardTable open;
+      open.set_shard(shard);
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        if (part[i] > 0) SetBit(open.mutable_applied(), i);
+      }
+      if (Pick(random, 0, 1) == 0) open.mutable_applied()->append(Pick(random, 0, 3), '\0');
+      if (!open.applied().empty() || Pick(random, 0, 1) == 0) *table.add_open() = open;
+    }
+    if (table.open_size() > 0 || !table.retired().empty() || Pick(random, 0, 1) == 0) *encoded.add_epochs() = table;
+  }
+  return encoded;
+}
+
+std::vector<v1::LedgerReply> Encode(std::mt19937_64& random, const Model& model) {
+  std::vector<v1::LedgerReply> replies(model.ps_count);
+  for (std::uint32_t i = 0; i < model.ps_count; ++i) {
+    v1::LedgerReply& reply = replies[i];
+    reply.set_job_uid(model.expectation.job_uid);
+    reply.set_ps_index(i);
+    reply.mutable_stamp()->set_generation(7);
+    reply.mutable_stamp()->set_epoch(i);  // a ps may lag behind within a generation
+    reply.mutable_data()->set_sample_count(model.expectation.sample_count);
+    reply.mutable_data()->set_batch_size(model.expectation.batch_size);
+    reply.mutable_data()->set_epochs(model.expectation.epochs);
+    reply.mutable_data()->set_updates_per_shard(model.updates_per_shard);
+  }
+  for (std::uint32_t s = 0; s < model.slices.size(); ++s) {
+    *replies[Pick(random, 0, model.ps_count - 1)].add_slices() = Encode(random, model, s);
+  }
+  std::shuffle(replies.begin(), replies.end(), random);
+  return replies;
+}
+
+v1::SliceLedger* SomeSlice(std::mt19937_64& random, std::vector<v1::LedgerReply>* replies) {
+  std::vector<v1::SliceLedger*> all;
+  for (v1::LedgerReply& reply : *replies) {
+    for (v1::SliceLedger& slice : *reply.mutable_slices()) all.push_back(&slice);
+  }
+  return all[Pick(random, 0, all.size() - 1)];
+}
+
+v1::EpochTable* TableOf(v1::SliceLedger* slice, std::uint32_t epoch) {
+  for (v1::EpochTable& table : *slice->mutable_epochs()) {
+    if (table.dataset_epoch() == epoch) return &table;
+  }
+  v1::EpochTable* table = slice->add_epochs();
+  table->set_dataset_epoch(epoch);
+  return table;
+}
+
+TEST(AuditLedgerTest, FinishedJobIsExactInEveryEncoding) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    const Model model = MakeModel(random, true);
+    const auto summary = AuditLedger(model.expectation, Encode(random, model));
+    ASSERT_TRUE(summary.ok()) << seed << ": " << summary.status();
+    EXPECT_EQ(summary->expected, model.epoch_updates * model.expectation.epochs) << seed;
+    EXPECT_EQ(summary->applied, summary->expected) << seed;
+    EXPECT_EQ(summary->missing, 0u) << seed;
+    EXPECT_EQ(summary->duplicated, 0u) << seed;
+    std::uint64_t skipped = 0;
+    for (const ModelSlice& slice : model.slices) skipped = std::max(skipped, slice.skipped);
+    EXPECT_EQ(summary->skipped, skipped) << seed;
+  }
+}
+
+TEST(AuditLedgerTest, JobStoppedAnywhereCountsWhatEverySliceHas) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    const Model model = MakeModel(random, false);
+    const auto summary = AuditLedger(model.expectation, Encode(random, model));
+    ASSERT_TRUE(summary.ok()) << seed << ": " << summary.status();
+    std::uint64_t fewest = summary->expected;
+    for (const ModelSlice& slice : model.slices) fewest = std::min(fewest, slice.Distinct());
+    std::uint64_t common = 0;
+    for (std::size_t epoch = 0; epoch < model.expectation.epochs; ++epoch) {
+      for (std::size_t i = 0; i < model.epoch_updates; ++i) {
+        common += std::all_of(model.slices.begin(), model.slices.end(),
+                              [&](const ModelSlice& slice) { return slice.times[epoch][i] > 0; });
+      }
+    }
+    EXPECT_EQ(summary->applied, fewest) << seed;
+    EXPECT_EQ(summary->missing, summary->expected - common) << seed;
+    EXPECT_EQ(summary->duplicated, 0u) << seed;
+  }
+}
+
+TEST(AuditLedgerTest, LostUpdatesAreCounted) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    Model model = MakeModel(random, true);
+    const std::uint64_t lost = Pick(random, 1, 3);
+    std::set<std::tuple<std::size_t, std::size_t, std::size_t>> chosen;
+    for (std::uint64_t i = 0; i < lost; ++i) {
+      chosen.emplace(Pick(random, 0, model.slices.size() - 1), Pick(random, 0, model.expectation.epochs - 1),
+                     Pick(random, 0, model.epoch_updates - 1));
+    }
+    std::set<std::pair<std::size_t, std::size_t>> updates;
+    for (const auto& [slice, epoch, update] : chosen) {
+      model.slices[slice].times[epoch][update] = 0;
+      model.slices[slice].skipped = 0;
+      updates.emplace(epoch, update);
+    }
+    const auto summary = AuditLedger(model.expectation, Encode(random, model));
+    ASSERT_TRUE(summary.ok()) << seed << ": " << summary.status();
+    EXPECT_EQ(summary->missing, updates.size()) << seed;
+    EXPECT_LT(summary->applied, summary->expected) << seed;
+    EXPECT_EQ(summary->duplicated, 0u) << seed;
+  }
+}
+
+TEST(AuditLedgerTest, DoubleApplicationsAreCounted) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    Model model = MakeModel(random, seed % 2 == 0);
+    ModelSlice& slice = model.slices[Pick(random, 0, model.slices.size() - 1)];
+    auto& times = slice.times[Pick(random, 0, model.expectation.epochs - 1)][Pick(random, 0, model.epoch_updates - 1)];
+    const int extra = static_cast<int>(Pick(random, 1, 4));
+    times = 1 + extra;
+    const auto summary = AuditLedger(model.expectation, Encode(random, model));
+    ASSERT_TRUE(summary.ok()) << seed << ": " << summary.status();
+    EXPECT_EQ(summary->duplicated, static_cast<std::uint64_t>(extra)) << seed;
+  }
+}
+
+// What turns good replies into contradictory or foreign ones, and what the error says.
+struct Fault {
+  const char* name;
+  absl::StatusCode code;
+  const char* message;
+  std::function<void(std::mt19937_64&, const Model&, std::vector<v1::LedgerReply>*)> inject;
+};
+
+TEST(AuditLedgerTest, FaultyRepliesAreRefused) {
+  constexpr absl::StatusCode kLoss = absl::StatusCode::kDataLoss;
+  constexpr absl::StatusCode kForeign = absl::StatusCode::kFailedPrecondition;
+  using Replies = std::vector<v1::LedgerReply>*;
+  const std::vector<Fault> faults = {
+      {"slice absent", kLoss, "is on no ps",
+       [](auto& random, const Model&, Replies replies) {
+         v1::SliceLedger* gone = SomeSlice(random, replies);
+         for (v1::LedgerReply& reply : *replies) {
+           for (int i = 0; i < reply.slices_size(); ++i) {
+             if (reply.mutable_slices(i) != gone) continue;
+             reply.mutable_slices()->DeleteSubrange(i, 1);
+             return;
+           }
+         }
+       }},
+      {"slice twice", kLoss, "is reported by",
+       [](auto& random, const Model&, Replies replies) {
+         const v1::SliceLedger copy = *SomeSlice(random, replies);
+         *replies->at(Pick(random, 0, replies->size() - 1)).add_slices() = copy;
+       }},
+      {"slice beyond the model", kLoss, "is reported, the model has",
+       [](auto& random, const Model& model, Replies replies) {
+         const v1::SliceLedger copy = *SomeSlice(random, replies);
+         v1::SliceLedger* extra = replies->front().add_slices();
+         *extra = copy;
+         extra->set_slice(static_cast<std::uint32_t>(model.slices.size()));
+       }},
+      {"another generation", kForeign, "generation",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::LedgerReply& reply = (*replies)[Pick(random, 0, replies->size() - 1)];
+         reply.mutable_stamp()->set_generation(8);
+         if (replies->size() > 1) return;
+         v1::LedgerReply other = reply;
+         other.clear_slices();
+         other.set_ps_index(model.ps_count);
+         other.mutable_stamp()->set_generation(7);
+         replies->push_back(other);
+       }},
+      {"another job", kForeign, "serves the job",
+       [](auto& random, const Model&, Replies replies) {
+         (*replies)[Pick(random, 0, replies->size() - 1)].set_job_uid("another");
+       }},
+      {"a ps twice", kForeign, "answered twice",
+       [](auto&, const Model&, Replies replies) { replies->push_back(replies->front()); }},
+      {"no data plan", kForeign, "has no data plan",
+       [](auto& random, const Model&, Replies replies) {
+         (*replies)[Pick(random, 0, replies->size() - 1)].clear_data();
+       }},
+      {"another sample count", kForeign, "a sample count of",
+       [](auto& random, const Model& model, Replies replies) {
+         (*replies)[Pick(random, 0, replies->size() - 1)].mutable_data()->set_sample_count(
+             model.expectation.sample_count + 1);
+       }},
+      {"another batch size", kForeign, "a batch size of",
+       [](auto& random, const Model& model, Replies replies) {
+         (*replies)[Pick(random, 0, replies->size() - 1)].mutable_data()->set_batch_size(model.expectation.batch_size +
+                                                                                         1);
+       }},
+      {"other epochs", kForeign, "a number of epochs of",
+       [](auto& random, const Model& model, Replies replies) {
+         (*replies)[Pick(random, 0, replies->size() - 1)].mutable_data()->set_epochs(model.expectation.epochs + 1);
+       }},
+      {"no data shards", kForeign, "data shards of no update",
+       [](auto&, const Model&, Replies replies) {
+         for (v1::LedgerReply& reply : *replies) reply.mutable_data()->set_updates_per_shard(0);
+       }},
+      {"retired shard outside", kLoss, "does not exist",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::SliceLedger* slice = SomeSlice(random, replies);
+         const std::uint64_t shards = (model.epoch_updates - 1) / model.updates_per_shard + 1;
+         SetBit(TableOf(slice, model.expectation.epochs - 1)->mutable_retired(), shards + Pick(random, 0, 9));
+       }},
+      {"update outside its shard", kLoss, "has an update beyond its",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::EpochTable* table = TableOf(SomeSlice(random, replies), model.expectation.epochs - 1);
+         table->clear_retired();
+         table->clear_open();
+         v1::ShardTable* open = table->add_open();
+         const std::uint64_t shards = (model.epoch_updates - 1) / model.updates_per_shard + 1;
+         open->set_shard(static_cast<std::uint32_t>(shards - 1));
+         SetBit(open->mutable_applied(), model.epoch_updates - (shards - 1) * model.updates_per_shard);
+       }},
+      {"open shard outside", kLoss, "has an update beyond its",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::ShardTable* open = TableOf(SomeSlice(random, replies), model.expectation.epochs - 1)->add_open();
+         open->set_shard(static_cast<std::uint32_t>((model.epoch_updates - 1) / model.updates_per_shard + 1));
+         SetBit(open->mutable_applied(), 0);
+       }},
+      {"epoch outside", kLoss, "",
+       [](auto& random, const Model& model, Replies replies) {
+         SetBit(TableOf(SomeSlice(random, replies), model.expectation.epochs)->mutable_retired(), 0);
+       }},
+      {"shard open and retired", kLoss, "open and retired at once",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::EpochTable* table = TableOf(SomeSlice(random, replies), model.expectation.epochs - 1);
+         table->clear_open();
+         SetBit(table->mutable_retired(), 0);
+         table->add_open()->set_shard(0);
+       }},
+      {"shard open twice", kLoss, "is open twice",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::EpochTable* table = TableOf(SomeSlice(random, replies), model.expectation.epochs - 1);
+         table->clear_retired();
+         table->clear_open();
+         table->add_open()->set_shard(0);
+         table->add_open()->set_shard(0);
+       }},
+      {"epoch twice", kLoss, "has two tables",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::SliceLedger* slice = SomeSlice(random, replies);
+         slice->set_watermark(0);
+         slice->clear_epochs();
+         for (int i = 0; i < 2; ++i) slice->add_epochs()->set_dataset_epoch(model.expectation.epochs - 1);
+       }},
+      {"table before the watermark", kLoss, "is before the watermark",
+       [](auto& random, const Model& model, Replies replies) {
+         v1::SliceLedger* slice = SomeSlice(random, replies);
+         slice->clear_epochs();
+         slice->set_watermark(model.expectation.epochs);
+         SetBit(TableOf(slice, model.expectation.epochs - 1)->mutable_retired(), 0);
+       }},
+      {"watermark outside", kLoss, "watermark",
+       [](auto& random, const Model& model, Replies replies) {
+         SomeSlice(random, replies)->set_watermark(model.expectation.epochs + 1);
+       }},
+      {"fewer steps than updates", kLoss, "it took only",
+       [](auto& random, const Model&, Replies replies) {
+         v1::SliceLedger* slice = SomeSlice(random, replies);
+         slice->set_version(slice->version() - 1);
+       }},
+      {"more skipped than steps", kLoss, "skipped",
+       [](auto& random, const Model&, Replies replies) {
+         v1::SliceLedger* slice = SomeSlice(random, replies);
+         slice->set_skipped(slice->version() + 1);
+       }},
+  };
+  for (const Fault& fault : faults) {
+    for (int seed = 0; seed < 100; ++seed) {
+      std::mt19937_64 random(seed);
+      Model model = MakeModel(random, true);
+      model.expectation.slice_count = static_cast<std::uint32_t>(model.slices.size());
+      std::vector<v1::LedgerReply> replies = Encode(random, model);
+      ASSERT_TRUE(AuditLedger(model.expectation, replies).ok()) << fault.name << ", seed " << seed;
+      fault.inject(random, model, &replies);
+      const auto summary = AuditLedger(model.expectation, replies);
+      ASSERT_EQ(summary.status().code(), fault.code) << fault.name << ", seed " << seed << ": " << summary.status();
+      EXPECT_THAT(std::string(summary.status().message()), HasSubstr(fault.message)) << fault.name << ", seed " << seed;
+    }
+  }
+}
+
+TEST(AuditLedgerTest, ShardSizeOfTheManifestMustBeTheJobs) {
+  std::mt19937_64 random(1);
+  Model model = MakeModel(random, true);
+  model.expectation.updates_per_shard = model.updates_per_shard;
+  EXPECT_TRUE(AuditLedger(model.expectation, Encode(random, model)).ok());
+  model.expectation.updates_per_shard = model.updates_per_shard + 1;
+  EXPECT_EQ(AuditLedger(model.expectation, Encode(random, model)).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(AuditLedgerTest, NothingToAudit) {
+  std::mt19937_64 random(1);
+  const Model model = MakeModel(random, true);
+  EXPECT_EQ(AuditLedger(model.expectation, {}).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(AuditLedger(LedgerExpectation{}, Encode(random, model)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  std::vector<v1::LedgerReply> replies = Encode(random, model);
+  for (v1::LedgerReply& reply : replies) reply.clear_slices();
+  EXPECT_EQ(AuditLedger(model.expectation, replies).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,0 +1,21 @@
+#ifndef DOWNPOUR_CLI_LEDGER_READ_LEDGERS_H_
+#define DOWNPOUR_CLI_LEDGER_READ_LEDGERS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "downpour/v1/control.pb.h"
+
+namespace downpour::cli {
+
+// Asks each ps at `addresses` ("host:port") for its ledger over gRPC, all at once, one channel each. Returns the
+// replies in the order of the addresses, or the first error with the address in its message. Blocks at most until
+// `deadline`.
+absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::string>& addresses,
+                                                         const std::string& job_uid, absl::Time deadline);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_LEDGER_READ_LEDGERS_H_

@@ -1,0 +1,29 @@
+#include "cli/manifest_input.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace downpour::cli {
+
+absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::string& text) {
+  const std::size_t sign = text.find('=');
+  if (sign == std::string::npos || sign == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("--set ", text, ": expected path=value"));
+  }
+  return std::make_pair(text.substr(0, sign), text.substr(sign + 1));
+}
+
+api::ParsedManifest LoadManifest(const std::string& file,
+                                 const std::vector<std::pair<std::string, std::string>>& overrides) {
+  absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(file, overrides);
+  if (manifest.ok()) return *std::move(manifest);
+  api::ParsedManifest failed;
+  // Whoever prints it puts the name of the file before it.
+  std::string message(manifest.status().message());
+  const std::string prefix = absl::StrCat("cannot read ", file, ": ");
+  if (absl::StartsWith(message, prefix)) message = absl::StrCat("cannot be read: ", message.substr(prefix.size()));
+  failed.errors.push_back({"", std::move(message)});
+  return failed;
+}
+
+}  // namespace downpour::cli

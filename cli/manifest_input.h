@@ -1,0 +1,22 @@
+#ifndef DOWNPOUR_CLI_MANIFEST_INPUT_H_
+#define DOWNPOUR_CLI_MANIFEST_INPUT_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "operator/api/manifest.h"
+
+namespace downpour::cli {
+
+// "path=value" of --set, at the first '='. kInvalidArgument: there is none, or nothing before it.
+absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::string& text);
+
+// Reads the manifest; a file that cannot be read is an error of the document.
+api::ParsedManifest LoadManifest(const std::string& file,
+                                 const std::vector<std::pair<std::string, std::string>>& overrides);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_MANIFEST_INPUT_H_

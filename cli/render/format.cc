@@ -1,0 +1,159 @@
+#include "cli/render/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace downpour::cli {
+namespace {
+
+constexpr const char* kLevels[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+constexpr const char* kEighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+
+// Reads one code point at `position` and steps over it. False: not valid there; steps over one byte.
+bool ReadCodePoint(std::string_view text, std::size_t* position, std::uint32_t* code) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(*position);
+  const std::size_t length = lead < 0x80 ? 1 : lead >> 5 == 0x6 ? 2 : lead >> 4 == 0xe ? 3 : lead >> 3 == 0x1e ? 4 : 0;
+  const std::size_t start = (*position)++;
+  if (length == 0 || start + length > text.size()) return false;
+  *code = length == 1 ? lead : lead & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if (byte(start + i) >> 6 != 0x2) return false;
+    *code = *code << 6 | (byte(start + i) & 0x3fu);
+  }
+  constexpr std::uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (*code < kLeast[length]) return false;
+  *position = start + length;
+  return true;
+}
+
+// Latin, Greek, Cyrillic, punctuation, arrows, mathematics and box drawing; what is doubtful is left out.
+bool OneColumn(std::uint32_t code) {
+  return (code >= 0x20 && code < 0x7f) || (code >= 0xa0 && code < 0x300 && code != 0xad) ||
+         (code >= 0x384 && code < 0x483) || (code >= 0x2010 && code <= 0x2027) || (code >= 0x2190 && code <= 0x21ff) ||
+         (code >= 0x2200 && code <= 0x22ff) || (code >= 0x2500 && code <= 0x259f);
+}
+
+}  // namespace
+
+std::string FormatDecimal(double value, int digits) {
+  return std::isfinite(value) ? absl::StrFormat("%.*f", digits, value) : "-";
+}
+
+std::string FormatDuration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds >= 1e9) return "-";
+  if (seconds < 9.995) return absl::StrFormat("%.2f s", seconds);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 60) return absl::StrFormat("%d s", whole);
+  if (whole < 3600) return absl::StrFormat("%d m %02d s", whole / 60, whole % 60);
+  return absl::StrFormat("%d h %02d m", whole / 3600, whole % 3600 / 60);
+}
+
+std::string FormatCount(double count) {
+  if (!std::isfinite(count)) return "-";
+  const char* unit = "";
+  for (const char* next : {"k", "M", "G", "T"}) {
+    if (std::abs(count) < 999.5) break;
+    count /= 1000;
+    unit = next;
+  }
+  const double size = std::abs(count);
+  const int digits = *unit == '\0'  ? (size < 9.95 && size != std::floor(size) ? 1 : 0)
+                     : size < 9.995 ? 2
+                                    : size < 99.95;
+  return absl::StrCat(FormatDecimal(count, digits), unit);
+}
+
+std::string PhaseWord(v1::JobPhase phase) {
+  switch (phase) {
+    case v1::PHASE_STARTING:
+      return "starting";
+    case v1::PHASE_RECOVERING:
+      return "recovering";
+    case v1::PHASE_TRAINING:
+      return "training";
+    case v1::PHASE_FINISHING:
+      return "finishing";
+    case v1::PHASE_DONE:
+      return "done";
+    case v1::PHASE_FAILED:
+      return "failed";
+    default:
+      return "unknown";
+  }
+}
+
+std::string CleanText(std::string_view text) {
+  std::string clean;
+  clean.reserve(text.size());
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t start = position;
+    std::uint32_t code = 0;
+    const bool valid = ReadCodePoint(text, &position, &code);
+    if (valid && OneColumn(code)) {
+      clean += text.substr(start, position - start);
+    } else {
+      clean += valid && (code < 0x20 || (code >= 0x7f && code < 0xa0)) ? ' ' : '?';
+    }
+  }
+  return clean;
+}
+
+std::size_t Columns(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string FitColumns(std::string_view text, std::size_t columns) {
+  if (Columns(text) <= columns) return std::string(text);
+  if (columns == 0) return "";
+  std::size_t end = 0;
+  std::uint32_t code = 0;
+  for (std::size_t i = 0; i + 1 < columns; ++i) ReadCodePoint(text, &end, &code);
+  return absl::StrCat(std::string(text.substr(0, end)), "…");
+}
+
+std::string Sparkline(std::span<const double> values, std::size_t columns) {
+  std::vector<double> finite;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double v) { return std::isfinite(v); });
+  if (finite.empty() || columns == 0) return "";
+  const std::size_t buckets = std::min(columns, finite.size());
+  std::vector<double> means;
+  for (std::size_t i = 0; i < buckets; ++i) {
+    const std::size_t begin = i * finite.size() / buckets;
+    const std::size_t end = (i + 1) * finite.size() / buckets;
+    double sum = 0;
+    for (std::size_t j = begin; j < end; ++j) sum += finite[j] / static_cast<double>(end - begin);
+    means.push_back(sum);
+  }
+  const auto [least, greatest] = std::minmax_element(means.begin(), means.end());
+  const double range = *greatest - *least;
+  std::string line;
+  for (const double mean : means) {
+    const double height = range > 0 && std::isfinite(range) ? (mean - *least) / range : 0;
+    line += kLevels[static_cast<int>(std::lround(height * 7))];
+  }
+  return line;
+}
+
+std::string Bar(double fraction, std::size_t columns) {
+  const double clamped = fraction >= 0 ? std::min(fraction, 1.0) : 0;  // also for what is not a number
+  const auto eighths = static_cast<std::size_t>(clamped * static_cast<double>(columns) * 8);
+  std::string bar;
+  std::size_t filled = eighths / 8;
+  for (std::size_t i = 0; i < filled; ++i) bar += "█";
+  if (eighths % 8 != 0) {
+    bar += kEighths[eighths % 8];
+    ++filled;
+  }
+  for (std::size_t i = filled; i < columns; ++i) bar += "░";
+  return bar;
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,40 @@
+#ifndef DOWNPOUR_CLI_RENDER_FORMAT_H_
+#define DOWNPOUR_CLI_RENDER_FORMAT_H_
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "downpour/v1/control.pb.h"
+
+// How the renderers write numbers and text. All pure.
+namespace downpour::cli {
+
+std::string FormatDuration(double seconds);     // "0.84 s", "42 s", "3 m 07 s", "2 h 05 m"; "-" unless finite
+std::string FormatCount(double count);          // "950", "12.3k", "4.05M"; "-" unless finite
+std::string FormatDecimal(double, int digits);  // fixed; "-" unless finite
+
+// "training"; the job's phase in a lower-case word.
+std::string PhaseWord(v1::JobPhase phase);
+
+// Text from outside, made safe for a terminal: valid UTF-8 in which every code point takes one column. Control
+// characters become spaces; invalid bytes and code points of no or two columns become '?'.
+std::string CleanText(std::string_view text);
+
+// The number of code points of valid UTF-8, hence of columns of clean text.
+std::size_t Columns(std::string_view text);
+
+// The first `columns` of it; cut text ends with an ellipsis.
+std::string FitColumns(std::string_view text, std::size_t columns);
+
+// `columns` block characters from the oldest to the newest value, scaled between their least and greatest; fewer where
+// there are fewer finite values.
+std::string Sparkline(std::span<const double> values, std::size_t columns);
+
+// A bar of `columns` characters, filled to `fraction` (clamped to 0..1) in eighths.
+std::string Bar(double fraction, std::size_t columns);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_RENDER_FORMAT_H_

@@ -1,0 +1,155 @@
+#include "cli/render/plain_lines.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/render/format.h"
+#include "operator/api/manifest.h"
+
+namespace downpour::cli {
+namespace {
+
+constexpr double kSilentSeconds = 5;
+
+// What the snapshot says of the job in a few words: the part whose change is worth a line.
+std::string Describe(const Snapshot& snapshot) {
+  std::string text = snapshot.status.phase.empty() ? "Pending" : CleanText(snapshot.status.phase);
+  if (snapshot.progress.has_value()) absl::StrAppend(&text, ", ", PhaseWord(snapshot.progress->phase()));
+  const std::string& why = snapshot.progress.has_value() && !snapshot.progress->message().empty()
+                               ? snapshot.progress->message()
+                               : snapshot.status.reason;
+  if (!why.empty()) absl::StrAppend(&text, ": ", CleanText(why));
+  return text;
+}
+
+std::string Rate(const v1::ProgressReply& progress) {
+  return absl::StrCat("loss ", FormatDecimal(progress.loss(), 4), ", ", FormatCount(progress.samples_per_second()),
+                      " samples/s");
+}
+
+bool SameFailure(const api::FailureRecord& a, const api::FailureRecord& b) {
+  return a.uid == b.uid && a.time == b.time && a.role == b.role && a.index == b.index;
+}
+
+const v1::Evaluation* FindEvaluation(const v1::ProgressReply& progress, std::uint32_t epoch) {
+  for (const v1::Evaluation& evaluation : progress.evaluations()) {
+    if (evaluation.dataset_epoch() == epoch) return &evaluation;
+  }
+  return nullptr;
+}
+
+std::string Accuracy(const v1::Evaluation& evaluation) {
+  return absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4), ", test loss ",
+                      FormatDecimal(evaluation.loss(), 4));
+}
+
+class Writer {
+ public:
+  explicit Writer(double seconds) : prefix_(absl::StrFormat("[%8.2f s] ", seconds)) {}
+  void Add(const std::string& line) { lines_.push_back(prefix_ + line); }
+  std::vector<std::string> Take() { return std::move(lines_); }
+
+ private:
+  const std::string prefix_;
+  std::vector<std::string> lines_;
+};
+
+void AddFailures(const Snapshot* previous, const Snapshot& current, Writer* writer) {
+  for (const api::FailureRecord& failure : current.status.failures) {
+    if (previous != nullptr && std::any_of(previous->status.failures.begin(), previous->status.failures.end(),
+                                           [&](const api::FailureRecord& old) { return SameFailure(old, failure); })) {
+      continue;
+    }
+    std::string line = absl::StrCat(std::string(api::ToString(failure.role)), "-", failure.index,
+                                    " failed: ", CleanText(failure.cause));
+    if (failure.exit_code.has_value()) absl::StrAppend(&line, " (exit code ", *failure.exit_code, ")");
+    if (!failure.message.empty()) absl::StrAppend(&line, ", ", CleanText(failure.message));
+    if (!failure.action.empty()) absl::StrAppend(&line, "; action: ", CleanText(failure.action));
+    writer->Add(line);
+  }
+}
+
+void AddProcesses(const Snapshot* previous, const Snapshot& current, Writer* writer) {
+  std::map<std::string, const ProcessView*> before;
+  if (previous != nullptr) {
+    for (const ProcessView& process : previous->processes) before.emplace(process.name, &process);
+  }
+  for (const ProcessView& process : current.processes) {
+    const auto known = before.find(process.name);
+    if (known != before.end() && known->second->incarnation == process.incarnation &&
+        known->second->state == process.state) {
+      continue;
+    }
+    std::string line = absl::StrCat(CleanText(process.name), " ", CleanText(process.state));
+    if (process.pid > 0) absl::StrAppend(&line, ", pid ", process.pid);
+    if (process.incarnation > 1) absl::StrAppend(&line, ", incarnation ", process.incarnation);
+    writer->Add(line);
+  }
+}
+
+void AddEpochs(const v1::ProgressReply* previous, const v1::ProgressReply& current, Writer* writer) {
+  // A new generation begins again from the beginning: what it finishes is said again.
+  const bool same = previous != nullptr && previous->view().generation() == current.view().generation();
+  const std::uint32_t done_before = same ? previous->epochs_done() : 0;
+  const auto name = [&](std::uint32_t epoch) { return absl::StrCat("epoch ", epoch, "/", current.epochs()); };
+  // Nothing came before: what the run was found with is not news.
+  const std::uint32_t first =
+      previous == nullptr && current.epochs_done() > 0 ? current.epochs_done() : done_before + 1;
+  for (std::uint32_t epoch = first; epoch <= current.epochs_done(); ++epoch) {
+    std::string line = absl::StrCat(name(epoch), " done: ", Rate(current));
+    if (const v1::Evaluation* evaluation = FindEvaluation(current, epoch)) {
+      absl::StrAppend(&line, ", ", Accuracy(*evaluation));
+    }
+    writer->Add(line);
+  }
+  for (const v1::Evaluation& evaluation : current.evaluations()) {
+    if (same && FindEvaluation(*previous, evaluation.dataset_epoch()) != nullptr) continue;
+    if (evaluation.dataset_epoch() >= first && evaluation.dataset_epoch() <= current.epochs_done()) continue;
+    writer->Add(absl::StrCat(name(evaluation.dataset_epoch()), " evaluated: ", Accuracy(evaluation)));
+  }
+}
+
+std::string ProgressLine(const v1::ProgressReply& progress) {
+  std::string line;
+  if (progress.updates_expected() > 0) {
+    const double fraction =
+        static_cast<double>(progress.updates_applied()) / static_cast<double>(progress.updates_expected());
+    absl::StrAppend(&line, absl::StrFormat("%.1f%%, ", 100 * fraction), progress.updates_applied(), "/",
+                    progress.updates_expected(), " updates, ");
+  }
+  return absl::StrCat(line, Rate(progress));
+}
+
+}  // namespace
+
+PlainLinesResult PlainLines(const Snapshot* previous, const Snapshot& current, double last_progress_seconds) {
+  Writer writer(current.seconds);
+  AddFailures(previous, current, &writer);
+  AddProcesses(previous, current, &writer);
+  if (previous == nullptr || Describe(*previous) != Describe(current)) writer.Add(Describe(current));
+  const bool silent = current.progress.has_value() && current.progress_age_seconds > kSilentSeconds;
+  const bool was_silent =
+      previous != nullptr && previous->progress.has_value() && previous->progress_age_seconds > kSilentSeconds;
+  if (silent && !was_silent) {
+    writer.Add(absl::StrCat("no answer from the coordinator for ", FormatDuration(current.progress_age_seconds)));
+  }
+  if (was_silent && !silent) writer.Add("the coordinator answers again");
+
+  PlainLinesResult result;
+  result.last_progress_seconds = last_progress_seconds;
+  if (current.progress.has_value()) {
+    const bool had = previous != nullptr && previous->progress.has_value();
+    AddEpochs(had ? &*previous->progress : nullptr, *current.progress, &writer);
+    if (!silent && current.progress->phase() == v1::PHASE_TRAINING &&
+        current.seconds - last_progress_seconds >= kPlainProgressSeconds) {
+      writer.Add(ProgressLine(*current.progress));
+      result.last_progress_seconds = current.seconds;
+    }
+  }
+  result.lines = writer.Take();
+  return result;
+}
+
+}  // namespace downpour::cli

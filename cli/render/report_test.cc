@@ -1,0 +1,213 @@
+#include "cli/render/report.h"
+
+#include <cctype>
+#include <limits>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const char kHostile[] = "</title><script src='http://x'>alert(\"1\")</script><img onerror=y>&amp;\x1b\x01\xff";
+
+int Pick(std::mt19937& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
+
+std::string Text(std::mt19937& random) {
+  constexpr const char* kTexts[] = {"", "worker-1", "killed by signal 9", "finished", kHostile, "größer", "'\"<>&"};
+  return kTexts[Pick(random, 0, 6)];
+}
+
+double Number(std::mt19937& random) {
+  constexpr double kNumbers[] = {0, -1, 1e-12, 0.5, 3, 7, 12345, 1e300, -1e300};
+  const int choice = Pick(random, 0, 12);
+  if (choice == 9) return std::numeric_limits<double>::quiet_NaN();
+  if (choice == 10) return -std::numeric_limits<double>::infinity();
+  return choice > 10 ? std::uniform_real_distribution<double>(0, 100)(random) : kNumbers[choice];
+}
+
+RunHistory RandomHistory(std::mt19937& random) {
+  RunHistory history;
+  history.job.metadata.name = Text(random);
+  history.job.spec.dataset.path = Text(random);
+  RunSummary& summary = history.summary;
+  summary.job = Text(random);
+  summary.job_uid = Text(random);
+  summary.phase = Text(random);
+  summary.message = Text(random);
+  if (Pick(random, 0, 1) == 1) summary.test_accuracy = Number(random);
+  summary.epochs = Number(random);
+  summary.samples_per_second = Number(random);
+  summary.total_seconds = Number(random);
+  summary.model_path = Text(random);
+  summary.run_directory = Text(random);
+  if (Pick(random, 0, 1) == 1) summary.ledger = LedgerSummary{10, 9, 1, 0, 0};
+  for (int i = Pick(random, 0, 30); i > 0; --i) {
+    CurvePoint point{Number(random), 1, Number(random), Number(random), Number(random), 3};
+    history.curve.push_back(point);
+  }
+  for (int i = Pick(random, 0, 5); i > 0; --i) {
+    v1::Evaluation evaluation;
+    evaluation.set_accuracy(Number(random));
+    history.evaluations.push_back(evaluation);
+    if (Pick(random, 0, 4) > 0) history.evaluation_seconds.push_back(Number(random));
+  }
+  for (int i = Pick(random, 0, 130); i > 0; --i) {
+    TimelineSpan span{Text(random) + std::to_string(i % 110), i, Number(random), {}, Text(random)};
+    if (Pick(random, 0, 1) == 1) span.end_seconds = Number(random);
+    history.spans.push_back(span);
+  }
+  for (int i = Pick(random, 0, 30); i > 0; --i) {
+    history.events.push_back({Number(random), i % 2 == 0, Text(random), Text(random)});
+  }
+  return history;
+}
+
+// Reads a page as markup: every element known and closed in order, attributes known and quoted. Returns what is wrong,
+// or nothing; `text` gets the text between the tags.
+std::string CheckMarkup(const std::string& page, std::string* text) {
+  const std::set<std::string> elements = {
+      "html", "head",  "title", "style",  "body",       "main", "header",  "section", "h1",   "h2",     "p",
+      "span", "div",   "b",     "figure", "figcaption", "svg",  "line",    "text",    "path", "circle", "rect",
+      "g",    "table", "tr",    "th",     "td",         "code", "details", "summary", "pre",  "meta"};
+  std::vector<std::string> open;
+  std::size_t at = page.find('\n');  // after the doctype
+  while (at < page.size()) {
+    if (page[at] != '<') {
+      *text += page[at++];
+      continue;
+    }
+    const bool closing = page[at + 1] == '/';
+    std::size_t end = at + (closing ? 2 : 1);
+    std::string name;
+    while (end < page.size() && std::isalnum(static_cast<unsigned char>(page[end])) != 0) name += page[end++];
+    if (elements.count(name) == 0) return "unknown element " + page.substr(at, 40);
+    bool self_closed = name == "meta";
+    while (end < page.size() && page[end] != '>') {
+      if (page[end] == '/') {
+        self_closed = true;
+        ++end;
+        continue;
+      }
+      if (page[end] == ' ') {
+        ++end;
+        continue;
+      }
+      std::string attribute;
+      while (end < page.size() && (std::isalnum(static_cast<unsigned char>(page[end])) != 0 || page[end] == '-')) {
+        attribute += page[end++];
+      }
+      if (attribute.empty() || attribute.rfind("on", 0) == 0 || attribute == "src" || attribute == "href") {
+        return "attribute " + attribute + " in " + page.substr(at, 80);
+      }
+      if (page.compare(end, 2, "=\"") != 0) return "no quoted value in " + page.substr(at, 80);
+      const std::size_t quote = page.find('"', end + 2);
+      const std::string value = page.substr(end + 2, quote - end - 2);
+      if (value.find('<') != std::string::npos) return "raw < in " + page.substr(at, 80);
+      if ((name == "line" || name == "path" || name == "rect" || name == "circle") &&
+          (value.find("nan") != std::string::npos || value.find("inf") != std::string::npos)) {
+        return "no number in " + page.substr(at, 120);
+      }
+      end = quote + 1;
+    }
+    if (closing) {
+      if (open.empty() || open.back() != name) return "unexpected </" + name + ">";
+      open.pop_back();
+    } else if (!self_closed) {
+      open.push_back(name);
+    }
+    at = end + 1;
+    if (name == "style" && !closing) at = page.find("</style>", at);
+  }
+  return open.empty() ? "" : "not closed: " + open.back();
+}
+
+TEST(RenderReportTest, EveryHistoryGivesWellFormedMarkup) {
+  for (int seed = 0; seed < 400; ++seed) {
+    std::mt19937 random(seed);
+    const std::string page = RenderReport(RandomHistory(random));
+    std::string text;
+    ASSERT_EQ(CheckMarkup(page, &text), "") << "seed " << seed;
+    ASSERT_EQ(page.rfind("<!DOCTYPE html>", 0), 0u);
+    for (const char c : page) ASSERT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t');
+  }
+}
+
+TEST(RenderReportTest, HostileTextStaysText) {
+  RunHistory history;
+  history.job.metadata.name = kHostile;
+  history.summary.job = kHostile;
+  history.summary.phase = kHostile;
+  history.summary.message = kHostile;
+  history.summary.model_path = kHostile;
+  history.spans.push_back({kHostile, 1, 0, 1.0, kHostile});
+  history.events.push_back({1, true, kHostile, kHostile});
+  const std::string page = RenderReport(history);
+  std::string text;
+  EXPECT_EQ(CheckMarkup(page, &text), "");
+  EXPECT_THAT(page, Not(HasSubstr("<script")));
+  EXPECT_THAT(page, Not(HasSubstr("<img")));
+  EXPECT_THAT(page, HasSubstr("&lt;script src=&#39;http://x&#39;&gt;alert(&quot;1&quot;)"));
+  EXPECT_THAT(page, HasSubstr("&amp;amp;"));
+}
+
+TEST(RenderReportTest, LoadsNothing) {
+  const std::string page = RenderReport(RunHistory{});
+  for (const char* text : {"http:", "https:", "url(", "@import", "<script", "<link", "src="}) {
+    EXPECT_THAT(page, Not(HasSubstr(text)));
+  }
+  EXPECT_THAT(page, HasSubstr("prefers-color-scheme:dark"));
+}
+
+TEST(RenderReportTest, EmptyHistorySaysSo) {
+  const std::string page = RenderReport(RunHistory{});
+  for (const char* text : {"No update was applied.", "The test set was not evaluated.", "No process was started.",
+                           "nothing is claimed", "Unfinished"}) {
+    EXPECT_THAT(page, HasSubstr(text));
+  }
+}
+
+TEST(RenderReportTest, DrawsTheRun) {
+  RunHistory history;
+  history.summary.job = "lenet";
+  history.summary.phase = "Succeeded";
+  history.summary.total_seconds = 60;
+  history.summary.test_accuracy = 0.8712;
+  history.summary.ledger = LedgerSummary{2350, 2350, 0, 0, 0};
+  for (int i = 0; i < 100; ++i) history.curve.push_back({i * 0.6, 10u, i * 0.1, 2.0 / (1 + i), 12000, 3});
+  v1::Evaluation evaluation;
+  evaluation.set_dataset_epoch(1);
+  evaluation.set_accuracy(0.75);
+  history.evaluations.push_back(evaluation);
+  history.evaluation_seconds.push_back(20);
+  history.spans = {{"worker-0", 1, 0, 60.0, "finished"},
+                   {"worker-1", 1, 0, 30.0, "killed by signal 9 (Killed)"},
+                   {"worker-1", 2, 31, 60.0, "stopped"},
+                   {"worker-2", 1, 0, {}, ""}};
+  const auto count = [](const std::string& page, const std::string& text) {
+    int found = 0;
+    for (std::size_t at = page.find(text); at != std::string::npos; at = page.find(text, at + 1)) ++found;
+    return found;
+  };
+  const std::string page = RenderReport(history);
+  EXPECT_THAT(page, HasSubstr("exact: each of 2350 updates is on every slice, once"));
+  EXPECT_THAT(page, HasSubstr("after epoch 1: accuracy 0.7500"));
+  EXPECT_EQ(count(page, "<rect "), 4);
+  EXPECT_EQ(count(page, "<g class=\"mark\""), 1);
+  EXPECT_EQ(count(page, "<line class=\"fault\""), 4);  // one in each chart
+  EXPECT_EQ(count(page, "<path class=\"c"), 4);
+  EXPECT_THAT(page, HasSubstr("killed by signal 9 (Killed)"));
+
+  history.summary.ledger = LedgerSummary{2350, 2349, 1, 0, 0};
+  EXPECT_THAT(RenderReport(history), HasSubstr("1 missing"));
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,0 +1,63 @@
+#include "cli/render/summary_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "cli/render/format.h"
+
+namespace downpour::cli {
+
+bool LedgerExact(const LedgerSummary& ledger) {
+  return ledger.missing == 0 && ledger.duplicated == 0 && ledger.applied == ledger.expected;
+}
+
+std::string LedgerVerdict(const LedgerSummary& ledger) {
+  std::string verdict;
+  if (LedgerExact(ledger)) {
+    verdict = absl::StrCat("exact: each of ", ledger.expected, " updates is on every slice, once");
+  } else {
+    verdict = absl::StrCat(ledger.expected - ledger.missing, " of ", ledger.expected, " updates are on every slice");
+    if (ledger.missing > 0) absl::StrAppend(&verdict, ", ", ledger.missing, " missing");
+    absl::StrAppend(&verdict, ", ", ledger.duplicated, " applied twice");
+  }
+  if (ledger.skipped > 0) absl::StrAppend(&verdict, " (", ledger.skipped, " skipped as not finite)");
+  return verdict;
+}
+
+std::string RenderSummaryText(const RunSummary& summary, bool colour) {
+  const bool succeeded = summary.phase == "Succeeded";
+  const bool failed = summary.phase == "Failed";
+  const auto paint = [&](const char* code, const std::string& text) {
+    return colour ? absl::StrCat("\x1b[", code, "m", text, "\x1b[0m") : text;
+  };
+  std::string text;
+  const auto row = [&](const char* name, const std::string& value) {
+    absl::StrAppend(&text, "  ", name, std::string(12 - std::string_view(name).size(), ' '), value, "\n");
+  };
+  absl::StrAppend(&text,
+                  paint(succeeded ? "1;32"
+                        : failed  ? "1;31"
+                                  : "1;33",
+                        CleanText(summary.phase)),
+                  "  ", CleanText(summary.job), " in ", FormatDuration(summary.total_seconds), "\n");
+  if (!summary.message.empty()) row("why", CleanText(summary.message));
+  if (summary.test_accuracy.has_value()) {
+    row("test", absl::StrCat("accuracy ", FormatDecimal(*summary.test_accuracy, 4),
+                             summary.test_loss.has_value() ? ", loss " + FormatDecimal(*summary.test_loss, 4) : ""));
+  }
+  row("training",
+      absl::StrCat(
+          FormatDecimal(summary.epochs, summary.epochs == static_cast<int>(summary.epochs) ? 0 : 2),
+          summary.epochs == 1 ? " epoch, " : " epochs, ", FormatCount(summary.samples_per_second), " samples/s",
+          summary.first_update_seconds > 0 ? ", first update after " + FormatDuration(summary.first_update_seconds)
+                                           : ", no update"));
+  if (summary.restarts > 0) row("restarts", absl::StrCat(summary.restarts));
+  if (summary.ledger.has_value()) {
+    row("ledger", paint(LedgerExact(*summary.ledger) ? "32" : "31", LedgerVerdict(*summary.ledger)));
+  } else {
+    row("ledger", paint("33", "not read"));
+  }
+  if (!summary.model_path.empty()) row("model", CleanText(summary.model_path));
+  if (!summary.run_directory.empty()) row("report", CleanText(summary.run_directory) + "/report.html");
+  return text;
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,57 @@
+#include "cli/render/summary_text.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(SummaryTextTest, VerdictIsExactOnlyIfNothingIsMissingOrTwice) {
+  EXPECT_TRUE(LedgerExact({10, 10, 0, 0, 2}));
+  EXPECT_THAT(LedgerVerdict({10, 10, 0, 0, 2}), HasSubstr("exact: each of 10 updates"));
+  EXPECT_THAT(LedgerVerdict({10, 10, 0, 0, 2}), HasSubstr("2 skipped"));
+  for (const LedgerSummary& ledger :
+       {LedgerSummary{10, 9, 1, 0, 0}, LedgerSummary{10, 10, 0, 3, 0}, LedgerSummary{10, 9, 2, 1, 0}}) {
+    EXPECT_FALSE(LedgerExact(ledger));
+    EXPECT_THAT(LedgerVerdict(ledger), Not(HasSubstr("exact")));
+  }
+  EXPECT_EQ(LedgerVerdict({10, 9, 2, 1, 0}), "8 of 10 updates are on every slice, 2 missing, 1 applied twice");
+}
+
+TEST(SummaryTextTest, SaysWhatIsKnown) {
+  RunSummary summary;
+  summary.job = "lenet";
+  summary.phase = "Succeeded";
+  summary.test_accuracy = 0.87125;
+  summary.epochs = 10;
+  summary.samples_per_second = 12345;
+  summary.first_update_seconds = 1.42;
+  summary.total_seconds = 97;
+  summary.restarts = 2;
+  summary.ledger = LedgerSummary{2350, 2350, 0, 0, 0};
+  summary.run_directory = "runs/lenet-1";
+  const std::string text = RenderSummaryText(summary, false);
+  for (const char* part :
+       {"Succeeded  lenet in 1 m 37 s\n", "accuracy 0.8712", "10 epochs, 12.3k samples/s", "first update after 1.42 s",
+        "restarts    2\n", "exact: each of 2350", "runs/lenet-1/report.html\n"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, Not(HasSubstr("why")));
+}
+
+TEST(SummaryTextTest, EmptyAndHostileRuns) {
+  EXPECT_THAT(RenderSummaryText({}, false), HasSubstr("ledger      not read"));
+  RunSummary summary;
+  summary.phase = "Failed";
+  summary.message = "no\x1b[2J data\nset";
+  const std::string text = RenderSummaryText(summary, false);
+  EXPECT_THAT(text, HasSubstr("why         no [2J data set\n"));
+  EXPECT_THAT(RenderSummaryText(summary, true), HasSubstr("\x1b[1;31mFailed\x1b[0m"));
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,0 +1,222 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/commands.h"
+#include "cli/coordinator_link.h"
+#include "cli/files.h"
+#include "cli/history_recorder.h"
+#include "cli/launch.h"
+#include "cli/ledger/ledger.h"
+#include "cli/ledger/read_ledgers.h"
+#include "cli/ledger/sample_count.h"
+#include "cli/manifest_input.h"
+#include "cli/process_backend.h"
+#include "cli/render/report.h"
+#include "cli/render/summary_text.h"
+#include "cli/run_folder.h"
+#include "cli/run_loop.h"
+#include "cli/run_view.h"
+#include "cli/wake.h"
+
+namespace downpour::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::Duration kLedgerTimeLimit = absl::Seconds(5);
+constexpr absl::Duration kFinishTimeLimit = absl::Seconds(2);
+
+// What a user can put right in the command line or the manifest is bad input.
+int ExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+      return kExitBadInput;
+    default:
+      return kExitFailed;
+  }
+}
+
+int Complain(const std::string& message, int exit_code) {
+  std::cerr << "downpour: " << message << std::endl;
+  return exit_code;
+}
+
+// A run that passed every check and holds its folder; nothing is started yet.
+struct PreparedRun {
+  api::TrainingJob job;
+  std::string job_uid;
+  RunFolder folder;
+  std::string binary_directory;
+  LineFile metrics;
+};
+
+absl::Status CheckJob(const api::TrainingJob& job) {
+  if (job.spec.suspend) {
+    return absl::InvalidArgumentError("spec.suspend: a run on this machine cannot begin suspended");
+  }
+  if (absl::Status status = CheckDataset(job); !status.ok()) return status;
+  const std::string& output = job.spec.output.directory;
+  if (output.empty()) return absl::OkStatus();
+  absl::Status status = MakeDirectories(output);
+  if (status.ok()) status = CheckWritable(output);
+  if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("spec.output.directory: ", status.message()));
+  return absl::OkStatus();
+}
+
+// Writes what the processes and the other commands read. Returns the file for the metrics.
+absl::StatusOr<LineFile> FillFolder(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
+  if (absl::Status status = CheckFreeSpace(paths.root, kRunFolderBytes); !status.ok()) return status;
+  const std::string& output = job.spec.output.directory;
+  const absl::StatusOr<std::string> config = TrainingConfigToJson(
+      ToTrainingConfig(job, job_uid, output.empty() ? paths.root : fs::absolute(output).lexically_normal().string()));
+  if (!config.ok()) return config.status();
+  if (absl::Status status = WriteFileDurably(paths.Config(), *config); !status.ok()) return status;
+  if (absl::Status status = WriteFileDurably(paths.Job(), api::ToJson(job)); !status.ok()) return status;
+  return LineFile::Create(paths.Metrics());
+}
+
+absl::StatusOr<PreparedRun> Prepare(api::TrainingJob job, const RunOptions& options) {
+  const std::string job_uid = MakeJobUid();
+  job.metadata.uid = job_uid;
+  absl::StatusOr<RunFolder> folder = RunFolder::Create(options.run_directory, kRunsDirectory, job.metadata.name);
+  if (!folder.ok()) return folder.status();
+  absl::StatusOr<LineFile> metrics = FillFolder(folder->paths(), job, job_uid);
+  if (!metrics.ok()) {
+    folder->Discard();
+    return metrics.status();
+  }
+  return PreparedRun{std::move(job), job_uid, *std::move(folder), BinaryDirectory(), *std::move(metrics)};
+}
+
+absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
+  const api::TrainingJobSpec& spec = run.job.spec;
+  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
+  if (!samples.ok()) return samples.status();
+  LedgerExpectation expectation;
+  expectation.job_uid = run.job_uid;
+  expectation.sample_count = *samples;
+  expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size);
+  expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
+  if (spec.training.updates_per_shard > 0) {
+    expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
+  }
+  std::vector<std::string> addresses;
+  for (int index = 0; index < spec.parameter_server->replicas; ++index) {
+    absl::StatusOr<std::string> address =
+        ReadAddress(run.folder.paths().Address(ProcessName(api::Role::kParameterServer, index)));
+    if (!address.ok()) return address.status();
+    addresses.push_back(*std::move(address));
+  }
+  const absl::StatusOr<std::vector<v1::LedgerReply>> replies =
+      ReadLedgers(addresses, run.job_uid, absl::Now() + kLedgerTimeLimit);
+  if (!replies.ok()) return replies.status();
+  return AuditLedger(expectation, *replies);
+}
+
+// Whoever does not hear it is told again by the next pass.
+void FinishProcesses(const PreparedRun& run, const std::vector<Process>& running) {
+  for (const Process& process : running) {
+    if (process.role == api::Role::kWorker) continue;  // the coordinator tells them
+    const absl::StatusOr<std::string> address = ReadAddress(run.folder.paths().Address(process.name));
+    if (!address.ok()) continue;
+    const bool coordinator = process.role == api::Role::kCoordinator;
+    const absl::Status status = coordinator ? FinishCoordinator(*address, run.job_uid, kFinishTimeLimit)
+                                            : FinishParameterServer(*address, run.job_uid, kFinishTimeLimit);
+    static_cast<void>(status);
+  }
+}
+
+// report.html, and summary.json last: where it is, the run is over.
+absl::Status WriteResults(const RunPaths& paths, const RunHistory& history) {
+  if (absl::Status status = WriteFileDurably(paths.Report(), RenderReport(history)); !status.ok()) return status;
+  return WriteFileDurably(paths.Summary(), SummaryToJson(history.summary));
+}
+
+int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double start_time, SignalWaiter& waiter) {
+  const RunPaths& paths = run.folder.paths();
+  std::ostream& people = options.json ? std::cerr : std::cout;
+  const int descriptor = options.json ? STDERR_FILENO : STDOUT_FILENO;
+  people << "downpour: " << run.job.metadata.name << " runs in " << paths.root << std::endl;
+
+  HistoryRecorder recorder(run.job, run.job_uid, paths.root, start_time);
+  RunOutcome outcome;
+  api::TrainingJobStatus last_status;
+  {
+    LocalProcesses processes(clock);
+    const std::unique_ptr<CoordinatorLink> coordinator =
+        MakeCoordinatorLink(paths.Address(ProcessName(api::Role::kCoordinator, 0)), run.job_uid);
+    const std::unique_ptr<RunView> view = MakeRunView(people, descriptor, run.job);
+    const RunParts parts{clock,
+                         processes,
+                         *coordinator,
+                         waiter,
+                         *view,
+                         recorder,
+                         [&](api::Role role, int index, int incarnation) {
+                           return MakeProcessSpec(paths, run.binary_directory, getpid(), role, index, incarnation);
+                         },
+                         [&](const RunState& state) {
+                           last_status = state.status;
+                           return WriteFileDurably(paths.Status(), RunStateToJson(state));
+                         },
+                         [&](const std::string& line) { return run.metrics.Append(line); },
+                         [&] { return ReadLedger(run); },
+                         [&](const std::vector<Process>& running) { FinishProcesses(run, running); }};
+    outcome = RunJob(run.job, run.job_uid, start_time, parts);
+  }
+  if (outcome.phase == kSucceeded && outcome.ledger.has_value() && !LedgerExact(*outcome.ledger)) {
+    outcome.phase = kFailed;
+    outcome.message = absl::StrCat("the ledger is not exact: ", LedgerVerdict(*outcome.ledger));
+  }
+  recorder.Finish(clock.Now(), outcome.phase, outcome.message, last_status.restarts_total, outcome.ledger);
+
+  const RunSummary& summary = recorder.history().summary;
+  const absl::Status written = WriteResults(paths, recorder.history());
+  // The first error is the cause; where the disk is full, the second only repeats it.
+  if (!written.ok() && outcome.phase != kFailed) return Complain(std::string(written.message()), kExitFailed);
+  if (options.json) {
+    std::cout << SummaryToJson(summary) << std::flush;
+  } else {
+    std::cout << RenderSummaryText(summary, WantsColour(STDOUT_FILENO)) << std::flush;
+  }
+  if (outcome.phase == kFailed) return Complain(outcome.message, outcome.bad_input ? kExitBadInput : kExitFailed);
+  if (!std::cout) return Complain("standard output: cannot be written", kExitFailed);
+  return outcome.phase == kStopped ? kExitStopped : kExitDone;
+}
+
+}  // namespace
+
+int RunCommand(const RunOptions& options) {
+  const SystemClock clock;
+  const double start_time = clock.Now();
+  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
+  if (!waiter.ok()) return Complain(std::string(waiter.status().message()), kExitFailed);
+
+  api::ParsedManifest manifest = LoadManifest(options.file, options.overrides);
+  for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
+  if (!manifest.errors.empty()) return kExitBadInput;
+  if (const absl::Status status = CheckJob(manifest.job); !status.ok()) {
+    std::cerr << options.file << ": " << std::string(status.message()) << std::endl;
+    return ExitCode(status);
+  }
+  if (const absl::Status status = CheckBinaries(BinaryDirectory()); !status.ok()) {
+    return Complain(std::string(status.message()), kExitFailed);
+  }
+  absl::StatusOr<PreparedRun> run = Prepare(std::move(manifest.job), options);
+  if (!run.ok()) return Complain(std::string(run.status().message()), ExitCode(run.status()));
+  return Run(*run, options, clock, start_time, *waiter);
+}
+
+}  // namespace downpour::cli

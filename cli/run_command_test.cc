@@ -1,0 +1,346 @@
+// The command as users run it, with real processes that only pretend to train.
+#include <signal.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "cli/testing/command_under_test.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::cli::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class RunCommandTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    MakeDataset(Path("data"), 105);
+    WriteText(Path("job.yaml"), Manifest(Path("data")));
+  }
+  void TearDown() override {
+    for (const pid_t pid : Pids()) EXPECT_FALSE(IsAlive(pid)) << "an orphan";
+  }
+
+  std::string Path(const std::string& name) const { return scratch.path() + "/" + name; }
+
+  CommandOptions Options(std::vector<std::string> arguments, const std::string& misbehaviour = "") const {
+    CommandOptions options;
+    options.arguments = std::move(arguments);
+    options.environment["DOWNPOUR_FAKE"] = misbehaviour;
+    options.directory = scratch.path();
+    return options;
+  }
+
+  CommandOptions RunOptions(const std::string& misbehaviour = "", std::vector<std::string> more = {}) const {
+    std::vector<std::string> arguments = {"run", "job.yaml", "--run-dir", Path("run")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return Options(arguments, misbehaviour);
+  }
+
+  json Status() const { return json::parse(ReadText(Path("run/status.json")), nullptr, false); }
+
+  // Of every process that the run started last.
+  std::vector<pid_t> Pids() const {
+    std::vector<pid_t> pids;
+    const json status = Status();
+    if (!status.is_object()) return pids;
+    for (const json& process : status.at("processes")) pids.push_back(process.at("pid").get<pid_t>());
+    return pids;
+  }
+
+  pid_t Pid(const std::string& name) const {
+    const json status = Status();
+    if (!status.is_object()) return 0;
+    for (const json& process : status.at("processes")) {
+      if (process.at("name") == name) return process.at("pid").get<pid_t>();
+    }
+    return 0;
+  }
+
+  // All four processes run and updates are applied.
+  bool Trains() const {
+    return Status().is_object() && Pids().size() == 4 && !ReadText(Path("run/metrics.jsonl")).empty();
+  }
+
+  std::vector<std::string> Lines(const std::string& text) const {
+    return absl::StrSplit(text, '\n', absl::SkipEmpty());
+  }
+
+  ScratchFolder scratch;
+};
+
+TEST_F(RunCommandTest, TrainsAndLeavesItsResults) {
+  Command command(RunOptions("", {"--output", "json"}));
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  const json summary = json::parse(command.Output());
+  EXPECT_EQ(summary.at("job"), "demo");
+  EXPECT_EQ(summary.at("phase"), "Succeeded");
+  EXPECT_EQ(summary.at("epochs"), 2.0);
+  EXPECT_EQ(summary.at("testAccuracy"), 0.7);
+  EXPECT_EQ(summary.at("restarts"), 0);
+  const json ledger = {{"expected", 22}, {"applied", 22}, {"missing", 0}, {"duplicated", 0}, {"skipped", 0}};
+  EXPECT_EQ(summary.at("ledger"), ledger);
+  EXPECT_GT(summary.at("firstUpdateSeconds"), 0);
+  EXPECT_LT(summary.at("firstUpdateSeconds"), summary.at("totalSeconds"));
+  EXPECT_EQ(summary.at("modelPath"), Path("run/model.safetensors"));
+  EXPECT_EQ(summary.at("jobUid").get<std::string>().size(), 32u);
+
+  EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))), summary);
+  EXPECT_THAT(ReadText(Path("run/report.html")), HasSubstr("<svg"));
+  EXPECT_EQ(json::parse(ReadText(Path("run/config.json"))).at("jobUid"), summary.at("jobUid"));
+  std::size_t evaluations = 0;
+  for (const std::string& line : Lines(ReadText(Path("run/metrics.jsonl")))) {
+    if (json::parse(line).at("type") == "evaluation") ++evaluations;
+  }
+  EXPECT_EQ(evaluations, 2u);
+  EXPECT_THAT(ReadText(Path("run/logs/worker-1.log")), StartsWith("==== worker-1, incarnation 1, "));
+  EXPECT_EQ(Status().at("status").at("phase"), "Succeeded");
+}
+
+TEST_F(RunCommandTest, TextHasASummaryAndASecondRunIsRefused) {
+  Command command(RunOptions());
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  EXPECT_THAT(command.Output(), HasSubstr("22 updates"));
+  EXPECT_THAT(command.Errors(), IsEmpty());
+  const std::string summary = ReadText(Path("run/summary.json"));
+
+  Command again(RunOptions());
+  EXPECT_EQ(again.Wait(), 2);
+  EXPECT_EQ(Lines(again.Errors()).size(), 1u) << again.Errors();
+  EXPECT_THAT(again.Errors(), HasSubstr("is not empty"));
+  EXPECT_EQ(ReadText(Path("run/summary.json")), summary);
+}
+
+TEST_F(RunCommandTest, BadInputIsToldBeforeAnythingStarts) {
+  WriteText(Path("broken.yaml"), "kind: [");
+  WriteText(Path("file"), "");
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string error;
+  };
+  const Case cases[] = {
+      {{"run", "job.yaml", "--set", "worker.replicas=0"}, "job.yaml: spec.worker.replicas: "},
+      {{"run", "job.yaml", "--set", "nonsense=1"}, "job.yaml: spec.nonsense: "},
+      {{"run", "job.yaml", "--set", "worker.replicas"}, "expected path=value"},
+      {{"run", "job.yaml", "--set", "suspend=true"}, "job.yaml: spec.suspend: "},
+      {{"run", "broken.yaml"}, "broken.yaml: "},
+      {{"run", "none.yaml"}, "none.yaml: "},
+      {{"run", "job.yaml", "--set", "dataset.path=/nowhere"}, "job.yaml: spec.dataset.path: /nowhere"},
+      {{"run", "job.yaml", "--set", "output.directory=" + Path("file/below")}, "job.yaml: spec.output.directory: "},
+      {{"run", "job.yaml", "--run-dir", Path("file/below")}, Path("file/below")},
+      {{"run", "job.yaml", "--output", "xml"}, "--output"},
+      {{"run"}, "FILE"},
+      {{"fly"}, ""},
+      {{"get", "nowhere"}, "nowhere"},
+  };
+  for (const Case& bad : cases) {
+    Command command(Options(bad.arguments));
+    EXPECT_EQ(command.Wait(), 2) << bad.error << command.Errors();
+    EXPECT_THAT(command.Errors(), HasSubstr(bad.error));
+    EXPECT_THAT(command.Output(), IsEmpty());
+    EXPECT_FALSE(fs::exists(Path("downpour-runs"))) << bad.error;
+  }
+  fs::remove(Path("data/t10k-labels-idx1-ubyte"));
+  Command command(RunOptions());
+  EXPECT_EQ(command.Wait(), 2);
+  EXPECT_THAT(command.Errors(), HasSubstr("t10k-labels-idx1-ubyte"));
+  EXPECT_EQ(Lines(command.Errors()).size(), 1u);
+  EXPECT_FALSE(fs::exists(Path("run")));
+}
+
+TEST_F(RunCommandTest, EveryErrorOfAManifestIsALine) {
+  Command command(Options({"validate", "job.yaml", "--set", "worker.replicas=0", "--set", "training.epochs=no"}));
+  EXPECT_EQ(command.Wait(), 2);
+  EXPECT_EQ(Lines(command.Errors()).size(), 2u) << command.Errors();
+  for (const std::string& line : Lines(command.Errors())) EXPECT_THAT(line, StartsWith("job.yaml: spec."));
+
+  Command as_json(Options({"validate", "job.yaml", "--set", "worker.replicas=0", "--output", "json"}));
+  EXPECT_EQ(as_json.Wait(), 2);
+  const json document = json::parse(as_json.Output());
+  EXPECT_EQ(document.at("valid"), false);
+  EXPECT_EQ(document.at("errors").at(0).at("path"), "spec.worker.replicas");
+
+  Command valid(Options({"validate", "job.yaml"}));
+  EXPECT_EQ(valid.Wait(), 0);
+  EXPECT_EQ(valid.Output(), "job.yaml: valid\n");
+}
+
+TEST_F(RunCommandTest, AWorkerThatRefusesItsInputFailsTheRun) {
+  Command command(RunOptions("refuse-input"));
+  EXPECT_EQ(command.Wait(), 2);
+  EXPECT_EQ(Lines(command.Errors()).size(), 1u) << command.Errors();
+  EXPECT_THAT(command.Errors(), HasSubstr("bad magic number"));
+  const json summary = json::parse(ReadText(Path("run/summary.json")));
+  EXPECT_EQ(summary.at("phase"), "Failed");
+  EXPECT_EQ(summary.at("modelPath"), "");
+}
+
+TEST_F(RunCommandTest, AFailedJobIsOneLineAndExitCodeOne) {
+  Command command(RunOptions("fail", {"--output", "json"}));
+  EXPECT_EQ(command.Wait(), 1);
+  EXPECT_THAT(command.Errors(), HasSubstr("the fake coordinator was told to fail"));
+  EXPECT_EQ(json::parse(command.Output()).at("phase"), "Failed");
+}
+
+TEST_F(RunCommandTest, ALedgerThatIsNotExactFailsTheRun) {
+  Command command(RunOptions("duplicate", {"--output", "json"}));
+  EXPECT_EQ(command.Wait(), 1);
+  const json summary = json::parse(command.Output());
+  EXPECT_EQ(summary.at("phase"), "Failed");
+  EXPECT_EQ(summary.at("ledger").at("duplicated"), 1);
+  EXPECT_EQ(summary.at("modelPath"), "");
+}
+
+TEST_F(RunCommandTest, CrashedWorkersAreReplaced) {
+  Command command(RunOptions("crash", {"--output", "json"}));
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  EXPECT_EQ(json::parse(command.Output()).at("restarts"), 2);
+  const std::string log = ReadText(Path("run/logs/worker-0.log"));
+  EXPECT_THAT(log, HasSubstr("incarnation 1"));
+  EXPECT_THAT(log, HasSubstr("told to crash\n==== worker-0, incarnation 2"));
+  EXPECT_EQ(Status().at("status").at("incarnations").at("worker-0"), 2);
+}
+
+TEST_F(RunCommandTest, KilledProcessesOfEveryRoleAreReplaced) {
+  Command command(RunOptions("endless"));
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  for (const std::string name : {"worker-0", "coordinator-0", "ps-0", "worker-1"}) {
+    const pid_t victim = Pid(name);
+    ASSERT_GT(victim, 0) << name;
+    ASSERT_EQ(kill(victim, SIGKILL), 0);
+    EXPECT_TRUE(Eventually([&] {
+      const pid_t now = Pid(name);
+      return now > 0 && now != victim && IsAlive(now) && !IsAlive(victim);
+    })) << name;
+  }
+  command.Signal(SIGTERM);
+  EXPECT_EQ(command.Wait(), 130);
+  EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))).at("restarts"), 4);
+}
+
+TEST_F(RunCommandTest, CtrlCStopsCleanlyWithASummary) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    fs::remove_all(Path("run"));
+    Command command(RunOptions("endless,fork", {"--output", "json"}));
+    ASSERT_TRUE(Eventually([&] { return Trains() && Lines(ReadText(Path("run/children"))).size() == 2; }));
+    const std::vector<pid_t> pids = Pids();
+    command.Signal(signal);
+    EXPECT_EQ(command.Wait(), 130);
+    EXPECT_EQ(json::parse(command.Output()).at("phase"), "Stopped");
+    EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))).at("modelPath"), "");
+    for (const pid_t pid : pids) EXPECT_FALSE(IsAlive(pid));
+    for (const std::string& child : Lines(ReadText(Path("run/children")))) {
+      EXPECT_TRUE(Eventually([&] { return !IsAlive(std::stoi(child)); })) << "what a process started goes with it";
+    }
+  }
+}
+
+TEST_F(RunCommandTest, ASecondCtrlCKillsAtOnce) {
+  Command command(RunOptions("endless,stubborn"));
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  const pid_t worker = Pid("worker-0");
+  command.Signal(SIGINT);
+  // It says that it stops; the worker does not obey.
+  ASSERT_TRUE(Eventually([&] { return command.Output().find("worker-0 stopping") != std::string::npos; }));
+  EXPECT_TRUE(IsAlive(worker));
+  command.Signal(SIGINT);
+  EXPECT_EQ(command.Wait(), 130);
+  EXPECT_EQ(Status().at("processes").back().at("signal"), SIGKILL);
+}
+
+TEST_F(RunCommandTest, ProcessesDieWithAParentThatIsKilledAndTheRunIsLost) {
+  Command command(RunOptions("endless"));
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  const std::vector<pid_t> pids = Pids();
+  Command running(Options({"get", "run", "--output", "json"}));
+  ASSERT_EQ(running.Wait(), 0) << running.Errors();
+  EXPECT_THAT(json::parse(running.Output()).at(0).at("phase").get<std::string>(), Not("Lost"));
+
+  command.Signal(SIGKILL);
+  EXPECT_EQ(command.Wait(), 128 + SIGKILL);
+  for (const pid_t pid : pids) EXPECT_TRUE(Eventually([&] { return !IsAlive(pid); }));
+  Command lost(Options({"get", "run", "--output", "json"}));
+  ASSERT_EQ(lost.Wait(), 0) << lost.Errors();
+  const json overview = json::parse(lost.Output()).at(0);
+  EXPECT_EQ(overview.at("phase"), "Lost");
+  EXPECT_GT(overview.at("epochs"), 0);
+  EXPECT_EQ(overview.at("workers").at("ready"), 0);
+  EXPECT_FALSE(fs::exists(Path("run/summary.json")));
+}
+
+// The limit on the size of a file fails the writes of the run as a full disk does: before the start, at the status, at
+// the metrics.
+TEST_F(RunCommandTest, AFullDiskIsOneLineWithoutOrphansOrResults) {
+  for (const std::uint64_t limit : {0, 300, 1000, 2500, 4500, 7000}) {
+    SCOPED_TRACE(limit);
+    fs::remove_all(Path("run"));
+    CommandOptions options = RunOptions("", {"--output", "json"});
+    options.file_size_limit = limit;
+    Command command(options);
+    ASSERT_TRUE(Eventually([&] {
+      command.Errors();
+      return kill(command.pid(), 0) != 0 || !IsAlive(command.pid());
+    }));
+    EXPECT_EQ(command.Wait(), 1) << command.Errors();
+    std::size_t complaints = 0;
+    for (const std::string& line : Lines(command.Errors())) {
+      if (line.find("File too large") == std::string::npos || !absl::StartsWith(line, "downpour: ")) continue;
+      EXPECT_THAT(line, HasSubstr(Path("run")));
+      ++complaints;
+    }
+    EXPECT_EQ(complaints, 1u) << command.Errors();
+    if (fs::exists(Path("run/summary.json"))) {
+      EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))).at("phase"), "Failed");
+    }
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(scratch.path())) {
+      EXPECT_NE(entry.path().extension(), ".tmp");
+    }
+    for (const pid_t pid : Pids()) EXPECT_FALSE(IsAlive(pid));
+  }
+}
+
+TEST_F(RunCommandTest, GetListsRunsAndTopShowsTheNewestThatRuns) {
+  Command none(Options({"get"}));
+  EXPECT_EQ(none.Wait(), 0);
+  EXPECT_THAT(none.Output(), HasSubstr("no runs"));
+  Command nothing(Options({"top"}));
+  EXPECT_EQ(nothing.Wait(), 1);
+
+  Command first(Options({"run", "job.yaml"}));
+  ASSERT_EQ(first.Wait(), 0) << first.Errors();
+  Command second(Options({"run", "job.yaml"}, "endless"));
+  const std::string root = Path("downpour-runs/demo-2");
+  ASSERT_TRUE(Eventually([&] { return !ReadText(root + "/metrics.jsonl").empty(); }));
+
+  Command list(Options({"get"}));
+  ASSERT_EQ(list.Wait(), 0) << list.Errors();
+  const std::vector<std::string> lines = Lines(list.Output());
+  ASSERT_EQ(lines.size(), 3u) << list.Output();
+  EXPECT_THAT(lines[1], StartsWith("demo-1  Succeeded"));
+  EXPECT_THAT(lines[2], StartsWith("demo-2"));
+
+  Command once(Options({"top", "--once"}));
+  ASSERT_EQ(once.Wait(), 0) << once.Errors();
+  EXPECT_THAT(once.Output(), HasSubstr("worker-1"));
+
+  Command watching(Options({"top"}));
+  ASSERT_TRUE(Eventually([&] { return watching.Output().find("worker-1") != std::string::npos; }));
+  second.Signal(SIGINT);
+  EXPECT_EQ(second.Wait(), 130);
+  ASSERT_EQ(watching.Wait(), 0) << watching.Errors();
+  EXPECT_THAT(watching.Output(), HasSubstr("demo-2: Stopped"));
+}
+
+}  // namespace
+}  // namespace downpour::cli::testing

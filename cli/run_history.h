@@ -1,0 +1,99 @@
+#ifndef DOWNPOUR_CLI_RUN_HISTORY_H_
+#define DOWNPOUR_CLI_RUN_HISTORY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "downpour/v1/control.pb.h"
+#include "operator/api/training_job.h"
+
+// What `downpour run` knows of a run at one moment and over its length; filled by the run loop, read by the renderers.
+namespace downpour::cli {
+
+// A local process of the job.
+struct ProcessView {
+  std::string name;  // "worker-2"
+  api::Role role = api::Role::kWorker;
+  int index = 0;
+  int incarnation = 1;
+  int pid = 0;
+  std::string state;  // starting, running, stopping, ended
+  int restarts = 0;
+  std::string log_path;
+};
+
+struct Snapshot {
+  double seconds = 0;  // since the run began
+  api::TrainingJobStatus status;
+  std::optional<v1::ProgressReply> progress;  // the newest answer; absent: the coordinator never answered
+  double progress_age_seconds = 0;
+  std::vector<ProcessView> processes;
+};
+
+// One point a progress answer, thinned to at most a few thousand over the run.
+struct CurvePoint {
+  double seconds = 0;
+  std::uint64_t updates = 0;
+  double epochs = 0;  // fractional
+  double loss = 0;
+  double samples_per_second = 0;
+  int workers = 0;
+};
+
+struct TimelineEvent {
+  double seconds = 0;
+  bool warning = false;
+  std::string reason;  // WorkerReplaced, PsLost, EpochDone, ...
+  std::string message;
+};
+
+// A process from its start to its end.
+struct TimelineSpan {
+  std::string name;
+  int incarnation = 1;
+  double start_seconds = 0;
+  std::optional<double> end_seconds;  // absent: until the end of the run
+  std::string end_cause;              // "finished", "killed by signal 9", ...
+};
+
+struct LedgerSummary {
+  std::uint64_t expected = 0;    // updates the job must apply
+  std::uint64_t applied = 0;     // on the slice that has fewest
+  std::uint64_t missing = 0;     // summed over the slices' worst case: expected but not on every slice
+  std::uint64_t duplicated = 0;  // steps a slice took beyond its table, the largest over the slices
+  std::uint64_t skipped = 0;
+};
+
+struct RunSummary {
+  std::string job;
+  std::string job_uid;
+  std::string phase;    // Succeeded, Failed, Stopped
+  std::string message;  // why, unless it succeeded
+  std::optional<double> test_accuracy;
+  std::optional<double> test_loss;
+  double epochs = 0;
+  double samples_per_second = 0;  // mean over training, evaluation and recovery included
+  double first_update_seconds = 0;
+  double total_seconds = 0;
+  int restarts = 0;
+  std::uint64_t generation = 0;
+  std::optional<LedgerSummary> ledger;  // absent: the ps could not be read, `message` says why
+  std::string model_path;
+  std::string run_directory;
+};
+
+struct RunHistory {
+  api::TrainingJob job;
+  RunSummary summary;
+  std::vector<CurvePoint> curve;
+  std::vector<v1::Evaluation> evaluations;
+  std::vector<double> evaluation_seconds;  // when each was first seen
+  std::vector<TimelineSpan> spans;
+  std::vector<TimelineEvent> events;
+};
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_RUN_HISTORY_H_

@@ -1,0 +1,323 @@
+#include "cli/run_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace downpour::cli {
+namespace {
+
+constexpr double kAskInterval = 0.2;
+constexpr double kAskIntervalAtStart = 0.05;  // until the first update: each answer may let the next role start
+constexpr double kFinishInterval = 1;
+constexpr double kFarewell = 2;  // for workers that have not heard from the coordinator that the job is over
+constexpr double kStopGrace = 5;
+constexpr double kKillLimit = 10;  // for the kernel to end what was killed
+constexpr int kLedgerAttempts = 3;
+constexpr int kBadInputExitCode = 2;
+
+planner::CoordinatorPhase ToPlanner(v1::JobPhase phase) {
+  switch (phase) {
+    case v1::PHASE_STARTING:
+      return planner::CoordinatorPhase::kStarting;
+    case v1::PHASE_RECOVERING:
+      return planner::CoordinatorPhase::kRecovering;
+    case v1::PHASE_TRAINING:
+      return planner::CoordinatorPhase::kTraining;
+    case v1::PHASE_FINISHING:
+      return planner::CoordinatorPhase::kFinishing;
+    case v1::PHASE_DONE:
+      return planner::CoordinatorPhase::kDone;
+    case v1::PHASE_FAILED:
+      return planner::CoordinatorPhase::kFailed;
+    default:
+      return planner::CoordinatorPhase::kUnknown;
+  }
+}
+
+// A process is ready when the coordinator heard of its role and index since the process was started; what it heard
+// before came from an earlier incarnation.
+bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time) {
+  if (!process.running() || !reply.has_value() || reply_time < process.created_time) return false;
+  if (process.role == api::Role::kCoordinator) return true;
+  return std::any_of(reply->members().begin(), reply->members().end(), [&](const v1::MemberProgress& member) {
+    return member.role() == (process.role == api::Role::kWorker ? "worker" : "ps") &&
+           static_cast<int>(member.index()) == process.index &&
+           reply_time - static_cast<double>(member.silent_milliseconds()) / 1000 >= process.created_time;
+  });
+}
+
+// The ps did not answer, which may pass.
+bool IsTransient(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status) ||
+         absl::IsCancelled(status);
+}
+
+class RunLoop {
+ public:
+  RunLoop(api::TrainingJob job, std::string job_uid, double start_time, const RunParts& parts)
+      : job_(std::move(job)), job_uid_(std::move(job_uid)), start_time_(start_time), parts_(parts) {}
+
+  RunOutcome Run() {
+    RunOutcome outcome = Work();
+    absl::Status status = EndProcesses();
+    if (status.ok()) status = Store();
+    // What failed first is the cause of what failed after it.
+    if (!status.ok() && outcome.phase != kFailed) {
+      outcome.phase = kFailed;
+      outcome.message = std::string(status.message());
+    }
+    outcome.ledger = ledger_;
+    if (outcome.phase == kSucceeded && !ledger_.has_value() && !ledger_error_.ok()) {
+      // Silence of a ps says nothing about its tables; tables that contradict themselves do.
+      if (!IsTransient(ledger_error_)) outcome.phase = kFailed;
+      outcome.message = absl::StrCat("the ledger could not be read: ", ledger_error_.message());
+    }
+    return outcome;
+  }
+
+ private:
+  RunOutcome Work() {
+    while (true) {
+      parts_.processes.Poll();
+      absl::Status status = TakeAnswer();
+      if (!status.ok()) return {kFailed, std::string(status.message()), false, {}};
+      const double now = parts_.clock.Now();
+      const planner::Plan plan = planner::MakePlan(job_, Observe(parts_.processes.List(), reply_, reply_time_), now);
+      status = CarryOut(plan, now);
+      DismissWorkers(now);
+      if (!status.ok()) return {kFailed, std::string(status.message()), false, {}};
+      Show();
+      if (std::optional<RunOutcome> outcome = FinalOutcome(job_.status); outcome.has_value()) {
+        outcome->bad_input = outcome->phase == kFailed && bad_input_;
+        return *outcome;
+      }
+      AskIfDue();
+      double wait = std::max(0.0, next_ask_ - parts_.clock.Now());
+      if (plan.requeue_after.has_value()) wait = std::min(wait, std::max(0.0, *plan.requeue_after));
+      if (parts_.waiter.Wait(wait, parts_.coordinator.wake_descriptor()) > 0) {
+        return {kStopped, "stopped by the user", false, {}};
+      }
+    }
+  }
+
+  absl::Status TakeAnswer() {
+    std::optional<absl::StatusOr<v1::ProgressReply>> answer = parts_.coordinator.Take();
+    if (!answer.has_value() || !answer->ok()) return absl::OkStatus();  // its age tells the planner
+    reply_ = **std::move(answer);
+    reply_time_ = parts_.clock.Now();
+    for (const std::string& line :
+         parts_.recorder.AddProgress(reply_time_, *reply_, FirstCoordinatorStart(), job_.status.restarts_total)) {
+      if (absl::Status status = parts_.append_metrics(line); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  std::optional<double> FirstCoordinatorStart() const {
+    for (const Process& process : parts_.processes.List()) {
+      if (process.role == api::Role::kCoordinator && process.incarnation == 1) return process.created_time;
+    }
+    return std::nullopt;
+  }
+
+  void AskIfDue() {
+    const double now = parts_.clock.Now();
+    if (now < next_ask_) return;
+    parts_.coordinator.Ask();
+    const bool started = reply_.has_value() && reply_->updates_applied() > 0;
+    next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
+  }
+
+  absl::Status CarryOut(const planner::Plan& plan, double now) {
+    job_.status = plan.status;
+    bool started = false;
+    for (const planner::Action& action : plan.actions) {
+      switch (action.type) {
+        case planner::ActionType::kStoreStatus:
+          if (absl::Status status = Store(); !status.ok()) return status;
+          break;
+        case planner::ActionType::kStart:
+          if (absl::Status status = Start(action); !status.ok()) return status;
+          started = true;
+          break;
+        case planner::ActionType::kStop:
+          parts_.processes.Stop(action.uid, kStopGrace);
+          break;
+        case planner::ActionType::kForceStop:
+          parts_.processes.Stop(action.uid, 0);
+          break;
+        case planner::ActionType::kFinish:
+          Finish(now);
+          break;
+      }
+    }
+    const std::vector<Process> processes = parts_.processes.List();
+    parts_.recorder.AddProcesses(processes);
+    for (const Process& process : processes) {
+      if (!process.running() && process.exit_code == kBadInputExitCode) bad_input_ = true;
+    }
+    for (const planner::Event& event : plan.events) {
+      parts_.recorder.AddEvent(now, event.warning, event.reason, event.message);
+    }
+    // The numbers of the new processes, for people and for `top`; nothing depends on them.
+    return started ? Store() : absl::OkStatus();
+  }
+
+  absl::Status Store() { return parts_.store({job_uid_, start_time_, job_.status, parts_.processes.List()}); }
+
+  absl::Status Start(const planner::Action& action) {
+    if (action.role == api::Role::kCoordinator) parts_.coordinator.Reset();
+    return parts_.processes.Start(parts_.make_process(action.role, action.index, action.incarnation));
+  }
+
+  // The tables are read before anyone is told to exit: they go with the ps.
+  void Finish(double now) {
+    if (now < next_finish_) return;
+    if (!ledger_.has_value() && ledger_attempts_ < kLedgerAttempts) {
+      ++ledger_attempts_;
+      absl::StatusOr<LedgerSummary> ledger = parts_.read_ledger();
+      if (ledger.ok()) {
+        ledger_ = *ledger;
+      } else {
+        ledger_error_ = ledger.status();
+        if (IsTransient(ledger_error_) && ledger_attempts_ < kLedgerAttempts) return;
+        ledger_attempts_ = kLedgerAttempts;
+      }
+    }
+    std::vector<Process> running = parts_.processes.List();
+    std::erase_if(running, [](const Process& process) { return !process.running(); });
+    parts_.finish(running);
+    if (!finish_time_.has_value()) finish_time_ = now;
+    next_finish_ = parts_.clock.Now() + kFinishInterval;
+  }
+
+  // Once the coordinator is gone nobody tells the workers that the job is over.
+  void DismissWorkers(double now) {
+    if (!finish_time_.has_value() || now < *finish_time_ + kFarewell) return;
+    std::vector<Process> running = parts_.processes.List();
+    std::erase_if(running, [](const Process& process) { return !process.running(); });
+    const bool only_workers = std::all_of(running.begin(), running.end(),
+                                          [](const Process& process) { return process.role == api::Role::kWorker; });
+    if (only_workers) parts_.processes.StopAll(kStopGrace);
+  }
+
+  // Asks every process that is left to stop, and kills what does not: at once when the user asks again.
+  absl::Status EndProcesses() {
+    parts_.processes.StopAll(kStopGrace);
+    const double limit = parts_.clock.Now() + kStopGrace + kKillLimit;
+    while (true) {
+      parts_.processes.Poll();
+      parts_.recorder.AddProcesses(parts_.processes.List());
+      Show();
+      if (!parts_.processes.AnyRunning()) return absl::OkStatus();
+      if (parts_.clock.Now() >= limit) return absl::DeadlineExceededError("some processes could not be killed");
+      const double wait = parts_.processes.NextDeadline().value_or(kAskInterval);
+      if (parts_.waiter.Wait(std::min(wait, kAskInterval), -1) > 0) parts_.processes.StopAll(0);
+    }
+  }
+
+  void Show() {
+    parts_.view.Show(
+        MakeSnapshot(start_time_, parts_.clock.Now(), job_.status, parts_.processes.List(), reply_, reply_time_),
+        parts_.recorder.history());
+  }
+
+  api::TrainingJob job_;
+  const std::string job_uid_;
+  const double start_time_;
+  const RunParts& parts_;
+
+  std::optional<v1::ProgressReply> reply_;
+  double reply_time_ = 0;
+  double next_ask_ = 0;
+  bool bad_input_ = false;
+
+  std::optional<double> finish_time_;  // when they were told first
+  double next_finish_ = 0;
+  int ledger_attempts_ = 0;
+  std::optional<LedgerSummary> ledger_;
+  absl::Status ledger_error_;
+};
+
+}  // namespace
+
+RunOutcome RunJob(api::TrainingJob job, const std::string& job_uid, double start_time, const RunParts& parts) {
+  return RunLoop(std::move(job), job_uid, start_time, parts).Run();
+}
+
+planner::Observed Observe(const std::vector<Process>& processes, const std::optional<v1::ProgressReply>& reply,
+                          double reply_time) {
+  planner::Observed observed;
+  for (const Process& process : processes) {
+    planner::Instance instance;
+    instance.uid = process.uid;
+    instance.role = process.role;
+    instance.index = process.index;
+    instance.incarnation = process.incarnation;
+    instance.phase = process.running()        ? planner::InstancePhase::kRunning
+                     : process.exit_code == 0 ? planner::InstancePhase::kSucceeded
+                                              : planner::InstancePhase::kFailed;
+    instance.terminating = process.running() && process.stop_requested;
+    instance.ready = IsReady(process, reply, reply_time);
+    instance.created_time = process.created_time;
+    instance.finished_time = process.finished_time;
+    if (!process.running()) instance.exit_code = process.exit_code;
+    if (instance.phase == planner::InstancePhase::kFailed) {
+      instance.reason = "Error";
+      instance.last_log_line = process.last_log_line;
+    }
+    observed.instances.push_back(std::move(instance));
+  }
+  if (reply.has_value()) {
+    planner::CoordinatorReport report;
+    report.received_time = reply_time;
+    report.phase = ToPlanner(reply->phase());
+    report.message = reply->message();
+    report.generation = reply->view().generation();
+    report.updates_applied = reply->updates_applied();
+    report.updates_expected = reply->updates_expected();
+    report.parameters_lost = reply->parameters_lost();
+    observed.report = std::move(report);
+  }
+  return observed;
+}
+
+Snapshot MakeSnapshot(double start_time, double now, const api::TrainingJobStatus& status,
+                      const std::vector<Process>& processes, const std::optional<v1::ProgressReply>& reply,
+                      double reply_time) {
+  Snapshot snapshot;
+  snapshot.seconds = now - start_time;
+  snapshot.status = status;
+  snapshot.progress = reply;
+  if (reply.has_value()) snapshot.progress_age_seconds = now - reply_time;
+  for (const Process& process : processes) {
+    ProcessView view;
+    view.name = process.name;
+    view.role = process.role;
+    view.index = process.index;
+    view.incarnation = process.incarnation;
+    view.pid = process.pid;
+    view.state = !process.running()                    ? "ended"
+                 : process.stop_requested              ? "stopping"
+                 : IsReady(process, reply, reply_time) ? "running"
+                                                       : "starting";
+    view.restarts = process.incarnation - 1;
+    view.log_path = process.log_path;
+    snapshot.processes.push_back(std::move(view));
+  }
+  return snapshot;
+}
+
+std::optional<RunOutcome> FinalOutcome(const api::TrainingJobStatus& status) {
+  for (const api::Condition& condition : status.conditions) {
+    if (!condition.status) continue;
+    if (condition.type == "Complete") return RunOutcome{kSucceeded, "", false, {}};
+    if (condition.type == "Failed") {
+      return RunOutcome{kFailed, condition.message.empty() ? condition.reason : condition.message, false, {}};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,174 @@
+#include "cli/run_overview.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "cli/files.h"
+#include "cli/run_folder.h"
+#include "operator/api/manifest.h"
+
+namespace downpour::cli {
+namespace {
+
+using nlohmann::json;
+
+struct SummaryFacts {
+  std::string phase;
+  double epochs = 0;
+  std::optional<double> accuracy;
+  int restarts = 0;
+};
+
+// Absent: there is no summary, or it is none of ours.
+std::optional<SummaryFacts> ReadSummary(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) return std::nullopt;
+  try {
+    const json document = json::parse(*text);
+    SummaryFacts facts;
+    facts.phase = document.at("phase").get<std::string>();
+    facts.epochs = document.at("epochs").get<double>();
+    if (document.at("testAccuracy").is_number()) facts.accuracy = document.at("testAccuracy").get<double>();
+    facts.restarts = document.at("restarts").get<int>();
+    return facts;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string Cell(const std::string& text, std::size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
+
+}  // namespace
+
+MetricsTail ParseMetrics(const std::string& text) {
+  MetricsTail tail;
+  for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const json object = json::parse(line.begin(), line.end(), nullptr, false);
+    if (!object.is_object()) continue;
+    try {
+      if (object.at("type") == "progress") {
+        CurvePoint point;
+        point.seconds = object.at("seconds").get<double>();
+        point.updates = object.at("updates").get<std::uint64_t>();
+        point.epochs = object.at("epochs").get<double>();
+        point.loss = object.at("loss").is_number() ? object.at("loss").get<double>() : 0;
+        point.samples_per_second = object.at("samplesPerSecond").get<double>();
+        point.workers = object.at("workers").get<int>();
+        tail.curve.push_back(point);
+      } else if (object.at("type") == "evaluation" && object.at("accuracy").is_number()) {
+        tail.accuracy = object.at("accuracy").get<double>();
+      }
+    } catch (const json::exception&) {
+      continue;  // written by another version
+    }
+  }
+  return tail;
+}
+
+MetricsTail ReadMetrics(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  return text.ok() ? ParseMetrics(*text) : MetricsTail();
+}
+
+absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now) {
+  const RunPaths paths{root};
+  // Asked first: a run that ends between this and the reading of its summary is not taken for lost.
+  const bool held = RunIsHeld(root);
+  const absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(paths.Job());
+  if (!manifest.ok()) return manifest.status();
+  if (!manifest->errors.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(paths.Job(), ": ", manifest->errors.front().ToString()));
+  }
+  const api::TrainingJob& job = manifest->job;
+  RunOverview overview;
+  overview.name = std::filesystem::path(root).lexically_normal().filename().string();
+  overview.run_directory = root;
+  overview.job = job.metadata.name;
+  overview.workers_desired = job.spec.worker.replicas;
+  overview.ps_desired = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
+  overview.epochs_total = job.spec.training.epochs;
+
+  if (const absl::StatusOr<std::string> text = ReadFile(paths.Status()); text.ok()) {
+    const absl::StatusOr<RunState> state = RunStateFromJson(*text);
+    if (!state.ok()) return state.status();
+    overview.phase = state->status.phase;
+    overview.restarts = state->status.restarts_total;
+    overview.age_seconds = std::max(0.0, now - state->start_time);
+    if (held) {
+      overview.workers_ready = state->status.worker.ready;
+      overview.ps_ready = state->status.parameter_server.ready;
+    }
+  }
+  if (overview.phase.empty()) overview.phase = "Pending";
+  if (const std::optional<SummaryFacts> facts = ReadSummary(paths.Summary()); facts.has_value()) {
+    overview.phase = facts->phase;
+    overview.epochs = facts->epochs;
+    overview.accuracy = facts->accuracy;
+    overview.restarts = facts->restarts;
+    return overview;
+  }
+  overview.running = held;
+  if (!held) overview.phase = kLost;
+  const MetricsTail metrics = ReadMetrics(paths.Metrics());
+  if (!metrics.curve.empty()) overview.epochs = metrics.curve.back().epochs;
+  overview.accuracy = metrics.accuracy;
+  return overview;
+}
+
+std::string FormatAge(double seconds) {
+  const auto whole = static_cast<long long>(std::max(0.0, std::floor(seconds)));
+  if (whole < 60) return absl::StrCat(whole, "s");
+  if (whole < 3600) return absl::StrCat(whole / 60, "m", whole % 60, "s");
+  if (whole < 86400) return absl::StrCat(whole / 3600, "h", whole % 3600 / 60, "m");
+  return absl::StrCat(whole / 86400, "d", whole % 86400 / 3600, "h");
+}
+
+std::string OverviewsToText(const std::vector<RunOverview>& runs) {
+  std::vector<std::vector<std::string>> rows = {
+      {"NAME", "PHASE", "WORKERS", "PS", "EPOCHS", "ACCURACY", "RESTARTS", "AGE"}};
+  for (const RunOverview& run : runs) {
+    rows.push_back({run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
+                    absl::StrCat(run.ps_ready, "/", run.ps_desired),
+                    absl::StrFormat("%.1f/%d", run.epochs, run.epochs_total),
+                    run.accuracy.has_value() ? absl::StrFormat("%.4f", *run.accuracy) : "-", absl::StrCat(run.restarts),
+                    FormatAge(run.age_seconds)});
+  }
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) absl::StrAppend(&text, Cell(row[i], widths[i] + 2));
+    absl::StrAppend(&text, row.back(), "\n");
+  }
+  return text;
+}
+
+std::string OverviewsToJson(const std::vector<RunOverview>& runs) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const RunOverview& run : runs) {
+    list.push_back({{"name", run.name},
+                    {"job", run.job},
+                    {"phase", run.phase},
+                    {"workers", {{"ready", run.workers_ready}, {"desired", run.workers_desired}}},
+                    {"ps", {{"ready", run.ps_ready}, {"desired", run.ps_desired}}},
+                    {"epochs", run.epochs},
+                    {"epochsTotal", run.epochs_total},
+                    {"testAccuracy", run.accuracy.has_value() ? json(*run.accuracy) : json(nullptr)},
+                    {"restarts", run.restarts},
+                    {"ageSeconds", run.age_seconds},
+                    {"runDirectory", run.run_directory}});
+  }
+  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace downpour::cli

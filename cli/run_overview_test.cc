@@ -1,0 +1,126 @@
+#include "cli/run_overview.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "cli/history_recorder.h"
+#include "cli/run_folder.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "operator/api/manifest.h"
+
+namespace downpour::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kManifest[] = R"({
+  "apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "demo"},
+  "spec": {"parameterServer": {"replicas": 2}, "worker": {"replicas": 3}, "model": {"name": "MLP"},
+           "dataset": {"format": "IDX", "path": "/data"}, "training": {"epochs": 4}}})";
+
+constexpr char kProgress[] =
+    R"({"type":"progress","seconds":2.0,"updates":7,"epochs":1.5,"loss":0.5,"samplesPerSecond":10,"workers":3})";
+constexpr char kEvaluation[] = R"({"type":"evaluation","seconds":2.0,"epochs":1,"accuracy":0.75,"loss":0.5})";
+
+class RunOverviewTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "/overview-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    base = fs::canonical(pattern).string();
+    absl::StatusOr<RunFolder> made = RunFolder::Create(base + "/demo-1", "", "demo");
+    ASSERT_TRUE(made.ok());
+    folder.emplace(*std::move(made));
+    ASSERT_TRUE(WriteFileDurably(folder->paths().Job(), kManifest).ok());
+    RunState state;
+    state.start_time = 1000;
+    state.status.phase = "Running";
+    state.status.worker.ready = 2;
+    state.status.parameter_server.ready = 2;
+    state.status.restarts_total = 1;
+    ASSERT_TRUE(WriteFileDurably(folder->paths().Status(), RunStateToJson(state)).ok());
+    ASSERT_TRUE(
+        WriteFileDurably(folder->paths().Metrics(), std::string(kProgress) + "\n" + kEvaluation + "\n{\"ty").ok());
+  }
+  void TearDown() override { fs::remove_all(base); }
+
+  RunOverview Read() {
+    const absl::StatusOr<RunOverview> overview = ReadRunOverview(base + "/demo-1", 1090);
+    EXPECT_TRUE(overview.ok()) << overview.status();
+    return overview.value_or(RunOverview());
+  }
+
+  std::string base;
+  std::optional<RunFolder> folder;
+};
+
+TEST_F(RunOverviewTest, ARunningRunShowsItsStatus) {
+  const RunOverview overview = Read();
+  EXPECT_EQ(overview.name, "demo-1");
+  EXPECT_TRUE(overview.running);
+  EXPECT_EQ(overview.phase, "Running");
+  EXPECT_EQ(overview.epochs, 1.5);
+  EXPECT_EQ(overview.accuracy, 0.75);
+  EXPECT_EQ(overview.age_seconds, 90);
+  EXPECT_EQ(OverviewsToText({overview}),
+            "NAME    PHASE    WORKERS  PS   EPOCHS  ACCURACY  RESTARTS  AGE\n"
+            "demo-1  Running  2/3      2/2  1.5/4   0.7500    1         1m30s\n");
+  const nlohmann::json document = nlohmann::json::parse(OverviewsToJson({overview}));
+  ASSERT_EQ(document.size(), 1u);
+  EXPECT_EQ(document[0].at("workers").at("desired"), 3);
+}
+
+TEST_F(RunOverviewTest, ARunWithoutItsProcessIsLost) {
+  folder.reset();
+  const RunOverview overview = Read();
+  EXPECT_EQ(overview.phase, kLost);
+  EXPECT_FALSE(overview.running);
+  EXPECT_EQ(overview.workers_ready, 0);
+}
+
+TEST_F(RunOverviewTest, AnEndedRunShowsItsSummary) {
+  RunSummary summary;
+  summary.phase = kStopped;
+  summary.epochs = 2.25;
+  summary.test_accuracy = 0.5;
+  summary.restarts = 3;
+  ASSERT_TRUE(WriteFileDurably(folder->paths().Summary(), SummaryToJson(summary)).ok());
+  folder.reset();
+  const RunOverview overview = Read();
+  EXPECT_EQ(overview.phase, "Stopped");
+  EXPECT_EQ(overview.epochs, 2.25);
+  EXPECT_EQ(overview.accuracy, 0.5);
+  EXPECT_EQ(overview.restarts, 3);
+}
+
+TEST_F(RunOverviewTest, AFolderThatIsNoRunIsAnError) {
+  EXPECT_FALSE(ReadRunOverview(base, 0).ok());
+  ASSERT_TRUE(WriteFileDurably(folder->paths().Status(), "{").ok());
+  EXPECT_FALSE(ReadRunOverview(base + "/demo-1", 0).ok());
+}
+
+TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
+  const std::string good = std::string(kProgress) + "\n" + kEvaluation + "\n";
+  EXPECT_EQ(ParseMetrics(good).curve.size(), 1u);
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937 random(seed);
+    std::string text = good;
+    for (unsigned i = 0; i <= random() % 4; ++i) text[random() % text.size()] = static_cast<char>(random());
+    EXPECT_LE(ParseMetrics(text).curve.size(), 1u);
+  }
+}
+
+TEST(FormatAgeTest, HasTwoUnitsAtMost) {
+  EXPECT_EQ(FormatAge(-1), "0s");
+  EXPECT_EQ(FormatAge(59.9), "59s");
+  EXPECT_EQ(FormatAge(185), "3m5s");
+  EXPECT_EQ(FormatAge(7800), "2h10m");
+  EXPECT_EQ(FormatAge(4 * 86400 + 3 * 3600), "4d3h");
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,0 +1,49 @@
+#include "cli/run_view.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <utility>
+
+#include "cli/render/plain_lines.h"
+
+namespace downpour::cli {
+namespace {
+
+constexpr double kRepaintSeconds = 0.2;
+
+}  // namespace
+
+bool WantsColour(int file_descriptor) {
+  const char* no_colour = std::getenv("NO_COLOR");
+  return isatty(file_descriptor) != 0 && (no_colour == nullptr || *no_colour == '\0');
+}
+
+LiveRunView::LiveRunView(std::ostream& out, int file_descriptor, api::TrainingJob job)
+    : file_descriptor_(file_descriptor), job_(std::move(job)), view_(out) {}
+
+void LiveRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
+  if (shown_seconds_.has_value() && snapshot.seconds - *shown_seconds_ < kRepaintSeconds) return;
+  shown_seconds_ = snapshot.seconds;
+  LiveViewContext context;
+  context.curve = history.curve;
+  context.events = history.events;
+  context.colour = WantsColour(file_descriptor_);
+  view_.Show(RenderLiveView(job_, snapshot, ReadTerminalSize(file_descriptor_).value_or(TerminalSize{}), context));
+}
+
+void PlainRunView::Show(const Snapshot& snapshot, const RunHistory&) {
+  const PlainLinesResult result =
+      PlainLines(previous_.has_value() ? &*previous_ : nullptr, snapshot, last_progress_seconds_);
+  for (const std::string& line : result.lines) out_ << line << '\n';
+  if (!result.lines.empty()) out_.flush();
+  last_progress_seconds_ = result.last_progress_seconds;
+  previous_ = snapshot;
+}
+
+std::unique_ptr<RunView> MakeRunView(std::ostream& out, int file_descriptor, const api::TrainingJob& job) {
+  if (isatty(file_descriptor) != 0) return std::make_unique<LiveRunView>(out, file_descriptor, job);
+  return std::make_unique<PlainRunView>(out);
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,46 @@
+#ifndef DOWNPOUR_CLI_RUN_VIEW_H_
+#define DOWNPOUR_CLI_RUN_VIEW_H_
+
+#include <memory>
+#include <optional>
+#include <ostream>
+
+#include "cli/render/live_view.h"
+#include "cli/run_loop.h"
+
+namespace downpour::cli {
+
+// True if colours are wanted on this descriptor: a terminal, and NO_COLOR is not set.
+bool WantsColour(int file_descriptor);
+
+// Repaints a terminal a few times a second.
+class LiveRunView final : public RunView {
+ public:
+  LiveRunView(std::ostream& out, int file_descriptor, api::TrainingJob job);
+  void Show(const Snapshot& snapshot, const RunHistory& history) override;
+
+ private:
+  const int file_descriptor_;
+  const api::TrainingJob job_;
+  LiveView view_;
+  std::optional<double> shown_seconds_;
+};
+
+// Prints what changed, a line each.
+class PlainRunView final : public RunView {
+ public:
+  explicit PlainRunView(std::ostream& out) : out_(out) {}
+  void Show(const Snapshot& snapshot, const RunHistory& history) override;
+
+ private:
+  std::ostream& out_;
+  std::optional<Snapshot> previous_;
+  double last_progress_seconds_ = 0;
+};
+
+// The view that fits the descriptor behind `out`: live on a terminal, else plain.
+std::unique_ptr<RunView> MakeRunView(std::ostream& out, int file_descriptor, const api::TrainingJob& job);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_RUN_VIEW_H_

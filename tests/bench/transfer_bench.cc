@@ -1,0 +1,656 @@
+// Measures the data plane: push + apply and pull of one flat fp32 model, against a bare gRPC exchange of the same bytes
+// with the same chunks, window and channel arguments, and beside a raw TCP copy. Ours and the reference are measured in
+// turn, in pairs; every result is verified. The bare exchange runs twice: in processes as gRPC comes, which is the
+// reference, and in processes that keep freed memory (KeepReceiveMemory) as ours do, which tells how much of the
+// difference the data plane itself makes. Client and server are two processes each time.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "nlohmann/json.hpp"
+#include "tests/bench/paired_ratio.h"
+#include "trainer/core/frame.h"
+#include "trainer/wire/grpc_transport.h"
+#include "trainer/wire/receive_memory.h"
+
+namespace downpour::bench {
+namespace {
+
+constexpr float kLearningRate = 0.5f;
+constexpr absl::Duration kDeadline = absl::Seconds(60);
+constexpr char kBarePush[] = "/downpour.bench.Bare/Push";
+constexpr char kBarePull[] = "/downpour.bench.Bare/Pull";
+
+struct Sizes {
+  std::size_t slices = 16;
+  std::size_t floats_per_slice = 1 << 20;
+  std::size_t window = 4;
+  int channels = 1;
+  std::size_t floats() const { return slices * floats_per_slice; }
+  std::size_t slice_bytes() const { return floats_per_slice * sizeof(float); }
+  std::size_t bytes() const { return slices * slice_bytes(); }
+};
+
+[[noreturn]] void Die(const std::string& what) {
+  std::fprintf(stderr, "transfer_bench: %s\n", what.c_str());
+  std::_Exit(1);
+}
+
+// What the data plane serves. PsService takes this place where a whole parameter server is measured.
+using MakeHandler = std::function<wire::DataHandler(const Sizes&)>;
+
+// A flat fp32 model under plain SGD: the least that a parameter server does with a push and a pull.
+class FlatSgd {
+ public:
+  explicit FlatSgd(const Sizes& sizes) : slices_(sizes.slices) {
+    for (Slice& slice : slices_) slice.values = std::make_shared<std::vector<float>>(sizes.floats_per_slice);
+  }
+
+  wire::Frames Serve(const wire::Frames& request) {
+    wire::Frames replies;
+    for (const core::Frame& frame : request) {
+      core::Frame& reply = replies.emplace_back();
+      reply.header = frame.header;
+      reply.header.kind = core::FrameKind::kReply;
+      reply.header.status = core::ReplyStatus::kMalformed;
+      if (frame.header.slice >= slices_.size()) continue;
+      Slice& slice = slices_[frame.header.slice];
+      absl::MutexLock lock(&slice.mutex);
+      if (frame.header.kind == core::FrameKind::kPull) {
+        reply.header.status = core::ReplyStatus::kValue;
+        reply.payload = core::Payload::OfFloats(*slice.values, slice.values);
+      } else if (frame.payload.size() == slice.values->size() * sizeof(float)) {
+        Apply(frame.payload, slice);
+        reply.header.status = core::ReplyStatus::kApplied;
+      }
+      reply.header.elements = static_cast<std::uint32_t>(slice.values->size());
+    }
+    return replies;
+  }
+
+ private:
+  struct Slice {
+    absl::Mutex mutex;
+    std::shared_ptr<std::vector<float>> values ABSL_GUARDED_BY(mutex);
+  };
+
+  static void Apply(const core::Payload& gradient, Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slice.mutex) {
+    // A value that is still being sent must not change.
+    if (slice.values.use_count() != 1) slice.values = std::make_shared<std::vector<float>>(*slice.values);
+    float* const values = slice.values->data();
+    gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> gradients) {
+      float* const out = values + first;
+      for (std::size_t i = 0; i < gradients.size(); ++i) out[i] -= kLearningRate * gradients[i];
+    });
+  }
+
+  std::vector<Slice> slices_;
+};
+
+// ---- the reference: the same bytes through the same kind of method, with nothing done to them ----
+
+class BareService final : public grpc::Service {
+ public:
+  explicit BareService(const Sizes& sizes) : bytes_(sizes.slice_bytes(), 1) {
+    const grpc::Slice slice(bytes_.data(), bytes_.size(), grpc::Slice::STATIC_SLICE);
+    value_ = grpc::ByteBuffer(&slice, 1);
+    Register(0, kBarePush, [](grpc::ByteBuffer*) {});
+    Register(1, kBarePull, [this](grpc::ByteBuffer* response) { *response = value_; });
+  }
+
+ private:
+  void Register(int index, const char* method, std::function<void(grpc::ByteBuffer*)> answer) {
+    AddMethod(new grpc::internal::RpcServiceMethod(method, grpc::internal::RpcMethod::NORMAL_RPC, nullptr));
+    MarkMethodRawCallback(index, new grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
+                                     [answer = std::move(answer)](grpc::CallbackServerContext* context,
+                                                                  const grpc::ByteBuffer*, grpc::ByteBuffer* response) {
+                                       const grpc::Slice empty;
+                                       *response = grpc::ByteBuffer(&empty, 1);
+                                       answer(response);
+                                       auto* reactor = context->DefaultReactor();
+                                       reactor->Finish(grpc::Status::OK);
+                                       return reactor;
+                                     }));
+  }
+
+  std::vector<std::uint8_t> bytes_;
+  grpc::ByteBuffer value_;
+};
+
+// ---- the server process ----
+
+int Listen(int& port) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (listener < 0 || bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 1) != 0 ||
+      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    Die(absl::StrCat("cannot listen: ", std::strerror(errno)));
+  }
+  port = ntohs(address.sin_port);
+  return listener;
+}
+
+constexpr std::size_t kTcpWriteBytes = 1 << 20;
+
+bool WriteAll(int fd, const std::uint8_t* data, std::size_t size) {
+  while (size != 0) {
+    const ssize_t wrote = write(fd, data, std::min(size, kTcpWriteBytes));
+    if (wrote <= 0) return false;
+    data += wrote;
+    size -= static_cast<std::size_t>(wrote);
+  }
+  return true;
+}
+
+bool ReadAll(int fd, std::uint8_t* data, std::size_t size) {
+  while (size != 0) {
+    const ssize_t got = read(fd, data, std::min(size, kTcpWriteBytes));
+    if (got <= 0) return false;
+    data += got;
+    size -= static_cast<std::size_t>(got);
+  }
+  return true;
+}
+
+// Takes in copies of `bytes` each and answers each with one byte.
+void ServeTcp(int listener, std::size_t bytes) {
+  const int fd = accept(listener, nullptr, nullptr);
+  std::vector<std::uint8_t> copy(bytes);
+  while (ReadAll(fd, copy.data(), copy.size())) {
+    if (!WriteAll(fd, copy.data(), 1)) break;
+  }
+  close(fd);
+}
+
+struct Ports {
+  int grpc = 0;
+  int tcp = 0;
+};
+
+// Never returns; ends when the client process closes `lifeline`.
+[[noreturn]] void Serve(const Sizes& sizes, const MakeHandler& make_handler, int ports_fd, int lifeline) {
+  Ports ports;
+  BareService bare(sizes);
+  wire::GrpcDataService data(make_handler(sizes));
+  grpc::ServerBuilder builder;
+  wire::ConfigureServer(builder);
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &ports.grpc);
+  builder.RegisterService(&bare);
+  builder.RegisterService(&data);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) Die("the server does not start");
+  std::thread(ServeTcp, Listen(ports.tcp), sizes.bytes()).detach();
+  if (write(ports_fd, &ports, sizeof(ports)) != sizeof(ports)) Die("cannot report the ports");
+  char byte;
+  while (read(lifeline, &byte, 1) > 0) {
+  }
+  std::_Exit(0);
+}
+
+// ---- the client process ----
+
+// Runs `count` exchanges, at most `window` at a time. `start(i, done)` starts one; `done` takes what went wrong, if
+// anything did.
+class Window {
+ public:
+  using Done = std::function<void(const std::string& error)>;
+
+  static void Run(std::size_t count, std::size_t window, const std::function<void(std::size_t, Done)>& start) {
+    Window state;
+    for (std::size_t i = 0; i < count; ++i) {
+      state.WaitUntilBelow(window);
+      start(i, [&state](const std::string& error) { state.Finished(error); });
+    }
+    state.WaitUntilBelow(1);
+  }
+
+ private:
+  void WaitUntilBelow(std::size_t limit) {
+    absl::MutexLock lock(&mutex_);
+    const auto below = [this, limit]() { return in_flight_ < limit; };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&below), kDeadline + absl::Seconds(5))) Die("an exchange hangs");
+    ++in_flight_;
+    if (limit == 1) --in_flight_;
+  }
+  void Finished(const std::string& error) {
+    if (!error.empty()) Die(error);
+    absl::MutexLock lock(&mutex_);
+    --in_flight_;
+  }
+
+  absl::Mutex mutex_;
+  std::size_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+class BareClient {
+ public:
+  BareClient(const std::string& address, const Sizes& sizes) : sizes_(sizes) {
+    for (int i = 0; i < sizes.channels; ++i) {
+      stubs_.push_back(std::make_unique<grpc::GenericStub>(
+          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments())));
+    }
+  }
+
+  void Push(const std::vector<float>& gradient) {
+    Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
+      Start(kBarePush, gradient.data() + i * sizes_.floats_per_slice, sizes_.slice_bytes(), 0, i, std::move(done));
+    });
+  }
+
+  void Pull() {
+    static constexpr float kRequest = 0;
+    Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
+      Start(kBarePull, &kRequest, sizeof(kRequest), sizes_.slice_bytes(), i, std::move(done));
+    });
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    grpc::ByteBuffer request;
+    grpc::ByteBuffer response;
+  };
+
+  void Start(const char* method, const void* data, std::size_t size, std::size_t expected, std::size_t index,
+             Window::Done done) {
+    auto call = std::make_shared<Call>();
+    const grpc::Slice slice(data, size, grpc::Slice::STATIC_SLICE);
+    call->request = grpc::ByteBuffer(&slice, 1);
+    call->context.set_deadline(absl::ToChronoTime(absl::Now() + kDeadline));
+    Call* const raw = call.get();
+    stubs_[index % stubs_.size()]->UnaryCall(
+        &raw->context, method, grpc::StubOptions(), &raw->request, &raw->response,
+        [call = std::move(call), expected, done = std::move(done)](const grpc::Status& status) {
+          if (!status.ok()) return done(absl::StrCat("bare exchange: ", status.error_message()));
+          const std::size_t got = call->response.Length();
+          done(got == expected ? "" : absl::StrCat("bare exchange: ", got, " bytes, expected ", expected));
+        });
+  }
+
+  const Sizes sizes_;
+  std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
+};
+
+class DataPlaneClient {
+ public:
+  DataPlaneClient(std::string address, const Sizes& sizes)
+      : address_(std::move(address)),
+        sizes_(sizes),
+        client_(wire::MakeGrpcDataClient({.channels_per_address = sizes.channels})) {}
+
+  void Push(const std::shared_ptr<const std::vector<float>>& gradient) {
+    Exchange(
+        core::FrameKind::kPush,
+        [&](std::size_t i) {
+          return core::Payload::OfFloats(
+              absl::MakeConstSpan(*gradient).subspan(i * sizes_.floats_per_slice, sizes_.floats_per_slice), gradient);
+        },
+        [](std::size_t, const core::Frame& reply) { return reply.header.status == core::ReplyStatus::kApplied; });
+  }
+
+  // Into `values`, as a worker needs them: contiguous, in memory of its own.
+  void Pull(std::vector<float>& values) {
+    Exchange(
+        core::FrameKind::kPull, [](std::size_t) { return core::Payload(); },
+        [&](std::size_t i, const core::Frame& reply) {
+          if (reply.payload.size() != sizes_.slice_bytes()) return false;
+          auto* out = reinterpret_cast<std::uint8_t*>(values.data() + i * sizes_.floats_per_slice);
+          for (const auto& segment : reply.payload.segments()) {
+            out = std::copy(segment.begin(), segment.end(), out);
+          }
+          return reply.header.status == core::ReplyStatus::kValue;
+        });
+  }
+
+ private:
+  void Exchange(core::FrameKind kind, const std::function<core::Payload(std::size_t)>& payload,
+                const std::function<bool(std::size_t, const core::Frame&)>& accept) {
+    Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
+      core::Frame frame;
+      frame.header.kind = kind;
+      frame.header.type = core::DataType::kFloat32;
+      frame.header.codec = core::FrameCodec::kFp32;
+      frame.header.verdict = core::Verdict::kApply;
+      frame.header.slice = static_cast<std::uint32_t>(i);
+      frame.header.elements = static_cast<std::uint32_t>(sizes_.floats_per_slice);
+      frame.payload = payload(i);
+      wire::Frames request;
+      request.push_back(std::move(frame));
+      client_->Exchange(address_, std::move(request), kDeadline,
+                        [&accept, i, done = std::move(done)](absl::StatusOr<wire::Frames> replies) {
+                          if (!replies.ok()) return done(absl::StrCat("exchange: ", replies.status().message()));
+                          done(accept(i, replies->front()) ? "" : absl::StrCat("slice ", i, ": unexpected reply"));
+                        });
+    });
+  }
+
+  const std::string address_;
+  const Sizes sizes_;
+  const std::unique_ptr<wire::DataClient> client_;
+};
+
+class TcpClient {
+ public:
+  explicit TcpClient(int port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (fd_ < 0 || connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) Die("TCP: no connection");
+  }
+  ~TcpClient() { close(fd_); }
+
+  void Copy(const std::vector<float>& values) {
+    std::uint8_t answer;
+    if (!WriteAll(fd_, reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(float)) ||
+        !ReadAll(fd_, &answer, 1)) {
+      Die("TCP: the connection broke");
+    }
+  }
+
+ private:
+  const int fd_;
+};
+
+// Processor time that this process and the server used so far, in seconds.
+double ProcessorSeconds(clockid_t server_clock) {
+  timespec client{};
+  timespec server{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &client);
+  clock_gettime(server_clock, &server);
+  return static_cast<double>(client.tv_sec + server.tv_sec) +
+         static_cast<double>(client.tv_nsec + server.tv_nsec) / 1e9;
+}
+
+struct Rate {
+  double megabytes_per_second = 0;
+  double processor_ms = 0;  // of client and server, for one transfer
+};
+
+class Meter {
+ public:
+  Meter(std::size_t bytes, int repeats, pid_t server) : bytes_(bytes), repeats_(repeats) {
+    if (clock_getcpuclockid(server, &server_clock_) != 0) Die("no processor clock of the server");
+  }
+
+  Rate Measure(const std::function<void()>& transfer) const {
+    const double processor_start = ProcessorSeconds(server_clock_);
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < repeats_; ++i) transfer();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    return {static_cast<double>(bytes_) * repeats_ / 1e6 / seconds.count(),
+            (ProcessorSeconds(server_clock_) - processor_start) * 1e3 / repeats_};
+  }
+
+ private:
+  const std::size_t bytes_;
+  const int repeats_;
+  clockid_t server_clock_{};
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+enum class Transfer : char { kBarePush, kBarePull, kPush, kPull, kTcp };
+
+// A client process and its server process, which this process commands.
+class Pair {
+ public:
+  Pair(const Sizes& sizes, int repeats, bool keep_receive_memory) {
+    int commands[2];
+    int results[2];
+    if (pipe(commands) != 0 || pipe(results) != 0) Die("no pipe");
+    const pid_t client = fork();
+    if (client < 0) Die("cannot fork");
+    if (client == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      close(commands[1]);
+      close(results[0]);
+      if (keep_receive_memory) wire::KeepReceiveMemory();
+      RunClient(sizes, repeats, commands[0], results[1]);
+    }
+    close(commands[0]);
+    close(results[1]);
+    commands_ = commands[1];
+    results_ = results[0];
+  }
+  Pair(const Pair&) = delete;
+  Pair& operator=(const Pair&) = delete;
+  ~Pair() {
+    close(commands_);
+    close(results_);
+  }
+
+  Rate Measure(Transfer transfer) const {
+    Rate rate;
+    if (write(commands_, &transfer, sizeof(transfer)) != sizeof(transfer) ||
+        read(results_, &rate, sizeof(rate)) != sizeof(rate)) {
+      Die("a client process ended");
+    }
+    return rate;
+  }
+
+ private:
+  [[noreturn]] static void RunClient(const Sizes& sizes, int repeats, int commands, int results);
+
+  int commands_ = -1;
+  int results_ = -1;
+};
+
+// The server is forked off before this process has threads.
+void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results) {
+  int ports_pipe[2];
+  int lifeline[2];
+  if (pipe(ports_pipe) != 0 || pipe(lifeline) != 0) Die("no pipe");
+  const pid_t server = fork();
+  if (server < 0) Die("cannot fork");
+  if (server == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(lifeline[1]);
+    const MakeHandler flat_sgd = [](const Sizes& model) -> wire::DataHandler {
+      auto sgd = std::make_shared<FlatSgd>(model);
+      return [sgd](const wire::Frames& request, const std::function<void(wire::Frames)>& reply) {
+        reply(sgd->Serve(request));
+      };
+    };
+    Serve(sizes, flat_sgd, ports_pipe[1], lifeline[0]);
+  }
+  close(ports_pipe[1]);
+  Ports ports;
+  if (read(ports_pipe[0], &ports, sizeof(ports)) != sizeof(ports)) Die("the server process does not start");
+
+  const std::string address = absl::StrCat("127.0.0.1:", ports.grpc);
+  BareClient bare(address, sizes);
+  DataPlaneClient data(address, sizes);
+  TcpClient tcp(ports.tcp);
+  const Meter meter(sizes.bytes(), repeats, server);
+
+  const auto gradient = std::make_shared<std::vector<float>>(sizes.floats());
+  for (std::size_t i = 0; i < gradient->size(); ++i) (*gradient)[i] = static_cast<float>(i % 1021) - 510.0f;
+  std::vector<float> pulled(sizes.floats());
+  int pushes = 0;
+  // Every product and sum is exact in fp32, so the expected weights are too.
+  const auto verify = [&] {
+    for (std::size_t i = 0; i < pulled.size(); ++i) {
+      const float expected = -kLearningRate * static_cast<float>(pushes) * (*gradient)[i];
+      if (pulled[i] != expected) {
+        Die(absl::StrCat("weight ", i, ": found ", pulled[i], ", expected ", expected, " after ", pushes, " pushes"));
+      }
+    }
+  };
+
+  Transfer transfer;
+  while (read(commands, &transfer, sizeof(transfer)) == sizeof(transfer)) {
+    Rate rate;
+    switch (transfer) {
+      case Transfer::kBarePush:
+        rate = meter.Measure([&] { bare.Push(*gradient); });
+        break;
+      case Transfer::kBarePull:
+        rate = meter.Measure([&] { bare.Pull(); });
+        break;
+      case Transfer::kPush:
+        rate = meter.Measure([&] { data.Push(gradient); });
+        pushes += repeats;
+        break;
+      case Transfer::kPull:
+        rate = meter.Measure([&] { data.Pull(pulled); });
+        verify();
+        break;
+      case Transfer::kTcp:
+        rate = meter.Measure([&] { tcp.Copy(*gradient); });
+        break;
+    }
+    if (write(results, &rate, sizeof(rate)) != sizeof(rate)) break;
+  }
+  std::_Exit(0);
+}
+
+struct Series {
+  std::vector<double> rates;
+  std::vector<double> processor_ms;
+  void Add(const Rate& rate) {
+    rates.push_back(rate.megabytes_per_second);
+    processor_ms.push_back(rate.processor_ms);
+  }
+};
+
+struct Comparison {
+  const char* name;
+  Transfer transfer;
+  Transfer bare_transfer;
+  Series ours;
+  Series reference;
+  Series tuned_reference;
+};
+
+int Measure(const Sizes& sizes, int pairs, int repeats, double target, bool json) {
+  const Pair plain(sizes, repeats, false);
+  const Pair tuned(sizes, repeats, true);
+  Comparison comparisons[] = {{"push+apply", Transfer::kPush, Transfer::kBarePush, {}, {}, {}},
+                              {"pull", Transfer::kPull, Transfer::kBarePull, {}, {}, {}}};
+  Series raw_tcp;
+  for (int pair = -1; pair < pairs; ++pair) {  // the first one warms up
+    for (Comparison& comparison : comparisons) {
+      Rate ours;
+      Rate reference;
+      if (pair % 2 == 0) {
+        reference = plain.Measure(comparison.bare_transfer);
+        ours = tuned.Measure(comparison.transfer);
+      } else {
+        ours = tuned.Measure(comparison.transfer);
+        reference = plain.Measure(comparison.bare_transfer);
+      }
+      const Rate tuned_reference = tuned.Measure(comparison.bare_transfer);
+      if (pair < 0) continue;
+      comparison.ours.Add(ours);
+      comparison.reference.Add(reference);
+      comparison.tuned_reference.Add(tuned_reference);
+    }
+    const Rate tcp = plain.Measure(Transfer::kTcp);
+    if (pair >= 0) raw_tcp.Add(tcp);
+  }
+
+  bool all_hold = true;
+  nlohmann::json report = nlohmann::json::array();
+  for (const Comparison& comparison : comparisons) {
+    const PairedRatio ratio = ComputePairedRatio(comparison.ours.rates, comparison.reference.rates);
+    const PairedRatio tuned_ratio = ComputePairedRatio(comparison.ours.rates, comparison.tuned_reference.rates);
+    const bool holds = ratio.ratio >= target;
+    all_hold = all_hold && holds;
+    report.push_back({{"name", comparison.name},
+                      {"ours", Median(comparison.ours.rates)},
+                      {"reference", Median(comparison.reference.rates)},
+                      {"ratio", ratio.ratio},
+                      {"unit", "MB/s"},
+                      {"target", target},
+                      {"holds", holds},
+                      {"runs", pairs},
+                      {"spread", {ratio.low, ratio.high}},
+                      {"tcp", Median(raw_tcp.rates)},
+                      {"tunedReference", Median(comparison.tuned_reference.rates)},
+                      {"tunedRatio", {tuned_ratio.ratio, tuned_ratio.low, tuned_ratio.high}},
+                      {"processorMs",
+                       {Median(comparison.ours.processor_ms), Median(comparison.reference.processor_ms),
+                        Median(comparison.tuned_reference.processor_ms)}}});
+    if (json) continue;
+    const auto print = [](const char* name, const Series& series) {
+      std::printf("  %-32s %6.0f MB/s   %4.0f ms CPU", name, Median(series.rates), Median(series.processor_ms));
+    };
+    std::printf("%s, %zu bytes\n", comparison.name, sizes.bytes());
+    print("ours", comparison.ours);
+    std::printf("\n");
+    print("bare gRPC", comparison.reference);
+    std::printf("   ratio %.3f [%.3f, %.3f]   target %.2f %s\n", ratio.ratio, ratio.low, ratio.high, target,
+                holds ? "holds" : "MISSED");
+    print("bare gRPC, keeping freed memory", comparison.tuned_reference);
+    std::printf("   ratio %.3f [%.3f, %.3f]\n", tuned_ratio.ratio, tuned_ratio.low, tuned_ratio.high);
+  }
+  if (json) {
+    std::printf("%s\n", report.dump(2).c_str());
+  } else {
+    std::printf("raw TCP copy, one connection, 1 MiB writes\n  %-32s %6.0f MB/s   %4.0f ms CPU\n", "",
+                Median(raw_tcp.rates), Median(raw_tcp.processor_ms));
+    std::printf("%zu slices, window %zu, %d channel(s), %d pairs of %d transfers\n", sizes.slices, sizes.window,
+                sizes.channels, pairs, repeats);
+  }
+  return all_hold ? 0 : 3;
+}
+
+int Main(int argc, char** argv) {
+  Sizes sizes;
+  int pairs = 9;
+  int repeats = 4;
+  double target = 0.9;
+  bool json = false;
+  CLI::App app("Measures push + apply and pull against a bare gRPC exchange. Exit code 3: a target is missed.");
+  app.add_option("--slices", sizes.slices, "slices of the model")->check(CLI::Range(1, 1024));
+  app.add_option("--floats", sizes.floats_per_slice, "values in a slice")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--window", sizes.window, "exchanges in flight")->check(CLI::Range(1, 64));
+  app.add_option("--channels", sizes.channels, "connections")->check(CLI::Range(1, 8));
+  app.add_option("--pairs", pairs, "pairs of measurements")->check(CLI::Range(2, 1000));
+  app.add_option("--repeats", repeats, "transfers in one measurement")->check(CLI::Range(1, 1000));
+  app.add_option("--target", target, "the ratio to reach");
+  app.add_flag("--json", json, "print the results as a JSON list");
+  CLI11_PARSE(app, argc, argv);
+
+  return Measure(sizes, pairs, repeats, target, json);
+}
+
+}  // namespace
+}  // namespace downpour::bench
+
+int main(int argc, char** argv) { return downpour::bench::Main(argc, argv); }

@@ -25,6 +25,7 @@ using ::testing::StartsWith;
 class RunCommandTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    ASSERT_NE(getenv("DOWNPOUR_COMMAND"), nullptr) << "run this through ctest";
     MakeDataset(Path("data"), 105);
     WriteText(Path("job.yaml"), Manifest(Path("data")));
   }
@@ -200,6 +201,12 @@ TEST_F(RunCommandTest, ALedgerThatIsNotExactFailsTheRun) {
   EXPECT_EQ(summary.at("phase"), "Failed");
   EXPECT_EQ(summary.at("ledger").at("duplicated"), 1);
   EXPECT_EQ(summary.at("modelPath"), "");
+}
+
+TEST_F(RunCommandTest, WorkersThatMissTheEndAreDismissed) {
+  Command command(RunOptions("deaf", {"--output", "json"}));
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  EXPECT_EQ(json::parse(command.Output()).at("phase"), "Succeeded");
 }
 
 TEST_F(RunCommandTest, CrashedWorkersAreReplaced) {

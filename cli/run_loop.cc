@@ -1,6 +1,7 @@
 #include "cli/run_loop.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -218,9 +219,15 @@ class RunLoop {
   }
 
   void Show() {
-    parts_.view.Show(
-        MakeSnapshot(start_time_, parts_.clock.Now(), job_.status, parts_.processes.List(), reply_, reply_time_),
-        parts_.recorder.history());
+    Snapshot snapshot =
+        MakeSnapshot(start_time_, parts_.clock.Now(), job_.status, parts_.processes.List(), reply_, reply_time_);
+    // Who was a member once does not start again because a new coordinator has not heard of it yet.
+    for (ProcessView& process : snapshot.processes) {
+      const auto member = std::make_pair(process.name, process.incarnation);
+      if (process.state == "running") members_.insert(member);
+      if (process.state == "starting" && members_.count(member) != 0) process.state = "running";
+    }
+    parts_.view.Show(snapshot, parts_.recorder.history());
   }
 
   api::TrainingJob job_;
@@ -232,6 +239,7 @@ class RunLoop {
   double reply_time_ = 0;
   double next_ask_ = 0;
   bool bad_input_ = false;
+  std::set<std::pair<std::string, int>> members_;  // name and incarnation of each process that was ready once
 
   std::optional<double> finish_time_;  // when they were told first
   double next_finish_ = 0;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "cli/render/plain_lines.h"
 
 namespace downpour::cli {
@@ -23,8 +24,10 @@ LiveRunView::LiveRunView(std::ostream& out, int file_descriptor, api::TrainingJo
     : file_descriptor_(file_descriptor), job_(std::move(job)), view_(out) {}
 
 void LiveRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
-  if (shown_seconds_.has_value() && snapshot.seconds - *shown_seconds_ < kRepaintSeconds) return;
+  const bool recent = shown_seconds_.has_value() && snapshot.seconds - *shown_seconds_ < kRepaintSeconds;
+  if (recent && snapshot.status.phase == shown_phase_) return;
   shown_seconds_ = snapshot.seconds;
+  shown_phase_ = snapshot.status.phase;
   LiveViewContext context;
   context.curve = history.curve;
   context.events = history.events;
@@ -32,11 +35,17 @@ void LiveRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
   view_.Show(RenderLiveView(job_, snapshot, ReadTerminalSize(file_descriptor_).value_or(TerminalSize{}), context));
 }
 
-void PlainRunView::Show(const Snapshot& snapshot, const RunHistory&) {
+void PlainRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
   const PlainLinesResult result =
       PlainLines(previous_.has_value() ? &*previous_ : nullptr, snapshot, last_progress_seconds_);
   for (const std::string& line : result.lines) out_ << line << '\n';
-  if (!result.lines.empty()) out_.flush();
+  // What failed is told by the lines above; that work was lost by it is not.
+  for (; events_shown_ < history.events.size(); ++events_shown_) {
+    const TimelineEvent& event = history.events[events_shown_];
+    if (event.reason != "PsLost" && event.reason != "TrainingStartedAgain") continue;
+    out_ << absl::StrFormat("[%8.2f s] ", event.seconds) << event.message << '\n';
+  }
+  out_.flush();
   last_progress_seconds_ = result.last_progress_seconds;
   previous_ = snapshot;
 }

@@ -1,9 +1,11 @@
 #ifndef DOWNPOUR_CLI_RUN_VIEW_H_
 #define DOWNPOUR_CLI_RUN_VIEW_H_
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <ostream>
+#include <string>
 
 #include "cli/render/live_view.h"
 #include "cli/run_loop.h"
@@ -13,7 +15,7 @@ namespace downpour::cli {
 // True if colours are wanted on this descriptor: a terminal, and NO_COLOR is not set.
 bool WantsColour(int file_descriptor);
 
-// Repaints a terminal a few times a second.
+// Repaints a terminal a few times a second, and when the phase changes.
 class LiveRunView final : public RunView {
  public:
   LiveRunView(std::ostream& out, int file_descriptor, api::TrainingJob job);
@@ -24,9 +26,10 @@ class LiveRunView final : public RunView {
   const api::TrainingJob job_;
   LiveView view_;
   std::optional<double> shown_seconds_;
+  std::string shown_phase_;
 };
 
-// Prints what changed, a line each.
+// Prints what changed, a line each; that parameters were lost, in full.
 class PlainRunView final : public RunView {
  public:
   explicit PlainRunView(std::ostream& out) : out_(out) {}
@@ -36,6 +39,7 @@ class PlainRunView final : public RunView {
   std::ostream& out_;
   std::optional<Snapshot> previous_;
   double last_progress_seconds_ = 0;
+  std::size_t events_shown_ = 0;
 };
 
 // The view that fits the descriptor behind `out`: live on a terminal, else plain.

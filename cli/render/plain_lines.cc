@@ -62,12 +62,28 @@ void AddFailures(const Snapshot* previous, const Snapshot& current, Writer* writ
                                            [&](const api::FailureRecord& old) { return SameFailure(old, failure); })) {
       continue;
     }
-    std::string line = absl::StrCat(std::string(api::ToString(failure.role)), "-", failure.index,
-                                    " failed: ", CleanText(failure.cause));
-    if (failure.exit_code.has_value()) absl::StrAppend(&line, " (exit code ", *failure.exit_code, ")");
-    if (!failure.message.empty()) absl::StrAppend(&line, ", ", CleanText(failure.message));
+    // The message says who ended and why; a record without one still has its cause.
+    std::string line = CleanText(failure.message);
+    if (line.empty()) {
+      line = absl::StrCat(std::string(api::ToString(failure.role)), "-", failure.index, " failed: ",
+                          CleanText(failure.cause));
+      if (failure.exit_code.has_value()) absl::StrAppend(&line, " (exit code ", *failure.exit_code, ")");
+    }
     if (!failure.action.empty()) absl::StrAppend(&line, "; action: ", CleanText(failure.action));
     writer->Add(line);
+  }
+}
+
+// What a person must not miss, in whole sentences.
+void AddConditions(const Snapshot* previous, const Snapshot& current, Writer* writer) {
+  for (const api::Condition& condition : current.status.conditions) {
+    if (condition.type != "ParametersLost" || !condition.status) continue;
+    const auto said = [&](const api::Condition& old) {
+      return old.type == condition.type && old.status && old.message == condition.message;
+    };
+    const bool known = previous != nullptr && std::any_of(previous->status.conditions.begin(),
+                                                          previous->status.conditions.end(), said);
+    if (!known) writer->Add(CleanText(condition.message));
   }
 }
 
@@ -127,6 +143,7 @@ std::string ProgressLine(const v1::ProgressReply& progress) {
 PlainLinesResult PlainLines(const Snapshot* previous, const Snapshot& current, double last_progress_seconds) {
   Writer writer(current.seconds);
   AddFailures(previous, current, &writer);
+  AddConditions(previous, current, &writer);
   AddProcesses(previous, current, &writer);
   if (previous == nullptr || Describe(*previous) != Describe(current)) writer.Add(Describe(current));
   const bool silent = current.progress.has_value() && current.progress_age_seconds > kSilentSeconds;

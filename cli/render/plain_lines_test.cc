@@ -107,21 +107,35 @@ TEST(PlainLinesTest, FailuresAndReplacementsOnceWithTheirCause) {
   failure.uid = "a";
   failure.cause = "Killed";
   failure.exit_code = 137;
-  failure.message = "signal 9";
+  failure.message = "worker-1 ended: killed by signal 9";
   failure.action = "Replace";
   Snapshot after = before;
   after.status.failures.push_back(failure);
   after.processes[0].incarnation = 2;
   after.processes[0].pid = 101;
   const std::vector<std::string> lines = PlainLines(&before, after, 1).lines;
-  EXPECT_THAT(lines, ElementsAre(HasSubstr("worker-1 failed: Killed (exit code 137), signal 9; action: Replace"),
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("worker-1 ended: killed by signal 9; action: Replace"),
                                  HasSubstr("worker-1 running, pid 101, incarnation 2")));
   failure.uid = "b";
   Snapshot again = after;
   again.status.failures.push_back(failure);
-  EXPECT_EQ(CountLines(PlainLines(&after, again, 1).lines, "failed"), 1);
+  EXPECT_EQ(CountLines(PlainLines(&after, again, 1).lines, "action: Replace"), 1);
   again.status.failures.erase(again.status.failures.begin());  // only the newest are kept
-  EXPECT_EQ(CountLines(PlainLines(&after, again, 1).lines, "failed"), 1);
+  EXPECT_EQ(CountLines(PlainLines(&after, again, 1).lines, "action: Replace"), 1);
+  // A record without a message still says what happened.
+  Snapshot bare = after;
+  bare.status.failures.back().uid = "c";
+  bare.status.failures.back().message.clear();
+  EXPECT_THAT(PlainLines(&after, bare, 1).lines,
+              ElementsAre(HasSubstr("worker-1 failed: Killed (exit code 137); action: Replace")));
+}
+
+TEST(PlainLinesTest, LostParametersAreSaidOnceInAWholeSentence) {
+  const Snapshot before = Training(1, 2, 200);
+  Snapshot lost = before;
+  lost.status.conditions.push_back({"ParametersLost", true, "PsLost", "parameters were lost: ps-0 ended", 1, 1});
+  EXPECT_THAT(PlainLines(&before, lost, 1).lines, Contains(HasSubstr("parameters were lost: ps-0 ended")));
+  EXPECT_EQ(CountLines(PlainLines(&lost, lost, 1).lines, "parameters were lost"), 0);
 }
 
 TEST(PlainLinesTest, NewGenerationSaysItsEpochsAgain) {

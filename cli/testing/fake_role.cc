@@ -41,7 +41,7 @@ namespace {
 namespace fs = std::filesystem;
 namespace v1 = downpour::v1;
 
-constexpr int kAnswers = 20;  // until the job is trained
+constexpr int kAnswers = 8;  // until the job is trained
 constexpr int kPollMilliseconds = 20;
 constexpr int kFarewellMilliseconds = 300;
 

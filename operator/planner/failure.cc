@@ -207,7 +207,9 @@ double EarliestStart(const api::TrainingJobStatus& status, const api::FailurePol
 void RecordFailure(Context& context, const Instance& instance, const Cause& cause) {
   const Verdict verdict = DecideAction(context.job.spec.failure_policy, instance, cause);
   std::string message = absl::StrCat(InstanceName(instance.role, instance.index), " ended: ", cause.description);
-  if (!instance.last_log_line.empty()) absl::StrAppend(&message, "; its last line: ", instance.last_log_line);
+  // Who was killed had no last word: its newest line is about something else.
+  const bool had_last_word = !instance.last_log_line.empty() && instance.exit_code.value_or(0) < 128;
+  if (had_last_word) absl::StrAppend(&message, "; its last line: ", instance.last_log_line);
 
   api::FailureRecord record;
   record.time = context.now;

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -45,8 +46,8 @@ namespace {
 
 constexpr float kLearningRate = 0.5f;
 constexpr absl::Duration kDeadline = absl::Seconds(60);
-constexpr char kBarePush[] = "/downpour.bench.Bare/Push";
-constexpr char kBarePull[] = "/downpour.bench.Bare/Pull";
+constexpr char kBarePushMethod[] = "/downpour.bench.Bare/Push";
+constexpr char kBarePullMethod[] = "/downpour.bench.Bare/Pull";
 
 struct Sizes {
   std::size_t slices = 16;
@@ -121,8 +122,8 @@ class BareService final : public grpc::Service {
   explicit BareService(const Sizes& sizes) : bytes_(sizes.slice_bytes(), 1) {
     const grpc::Slice slice(bytes_.data(), bytes_.size(), grpc::Slice::STATIC_SLICE);
     value_ = grpc::ByteBuffer(&slice, 1);
-    Register(0, kBarePush, [](grpc::ByteBuffer*) {});
-    Register(1, kBarePull, [this](grpc::ByteBuffer* response) { *response = value_; });
+    Register(0, kBarePushMethod, [](grpc::ByteBuffer*) {});
+    Register(1, kBarePullMethod, [this](grpc::ByteBuffer* response) { *response = value_; });
   }
 
  private:
@@ -263,14 +264,15 @@ class BareClient {
 
   void Push(const std::vector<float>& gradient) {
     Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
-      Start(kBarePush, gradient.data() + i * sizes_.floats_per_slice, sizes_.slice_bytes(), 0, i, std::move(done));
+      Start(kBarePushMethod, gradient.data() + i * sizes_.floats_per_slice, sizes_.slice_bytes(), 0, i,
+            std::move(done));
     });
   }
 
   void Pull() {
     static constexpr float kRequest = 0;
     Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
-      Start(kBarePull, &kRequest, sizeof(kRequest), sizes_.slice_bytes(), i, std::move(done));
+      Start(kBarePullMethod, &kRequest, sizeof(kRequest), sizes_.slice_bytes(), i, std::move(done));
     });
   }
 
@@ -653,4 +655,11 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace downpour::bench
 
-int main(int argc, char** argv) { return downpour::bench::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return downpour::bench::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fputs(error.what(), stderr);
+    return 1;
+  }
+}

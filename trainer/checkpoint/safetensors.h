@@ -34,7 +34,8 @@ struct LoadedFile {
   std::map<std::string, std::string> metadata;
 };
 
-// Trusts nothing: header length capped at 100 MB and at the file, offsets contiguous and in range, sizes overflow-checked.
+// Trusts nothing: header length capped at 100 MB and at the file, offsets contiguous and in range, sizes
+// overflow-checked.
 absl::StatusOr<LoadedFile> ReadSafetensors(const std::string& path);
 absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes);
 

@@ -19,7 +19,7 @@
 namespace downpour::coordinator {
 namespace {
 
-constexpr absl::Duration kFarewell = absl::Milliseconds(700);  // the workers hear that the job is over
+constexpr absl::Duration kFarewell = absl::Seconds(2);  // for the workers to hear that the job is over
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
 }  // namespace
@@ -99,8 +99,8 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     if (core_.fenced().has_value()) return *core_.fenced();
     if (core_.finished() && !stopped_) {
       // Lets every worker hear it at its next call; bounded, as workers may be gone.
-      const auto stopped = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_; };
-      mutex_.AwaitWithTimeout(absl::Condition(&stopped), kFarewell);
+      const auto deserted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || core_.deserted(); };
+      mutex_.AwaitWithTimeout(absl::Condition(&deserted), kFarewell);
     }
     return absl::OkStatus();
   }

@@ -542,7 +542,10 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   };
   if (request.job_uid() != options_.config.job_uid()) return answer(v1::SYNC_WRONG_JOB, "another job");
   if (fenced_.has_value()) return answer(v1::SYNC_WAIT, "an older coordinator");
-  if (finished_ || phase_ == Phase::kFailed) return answer(v1::SYNC_FINISHED);
+  if (finished_ || phase_ == Phase::kFailed) {
+    sessions_.erase(request.session());
+    return answer(v1::SYNC_FINISHED);
+  }
   if (request.session() == 0) return answer(v1::SYNC_REFUSED, "a session must not be 0");
 
   auto found = sessions_.find(request.session());

@@ -59,6 +59,8 @@ class CoordinatorCore {
   // Set when it must not go on: a newer incarnation exists.
   const std::optional<absl::Status>& fenced() const { return fenced_; }
   bool finished() const { return finished_; }
+  // Every worker has been told that the job is over, or has gone.
+  bool deserted() const { return finished_ && sessions_.empty(); }
 
  private:
   enum class Phase { kGathering, kAwaitingModel, kInstalling, kInitialising, kTraining, kFinishing, kDone, kFailed };

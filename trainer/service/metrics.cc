@@ -6,7 +6,6 @@
 #include "prometheus/counter.h"
 #include "prometheus/exposer.h"
 #include "prometheus/gauge.h"
-#include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 
 namespace downpour::service {
@@ -19,7 +18,6 @@ struct Metrics::Series {
   };
   std::map<Key, Total> counters;
   std::map<Key, prometheus::Gauge*> gauges;
-  std::map<Key, prometheus::Histogram*> histograms;
 };
 
 Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()), series_(std::make_unique<Series>()) {}
@@ -52,20 +50,6 @@ void Metrics::SetGauge(const std::string& name, const std::string& help, const L
   prometheus::Gauge*& gauge = series_->gauges[{name, labels}];
   if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
   gauge->Set(value);
-}
-
-void Metrics::Observe(const std::string& name, const std::string& help, const Labels& labels, double seconds) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  prometheus::Histogram*& histogram = series_->histograms[{name, labels}];
-  if (histogram == nullptr) {
-    prometheus::Histogram::BucketBoundaries buckets;
-    for (double decade = 1e-4; decade < 50; decade *= 10) {
-      for (double step : {1.0, 2.5, 5.0}) buckets.push_back(decade * step);
-    }
-    buckets.push_back(100);
-    histogram = &prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
-  }
-  histogram->Observe(seconds);
 }
 
 }  // namespace downpour::service

@@ -34,8 +34,6 @@ class Metrics {
   // (a new history began), the series goes on from where it was.
   void SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total);
   void SetGauge(const std::string& name, const std::string& help, const Labels& labels, double value);
-  // Seconds: buckets from 100 microseconds to 100 seconds.
-  void Observe(const std::string& name, const std::string& help, const Labels& labels, double seconds);
 
  private:
   struct Series;

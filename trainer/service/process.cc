@@ -125,7 +125,8 @@ void StartLogging(const std::string& name) {
 
 int ExitCodeFor(const absl::Status& status) {
   if (status.ok()) return kExitDone;
-  spdlog::error("{}", std::string(status.message()));
+  // Plain: whoever started the process shows its last line to a person.
+  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kNotFound:

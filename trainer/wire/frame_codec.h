@@ -18,7 +18,7 @@ inline constexpr std::size_t kFrameHeaderBytes = 128;
 inline constexpr std::uint16_t kFrameVersion = 1;
 
 // Payloads up to this size are copied beside their headers, larger ones travel by reference.
-inline constexpr std::size_t kCopiedPayloadBytes = 2048;
+inline constexpr std::size_t kCopiedPayloadBytes = 8192;
 
 // Part of an encoded message: bytes that live at least as long as `owner`.
 struct MessagePart {

@@ -178,7 +178,7 @@ TEST(FrameCodecTest, LargePayloadsAreReferredToAndSmallOnesShareAPart) {
   const auto parts = EncodeMessage({SmallPush(), SmallPush(), big, SmallPush()});
   ASSERT_TRUE(parts.ok()) << parts.status();
   ASSERT_EQ(parts->size(), 3u);
-  EXPECT_EQ((*parts)[0].bytes.size(), 3 * kFrameHeaderBytes + 2 * 12);
+  EXPECT_EQ((*parts)[0].bytes.size(), 3 * kFrameHeaderBytes + std::size_t{2} * 12);
   EXPECT_EQ(static_cast<const void*>((*parts)[1].bytes.data()), large->data());
   EXPECT_EQ((*parts)[1].owner, large);
   EXPECT_EQ((*parts)[2].bytes.size(), kFrameHeaderBytes + 12);

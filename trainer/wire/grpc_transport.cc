@@ -47,11 +47,10 @@ grpc::ByteBuffer ToByteBuffer(std::vector<MessagePart> parts) {
   slices.reserve(parts.size());
   for (MessagePart& part : parts) {
     using Owner = std::shared_ptr<const void>;
-    auto owner = std::make_unique<Owner>(std::move(part.owner));
+    auto* const owner = new Owner(std::move(part.owner));
     slices.emplace_back(
         const_cast<std::uint8_t*>(part.bytes.data()), part.bytes.size(),
-        [](void* held) { delete static_cast<Owner*>(held); }, owner.get());
-    owner.release();
+        [](void* held) { delete static_cast<Owner*>(held); }, owner);
   }
   return grpc::ByteBuffer(slices.data(), slices.size());
 }

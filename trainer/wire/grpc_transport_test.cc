@@ -27,7 +27,7 @@ namespace {
 // Bounds what a broken transport can make the test wait; nothing is expected to take it.
 constexpr absl::Duration kLimit = absl::Seconds(30);
 
-core::Frame FloatFrame(core::FrameKind kind, std::shared_ptr<const std::vector<float>> values) {
+core::Frame FloatFrame(core::FrameKind kind, const std::shared_ptr<const std::vector<float>>& values) {
   core::Frame frame;
   frame.header.kind = kind;
   frame.header.type = core::DataType::kFloat32;
@@ -210,7 +210,7 @@ TEST(GrpcTransportTest, RepliesMayComeLaterAndInAnotherOrder) {
 }
 
 TEST(GrpcTransportTest, ADroppedReplyIsUnavailable) {
-  TestServer server([](Frames, std::function<void(Frames)>) {});
+  TestServer server([](const Frames&, const std::function<void(Frames)>&) {});
   const auto client = MakeGrpcDataClient();
   Outcome outcome;
   client->Exchange(server.address(), {core::Frame{}}, kLimit, outcome.Callback());
@@ -222,7 +222,7 @@ TEST(GrpcTransportTest, TheDeadlineEndsAnExchangeAndALateReplyIsIgnored) {
   TestServer server(held.Handler());
   const auto client = MakeGrpcDataClient();
   Outcome outcome;
-  client->Exchange(server.address(), {core::Frame{}}, absl::Milliseconds(200), outcome.Callback());
+  client->Exchange(server.address(), {core::Frame{}}, absl::Seconds(1), outcome.Callback());
   EXPECT_EQ(outcome.Wait().status().code(), absl::StatusCode::kDeadlineExceeded) << outcome.Wait().status();
   for (auto& [request, reply] : held.WaitFor(1)) {
     reply(Echo(request));
@@ -230,7 +230,7 @@ TEST(GrpcTransportTest, TheDeadlineEndsAnExchangeAndALateReplyIsIgnored) {
   }
 }
 
-TEST(GrpcTransportTest, AServerThatIsGoneIsUnavailableAndItsSuccessorIsFound) {
+TEST(GrpcTransportTest, AServerThatIsGoneIsUnavailableAndOthersAreServed) {
   auto server = std::make_unique<TestServer>(EchoHandler);
   const std::string address = server->address();
   const auto client = MakeGrpcDataClient();

@@ -55,9 +55,11 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
 
 class WorkerProcess::Impl {
  public:
-  Impl(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<model::Model> model)
+  Impl(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<data::Dataset> test,
+       std::unique_ptr<model::Model> model)
       : options_(std::move(options)),
         train_(std::move(train)),
+        test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
         loader_(train_.get()),
@@ -349,7 +351,14 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   if (!model.ok()) return model.status();
   spdlog::info("{} on {}, {} training samples", options.config.model().name(), (*model)->description(),
                (*train)->size());
-  auto impl = std::make_unique<Impl>(std::move(options), *std::move(train), *std::move(model));
+  return Create(std::move(options), *std::move(train), /*test=*/nullptr, *std::move(model));
+}
+
+absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options,
+                                                                     std::unique_ptr<data::Dataset> train,
+                                                                     std::unique_ptr<data::Dataset> test,
+                                                                     std::unique_ptr<model::Model> model) {
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(train), std::move(test), std::move(model));
   const absl::Status served = impl->ServeMetrics();
   if (!served.ok()) return served;
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(std::move(impl)));

@@ -7,6 +7,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
+#include "trainer/data/dataset.h"
+#include "trainer/model/model.h"
 
 namespace downpour::worker {
 
@@ -24,6 +26,11 @@ class WorkerProcess {
  public:
   // Opens the data set and builds the model. Errors name the file or field.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Create(WorkerProcessOptions options);
+  // With a data set and a model of the caller's; no test set: `test` may be null unless the job evaluates.
+  static absl::StatusOr<std::unique_ptr<WorkerProcess>> Create(WorkerProcessOptions options,
+                                                               std::unique_ptr<data::Dataset> train,
+                                                               std::unique_ptr<data::Dataset> test,
+                                                               std::unique_ptr<model::Model> model);
   ~WorkerProcess();
 
   const std::string& metrics_address() const;

@@ -1,0 +1,198 @@
+"""Runs the benchmarks, prints a table and writes a JSON list of
+{name, ours, reference, ratio, unit, target, holds, runs, spread}.
+
+Ours and the reference run in turn, pair by pair, on the same machine; `ratio` is the geometric mean over the pairs,
+`spread` its 95 % confidence interval (Student's t on the logarithms). For limits (start-up, memory) `reference` is the
+limit, `ratio` is ours / limit, and `spread` is the smallest and largest run as a share of the limit.
+
+Usage: run.py --bin BINARIES --output FILE [--pairs N] [--only NAME]
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+DATASET = "/usr/share/datasets/fashion-mnist"
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 14: 2.14, 19: 2.09}
+RUN_TIMEOUT_SECONDS = 240
+MEBIBYTE = 1 << 20
+
+TRAINING = [
+    # name, model, batch size, dataset epochs of a run, target
+    ("lenet-samples-per-second", "LeNet", 256, 2, 0.95),
+    ("mlp-samples-per-second", "MLP", 128, 16, 0.5),
+]
+
+
+def row_of_pairs(name, ours, reference, unit, target):
+    logs = [math.log(a / b) for a, b in zip(ours, reference)]
+    mean = statistics.mean(logs)
+    degrees = len(logs) - 1
+    quantile = STUDENT[max(k for k in STUDENT if k <= degrees)]
+    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
+    ratio = math.exp(mean)
+    return {
+        "name": name,
+        "ours": statistics.median(ours),
+        "reference": statistics.median(reference),
+        "ratio": ratio,
+        "unit": unit,
+        "target": f">= {target}",
+        "holds": ratio >= target,
+        "runs": len(ours),
+        "spread": [math.exp(mean - half), math.exp(mean + half)],
+    }
+
+
+def row_of_limit(name, ours, limit, unit):
+    worst = max(ours)
+    return {
+        "name": name,
+        "ours": statistics.median(ours),
+        "reference": limit,
+        "ratio": statistics.median(ours) / limit,
+        "unit": unit,
+        "target": f"<= {limit} {unit}",
+        "holds": worst <= limit,
+        "runs": len(ours),
+        "spread": [min(ours) / limit, worst / limit],
+    }
+
+
+def peak_resident_bytes(pid):
+    """The most memory that the process ever had resident, and how much of that is its own (not files it maps)."""
+    fields = {}
+    with open(f"/proc/{pid}/status", encoding="utf-8") as lines:
+        for line in lines:
+            key, _, value = line.partition(":")
+            if value.endswith("kB\n"):
+                fields[key] = int(value.split()[0]) * 1024
+    return fields["VmHWM"]
+
+
+def run_ours(binaries, model, batch, epochs):
+    """One job of three workers and a ps. Returns steady samples/s, seconds to the first update, and memory."""
+    folder = tempfile.mkdtemp(prefix="downpour-bench-")
+    run = os.path.join(folder, "run")
+    command = [os.path.join(binaries, "downpour"), "run", os.path.join(ROOT, "deploy/examples/lenet.yaml"), "--run-dir", run,
+               "--output", "json", "--set", f"model.name={model}", "--set", f"training.batchSize={batch}",
+               "--set", f"training.epochs={epochs}", "--set", "training.evaluate=false"]
+    memory = {}
+    with open(os.path.join(folder, "stderr"), "w", encoding="utf-8") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                process.terminate()
+                sys.exit(f"bench: {model}: no end within {RUN_TIMEOUT_SECONDS} s")
+            try:
+                with open(os.path.join(run, "status.json"), encoding="utf-8") as file:
+                    for entry in json.load(file)["processes"]:
+                        if entry["role"] in ("ps", "coordinator") and entry.get("finishTime") is None:
+                            memory[entry["role"]] = max(memory.get(entry["role"], 0), peak_resident_bytes(entry["pid"]))
+            except (FileNotFoundError, ProcessLookupError, KeyError, ValueError):
+                pass  # not started yet, or just ended
+            time.sleep(0.2)
+        output = process.stdout.read()
+    if process.returncode != 0:
+        with open(os.path.join(folder, "stderr"), encoding="utf-8") as errors:
+            sys.exit(f"bench: {model}: exit code {process.returncode}\n{errors.read()}")
+    summary = json.loads(output)
+    ledger = summary["ledger"]
+    if ledger["missing"] or ledger["duplicated"] or ledger["applied"] != ledger["expected"]:
+        sys.exit(f"bench: {model}: the ledger is not exact: {ledger}")
+    # The steady part: from a second after the last worker joined to the last answer before the end.
+    points = []
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as lines:
+        for line in lines:
+            point = json.loads(line)
+            if point.get("type") == "progress":
+                points.append(point)
+    joined = next(p["seconds"] for p in points if p["workers"] == 3)
+    samples = 60000 * epochs
+    steady = [p for p in points if p["seconds"] >= joined + 1 and p["samples"] < samples]
+    if len(steady) < 5:
+        sys.exit(f"bench: {model}: the run was too short to measure")
+    rate = (steady[-1]["samples"] - steady[0]["samples"]) / (steady[-1]["seconds"] - steady[0]["seconds"])
+    shutil.rmtree(folder)
+    return rate, summary["firstUpdateSeconds"], memory
+
+
+def run_reference(binaries, model, batch, seconds):
+    output = subprocess.run(
+        [os.path.join(binaries, "reference_trainer"), "--model", model, "--batch", str(batch), "--seconds", str(seconds),
+         "--dataset", DATASET], stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_SECONDS).stdout
+    return json.loads(output)
+
+
+def parameter_bytes(model):
+    """Four bytes a weight of the model that the ps holds."""
+    if model == "LeNet":
+        weights = 20 * 9 + 20 + 50 * 20 * 25 + 50 + 800 * 128 + 128 + 128 * 10 + 10
+    else:
+        weights = 784 * 128 + 128 + 128 * 10 + 10
+    return 4 * weights
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    rows = []
+    first_updates, ps_memory, coordinator_memory = [], [], []
+
+    for name, model, batch, epochs, target in TRAINING:
+        if options.only and options.only not in name:
+            continue
+        ours, reference = [], []
+        for pair in range(options.pairs):
+            rate, first, memory = run_ours(options.bin, model, batch, epochs)
+            ours.append(rate)
+            first_updates.append(first)
+            ps_memory.append((memory["ps"] - parameter_bytes(model)) / MEBIBYTE)
+            coordinator_memory.append(memory["coordinator"] / MEBIBYTE)
+            result = run_reference(options.bin, model, batch, 8)
+            reference.append(result["samplesPerSecond"])
+            print(f"{name}: pair {pair + 1}/{options.pairs}: ours {ours[-1]:,.0f}, reference {reference[-1]:,.0f} "
+                  f"({result['layout']}, {result['threads']} threads)", file=sys.stderr, flush=True)
+        rows.append(row_of_pairs(name, ours, reference, "samples/s", target))
+
+    if first_updates:
+        rows.append(row_of_limit("first-update", first_updates, 3, "s"))
+        rows.append(row_of_limit("ps-memory-beyond-parameters", ps_memory, 40, "MiB"))
+        rows.append(row_of_limit("coordinator-memory", coordinator_memory, 40, "MiB"))
+
+    if not options.only or "transfer" in options.only:
+        output = subprocess.run([os.path.join(options.bin, "transfer_bench"), "--json", "--pairs", str(max(5, options.pairs))],
+                                stdout=subprocess.PIPE, text=True, check=True, timeout=RUN_TIMEOUT_SECONDS).stdout
+        rows += json.loads(output)
+
+    print(f"{'name':34} {'ours':>12} {'reference':>12} {'unit':>10} {'ratio':>7} {'95 % interval or range':>24} {'target':>12}  holds")
+    for row in rows:
+        spread = f"{row['spread'][0]:.3f} .. {row['spread'][1]:.3f}" if row.get("spread") else ""
+        ratio = f"{row['ratio']:.3f}" if row.get("ratio") is not None else ""
+        reference = f"{row['reference']:,.1f}" if row.get("reference") is not None else ""
+        holds = {True: "yes", False: "NO"}.get(row.get("holds"), "")
+        print(f"{row['name']:34} {row['ours']:>12,.1f} {reference:>12} {row['unit']:>10} {ratio:>7} {spread:>24} "
+              f"{row.get('target') or '':>12}  {holds}")
+    os.makedirs(os.path.dirname(os.path.abspath(options.output)), exist_ok=True)
+    with open(options.output, "w", encoding="utf-8") as file:
+        json.dump(rows, file, indent=2)
+        file.write("\n")
+    sys.exit(0 if all(row.get("holds", True) is not False for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The counter test with real processes: `downpour run` with workers that count, under kills and pauses.
+
+Every update adds one to a counter in every slice and to a counter of each of its samples. Whatever is killed or paused
+meanwhile, every slice must have counted every update once and every sample every epoch once.
+
+Only processes that the run's own status lists as running are signalled.
+"""
+
+import argparse
+import array
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+SAMPLES = 6000
+BATCH_SIZE = 30
+EPOCHS = 2
+WORKERS = 3
+SLICE_ELEMENTS = 1 << 20
+PATIENCE_SECONDS = 160
+POLL_SECONDS = 0.02
+
+# What each scenario does, in an order and at moments that its seed decides, and with how many parameter servers. A kill
+# ends a process for good, a pause stops it for so many seconds: shorter and longer than a lease, which is 3 seconds.
+SCENARIOS = {
+    "workers": {"seed": 1, "ps": 2, "kill": ["worker", "worker", "worker"],
+                "pause": [("worker", 4.5), ("worker", 0.5), ("ps", 2)]},
+    "coordinator": {"seed": 2, "ps": 3, "kill": ["coordinator", "worker", "coordinator"],
+                    "pause": [("coordinator", 4), ("ps", 1), ("worker", 4.5)]},
+    # The parameters that it held are lost: the job begins again under another generation.
+    "ps": {"seed": 3, "ps": 2, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
+}
+
+
+class Failure(Exception):
+    pass
+
+
+def read_processes(folder):
+    """The run's processes that are alive, by name."""
+    try:
+        with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
+            processes = json.load(file)["processes"]
+    except FileNotFoundError:
+        return {}
+    return {process["name"]: process for process in processes if process.get("finishTime") is None}
+
+
+def read_progress(folder):
+    """The newest progress, as a share of all updates."""
+    share = 0.0
+    try:
+        with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as lines:
+            for line in lines:
+                if not line.endswith("\n"):
+                    continue
+                record = json.loads(line)
+                if record["type"] == "progress":
+                    share = record["updates"] / record["updatesExpected"]
+    except FileNotFoundError:
+        pass
+    return share
+
+
+def belongs_to(folder, pid):
+    """True if the process was started for this run: its number may have been given to another one since."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return os.path.join(folder, "config.json").encode() in file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Faults:
+    """A schedule that is a function of the seed, and what it has paused."""
+
+    def __init__(self, folder, scenario):
+        self.folder = folder
+        chance = random.Random(scenario["seed"])
+        replicas = {"coordinator": 1, "ps": scenario["ps"], "worker": WORKERS}
+        faults = [("kill", role, 0) for role in scenario["kill"]]
+        faults += [("pause", role, seconds) for role, seconds in scenario["pause"]]
+        chance.shuffle(faults)
+        shares = sorted(chance.uniform(0.05, 0.75) for _ in faults)
+        self.pending = [(share, kind, f"{role}-{chance.randrange(replicas[role])}", seconds)
+                        for share, (kind, role, seconds) in zip(shares, faults)]
+        self.paused = []  # (until, pid, name)
+        self.kills = 0
+
+    def step(self):
+        now = time.monotonic()
+        self.resume([entry for entry in self.paused if entry[0] <= now])
+        if not self.pending or read_progress(self.folder) < self.pending[0][0]:
+            return
+        _, kind, name, seconds = self.pending[0]
+        process = read_processes(self.folder).get(name)
+        # Not there, or paused already: another poll will find it.
+        if process is None or process["pid"] in [pid for _, pid, _ in self.paused]:
+            return
+        pid = process["pid"]
+        if not belongs_to(self.folder, pid):
+            return
+        try:
+            os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+        except ProcessLookupError:
+            return
+        self.pending.pop(0)
+        if kind == "kill":
+            self.kills += 1
+            print(f"kill   {name} ({pid})", flush=True)
+        else:
+            self.paused.append((now + seconds, pid, name))
+            print(f"pause  {name} ({pid}) for {seconds} s", flush=True)
+
+    def resume(self, entries):
+        for entry in entries:
+            self.paused.remove(entry)
+            if belongs_to(self.folder, entry[1]):
+                try:
+                    os.kill(entry[1], signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
+
+    def resume_all(self):
+        self.resume(list(self.paused))
+
+
+def read_safetensors(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    length = struct.unpack_from("<Q", data)[0]
+    header = json.loads(data[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        values = array.array("f")
+        values.frombytes(data[8 + length + begin:8 + length + end])
+        if sys.byteorder == "big":
+            values.byteswap()
+        tensors[name] = values
+    return tensors
+
+
+def check(condition, message):
+    if not condition:
+        raise Failure(message)
+
+
+def check_counts(path, updates):
+    tensors = read_safetensors(path)
+    check(set(tensors) == {"samples", "large", "small", "scalar", "odd"}, f"tensors: {sorted(tensors)}")
+    check(len(tensors["large"]) > 2 * SLICE_ELEMENTS, "the large tensor has less than three slices")
+    check(len(tensors["samples"]) == SAMPLES, f"{len(tensors['samples'])} samples")
+    samples = tensors.pop("samples")
+    wrong = [(index, count) for index, count in enumerate(samples) if count != EPOCHS]
+    check(not wrong, f"{len(wrong)} samples were not used {EPOCHS} times: {wrong[:10]}")
+    for name, values in tensors.items():
+        for offset in range(0, len(values), SLICE_ELEMENTS):
+            part = values[offset:offset + SLICE_ELEMENTS]
+            check(part[0] == updates, f"{name}, slice at {offset}: counted {part[0]} of {updates} updates")
+            check(not any(part[1:]), f"{name}, slice at {offset}: a value that no gradient touches has changed")
+
+
+def prepare(arguments, scenario, folder):
+    """Programs, a data set to be found, and the manifest."""
+    programs = os.path.join(folder, "bin")
+    data = os.path.join(folder, "data")
+    os.mkdir(programs)
+    os.mkdir(data)
+    os.symlink(os.path.abspath(arguments.server), os.path.join(programs, "downpour-server"))
+    os.symlink(os.path.abspath(arguments.worker), os.path.join(programs, "downpour-worker"))
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        with open(os.path.join(data, name + "-ubyte"), "wb") as file:
+            if name == "train-labels-idx1":  # the ledger is counted against it
+                file.write(struct.pack(">II", 0x801, SAMPLES) + bytes(SAMPLES))
+    manifest = {
+        "apiVersion": "training.downpour.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": {"name": "counter"},
+        "spec": {
+            "parameterServer": {"replicas": scenario["ps"]},
+            "worker": {"replicas": WORKERS},
+            "model": {"name": "MLP"},
+            "dataset": {"format": "IDX", "path": data},
+            "training": {"epochs": EPOCHS, "batchSize": BATCH_SIZE, "updatesPerShard": 5, "evaluate": False,
+                         "seed": scenario["seed"]},
+            "update": {"optimizer": {"learningRate": 1, "stalenessAware": False}},
+            "failurePolicy": {"maxRestarts": 1000, "maxRestartsPerReplica": 1000,
+                              "backoff": {"initialSeconds": 1, "maxSeconds": 1}},
+        },
+    }
+    path = os.path.join(folder, "job.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+    return path, programs
+
+
+def run(arguments, folder):
+    scenario = SCENARIOS[arguments.scenario]
+    manifest, programs = prepare(arguments, scenario, folder)
+    run_folder = os.path.join(folder, "run")
+    environment = dict(os.environ, DOWNPOUR_BINARY_DIR=programs, DOWNPOUR_COUNTER_SAMPLES=str(SAMPLES))
+    faults = Faults(run_folder, scenario)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    output_path = os.path.join(folder, "summary")
+    with open(output_path, "wb") as output:
+        process = subprocess.Popen([arguments.downpour, "run", manifest, "--run-dir", run_folder, "--output", "json"],
+                                   stdout=output, env=environment)
+        try:
+            while process.poll() is None:
+                check(time.monotonic() < deadline,
+                      f"not done within {PATIENCE_SECONDS} s, at {read_progress(run_folder):.0%}")
+                faults.step()
+                time.sleep(POLL_SECONDS)
+        finally:
+            faults.resume_all()
+            if process.poll() is None:
+                process.kill()  # the kernel ends its processes with it
+            process.wait()
+    check(process.returncode == 0, f"downpour run ended with {process.returncode}")
+    check(not faults.pending, f"it ended before these faults: {faults.pending}")
+    with open(output_path, encoding="utf-8") as file:
+        summary = json.load(file)
+    print(json.dumps(summary), flush=True)
+    updates = EPOCHS * -(-SAMPLES // BATCH_SIZE)
+    ledger = summary["ledger"]
+    exact = {"expected": updates, "applied": updates, "missing": 0, "duplicated": 0, "skipped": 0}
+    check(ledger == exact, f"ledger: {ledger}")
+    check(summary["restarts"] >= faults.kills, f"{summary['restarts']} restarts after {faults.kills} kills")
+    lost = "ps" in scenario["kill"]
+    check((summary["generation"] > 1) == lost, f"generation {summary['generation']}")
+    check_counts(summary["modelPath"], updates)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--downpour", required=True, help="the command")
+    parser.add_argument("--server", required=True, help="coordinator and parameter server")
+    parser.add_argument("--worker", required=True, help="the worker that counts")
+    parser.add_argument("--scenario", required=True, choices=SCENARIOS)
+    parser.add_argument("--seed", type=int, help="another schedule than the scenario's own")
+    arguments = parser.parse_args()
+    if arguments.seed is not None:
+        SCENARIOS[arguments.scenario]["seed"] = arguments.seed
+    folder = tempfile.mkdtemp(prefix="downpour-counter-")
+    try:
+        run(arguments, folder)
+    except Failure as failure:
+        print(f"counter_processes: {failure}\nThe run is kept in {folder}.", file=sys.stderr)
+        sys.exit(1)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+// A worker with a model that counts instead of learning. With a learning rate of 1 that staleness does not change, the
+// trained values say exactly how often each slice was updated and how often each sample was used.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/data/dataset.h"
+#include "trainer/model/model.h"
+#include "trainer/service/process.h"
+#include "trainer/worker/worker.h"
+
+namespace downpour {
+namespace {
+
+constexpr char kSamplesVariable[] = "DOWNPOUR_COUNTER_SAMPLES";
+constexpr std::size_t kSliceElements = std::size_t{1} << 20;
+
+// Sample i is the number i.
+class CounterDataset final : public data::Dataset {
+ public:
+  explicit CounterDataset(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
+  int classes() const override { return 1; }
+  void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
+            absl::Span<std::int64_t> labels) const override {
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      samples[i] = static_cast<float>(indices[i]);
+      labels[i] = 0;
+    }
+  }
+
+ private:
+  std::int64_t size_;
+  std::vector<std::int64_t> shape_ = {1};
+};
+
+// Every tensor but the first counts updates in the first element of each of its slices; the first counts samples.
+class CounterModel final : public model::Model {
+ public:
+  explicit CounterModel(std::int64_t samples)
+      : tensors_({{"samples", {samples}}, {"large", {2500, 1000}}, {"small", {7}}, {"scalar", {}}, {"odd", {3, 5}}}) {
+    for (const model::Tensor& tensor : tensors_) {
+      const auto elements = static_cast<std::size_t>(tensor.elements());
+      values_.emplace_back(elements, 0.0f);
+      std::vector<float>& gradient = gradients_.emplace_back(elements, 0.0f);
+      if (&tensor == &tensors_.front()) continue;
+      for (std::size_t slice = 0; slice < elements; slice += kSliceElements) gradient[slice] = -1;
+    }
+  }
+  const std::vector<model::Tensor>& tensors() const override { return tensors_; }
+  void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
+    values_[tensor].assign(values.begin(), values.end());
+  }
+  void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
+    std::copy(values_[tensor].begin(), values_[tensor].end(), values.begin());
+  }
+  absl::StatusOr<model::StepResult> ComputeGradients(const model::Batch& batch, std::uint64_t, const OnLoss& on_loss,
+                                                     const OnGradient& on_gradient) override {
+    std::vector<float>& used = gradients_.front();
+    std::fill(used.begin(), used.end(), 0.0f);
+    for (float sample : batch.samples) used[static_cast<std::size_t>(sample)] -= 1;
+    model::StepResult result;
+    result.loss = 1;
+    if (!on_loss(result.loss)) return result;
+    for (std::size_t tensor = tensors_.size(); tensor-- > 0;) on_gradient(tensor, gradients_[tensor]);
+    return result;
+  }
+  absl::StatusOr<model::EvaluationResult> Evaluate(const model::Batch&) override { return model::EvaluationResult{}; }
+  std::string description() const override { return "counter"; }
+
+ private:
+  std::vector<model::Tensor> tensors_;
+  std::vector<std::vector<float>> values_;
+  std::vector<std::vector<float>> gradients_;
+};
+
+absl::Status Run(const service::ProcessFlags& flags) {
+  const absl::Status alive = service::DieWithParent(flags.parent);
+  if (!alive.ok()) return alive;
+  absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(flags.config_path);
+  if (!config.ok()) return config.status();
+  const char* wanted = std::getenv(kSamplesVariable);
+  std::int64_t samples = 0;
+  if (wanted == nullptr || !absl::SimpleAtoi(wanted, &samples) || samples <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(kSamplesVariable, ": must be a number greater than 0"));
+  }
+  worker::WorkerProcessOptions options;
+  options.config = *std::move(config);
+  options.index = flags.index;
+  options.process_incarnation = flags.incarnation;
+  options.coordinator = flags.coordinator;
+  options.metrics_listen = flags.metrics_listen;
+  absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> worker = worker::WorkerProcess::Create(
+      std::move(options), std::make_unique<CounterDataset>(samples), nullptr, std::make_unique<CounterModel>(samples));
+  if (!worker.ok()) return worker.status();
+  const absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
+  if (!written.ok()) return written;
+  service::SignalThread signals([&worker] { (*worker)->Leave(); });
+  return (*worker)->Run();
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"A worker that counts."};
+  service::ProcessFlags flags;
+  service::AddFlags(app, {true, true, false}, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
+  }
+  service::StartLogging("worker-" + std::to_string(flags.index));
+  return service::ExitCodeFor(Run(flags));
+}
+
+}  // namespace
+}  // namespace downpour
+
+int main(int argc, char** argv) { return downpour::Main(argc, argv); }

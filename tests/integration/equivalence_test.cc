@@ -1,0 +1,233 @@
+// Training through parameter servers is plain SGD: with one worker, the weights must be those of a sequential loop,
+// whatever the number of ps.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "downpour/v1/control.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "gtest/gtest.h"
+#include "trainer/checkpoint/safetensors.h"
+#include "trainer/coordinator/server.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/data/dataset.h"
+#include "trainer/model/model.h"
+#include "trainer/ps/server.h"
+#include "trainer/worker/batch_loader.h"
+#include "trainer/worker/worker.h"
+
+namespace downpour {
+namespace {
+
+constexpr char kJobUid[] = "0123456789abcdef0123456789abcdef";
+constexpr char kFashionMnist[] = "/usr/share/datasets/fashion-mnist";
+constexpr std::uint32_t kBatchSize = 32;
+constexpr std::uint32_t kUpdates = 50;
+constexpr double kLearningRate = 0.1;
+constexpr std::uint64_t kSeed = 7;
+constexpr absl::Duration kPatience = absl::Seconds(50);
+
+// The first samples of another data set.
+class FirstSamples final : public data::Dataset {
+ public:
+  FirstSamples(std::shared_ptr<const data::Dataset> all, std::int64_t size) : all_(std::move(all)), size_(size) {}
+  std::int64_t size() const override { return size_; }
+  const std::vector<std::int64_t>& sample_shape() const override { return all_->sample_shape(); }
+  int classes() const override { return all_->classes(); }
+  void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
+            absl::Span<std::int64_t> labels) const override {
+    all_->Read(indices, samples, labels);
+  }
+
+ private:
+  std::shared_ptr<const data::Dataset> all_;
+  std::int64_t size_;
+};
+
+// Null where Fashion-MNIST is not installed.
+std::shared_ptr<const data::Dataset> FashionMnist() {
+  static const std::shared_ptr<const data::Dataset> dataset = []() -> std::shared_ptr<const data::Dataset> {
+    if (!std::filesystem::exists(kFashionMnist)) return nullptr;
+    absl::StatusOr<std::unique_ptr<data::Dataset>> all = data::OpenDataset("IDX", kFashionMnist, data::Split::kTrain);
+    EXPECT_TRUE(all.ok()) << all.status();
+    return all.ok() ? *std::move(all) : nullptr;
+  }();
+  return dataset;
+}
+
+std::unique_ptr<data::Dataset> TrainingSamples() {
+  return std::make_unique<FirstSamples>(FashionMnist(), std::int64_t{kBatchSize} * kUpdates);
+}
+
+std::unique_ptr<model::Model> MakeModel(const std::string& name) {
+  model::ModelOptions options;
+  options.name = name;
+  options.sample_shape = {1, 28, 28};
+  options.device = model::DeviceChoice::kCpu;
+  options.threads = 1;
+  options.seed = kSeed;
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(options);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return model.ok() ? *std::move(model) : nullptr;
+}
+
+v1::TrainingConfig MakeConfig(const std::string& name, std::uint32_t ps_count, const std::string& output_directory) {
+  v1::TrainingConfig config;
+  config.set_job_uid(kJobUid);
+  config.set_job_name("equivalence");
+  config.set_ps_replicas(ps_count);
+  config.mutable_model()->set_name(name);
+  config.set_epochs(1);
+  config.set_batch_size(kBatchSize);
+  config.set_updates_per_shard(kUpdates);  // one data shard, so the order of its updates is the only one
+  config.set_seed(kSeed);
+  config.set_mode(v1::ASYNC);
+  config.mutable_optimizer()->set_type(v1::SGD);
+  config.mutable_optimizer()->set_learning_rate(kLearningRate);
+  config.mutable_optimizer()->set_staleness_aware(true);  // one worker is never stale
+  config.set_output_directory(output_directory);
+  return config;
+}
+
+core::DataPlan MakePlan() {
+  v1::DataPlan plan;
+  plan.set_sample_count(std::uint64_t{kBatchSize} * kUpdates);
+  plan.set_batch_size(kBatchSize);
+  plan.set_updates_per_shard(kUpdates);
+  plan.set_epochs(1);
+  plan.set_seed(kSeed);
+  return *core::DataPlan::Create(plan);
+}
+
+using Weights = std::vector<std::vector<float>>;
+
+Weights WeightsOf(const model::Model& model) {
+  Weights weights;
+  for (std::size_t tensor = 0; tensor < model.tensors().size(); ++tensor) {
+    weights.emplace_back(static_cast<std::size_t>(model.tensors()[tensor].elements()));
+    model.GetParameter(tensor, absl::MakeSpan(weights.back()));
+  }
+  return weights;
+}
+
+// The sequential loop: no parameter server, no worker.
+Weights TrainSequentially(const std::string& name) {
+  const std::unique_ptr<data::Dataset> dataset = TrainingSamples();
+  const std::unique_ptr<model::Model> model = MakeModel(name);
+  const core::DataPlan plan = MakePlan();
+  for (std::uint32_t group = 0; group < kUpdates; ++group) {
+    const core::UpdateId update{0, 0, group};
+    const worker::LoadedBatch batch = worker::LoadBatch(*dataset, plan.SampleIndices(update));
+    Weights weights = WeightsOf(*model);
+    const absl::StatusOr<model::StepResult> step = model->ComputeGradients(
+        batch.view(), plan.UpdateSeed(update), [](double) { return true; },
+        [&weights](std::size_t tensor, absl::Span<const float> gradient) {
+          for (std::size_t i = 0; i < gradient.size(); ++i) {
+            weights[tensor][i] -= static_cast<float>(kLearningRate) * gradient[i];
+          }
+        });
+    EXPECT_TRUE(step.ok()) << step.status();
+    for (std::size_t tensor = 0; tensor < weights.size(); ++tensor) model->SetParameter(tensor, weights[tensor]);
+  }
+  return WeightsOf(*model);
+}
+
+// Tells the coordinator that the outcome is known, as soon as it says that the job is over: it sends the worker home.
+absl::Status FinishWhenDone(const std::string& address) {
+  const auto stub = v1::Coordinator::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const absl::Time deadline = absl::Now() + kPatience;
+  std::string why;
+  while (absl::Now() < deadline) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    v1::FinishRequest request;
+    request.set_job_uid(kJobUid);
+    v1::FinishReply reply;
+    const grpc::Status status = stub->Finish(&context, request, &reply);
+    if (status.ok() && reply.accepted()) return absl::OkStatus();
+    why = status.ok() ? reply.message() : status.error_message();
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  return absl::DeadlineExceededError(why);
+}
+
+// The same through `ps_count` parameter servers over loopback; the exported model.
+void TrainThroughServers(const std::string& name, std::uint32_t ps_count, checkpoint::LoadedFile* trained) {
+  std::string directory = absl::StrCat(::testing::TempDir(), "/equivalence.XXXXXX");
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  const v1::TrainingConfig config = MakeConfig(name, ps_count, directory);
+  core::CoordinatorOptions coordinator_options;
+  coordinator_options.config = config;
+  coordinator_options.lease = absl::Seconds(30);  // a loaded machine must not change the order
+  auto coordinator = coordinator::CoordinatorServer::Start(coordinator_options, "127.0.0.1:0", "");
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  std::vector<std::unique_ptr<ps::PsServer>> servers;
+  for (std::uint32_t index = 0; index < ps_count; ++index) {
+    ps::PsServerOptions options;
+    options.job_uid = kJobUid;
+    options.index = index;
+    options.coordinator = (*coordinator)->address();
+    auto server = ps::PsServer::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    servers.push_back(*std::move(server));
+  }
+  worker::WorkerProcessOptions options;
+  options.config = config;
+  options.coordinator = (*coordinator)->address();
+  auto worker = worker::WorkerProcess::Create(options, TrainingSamples(), nullptr, MakeModel(name));
+  ASSERT_TRUE(worker.ok()) << worker.status();
+
+  std::thread finisher([&] {
+    const absl::Status finished = FinishWhenDone((*coordinator)->address());
+    EXPECT_TRUE(finished.ok()) << finished;
+    if (!finished.ok()) (*worker)->Leave();
+  });
+  const absl::Status finished = (*worker)->Run();
+  finisher.join();
+  EXPECT_TRUE(finished.ok()) << finished;
+  const auto loaded = checkpoint::ReadSafetensors(absl::StrCat(directory, "/model.safetensors"));
+  std::filesystem::remove_all(directory);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  *trained = *loaded;
+}
+
+class EquivalenceTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EquivalenceTest, OneWorkerTrainsAsASequentialLoop) {
+  if (FashionMnist() == nullptr) GTEST_SKIP() << kFashionMnist << " is not installed";
+  const std::string name = GetParam();
+  const std::unique_ptr<model::Model> model = MakeModel(name);
+  const Weights initial = WeightsOf(*model);
+  const Weights expected = TrainSequentially(name);
+  ASSERT_NE(expected, initial);
+  for (std::uint32_t ps_count = 1; ps_count <= 3; ++ps_count) {
+    SCOPED_TRACE(absl::StrCat(ps_count, " ps"));
+    checkpoint::LoadedFile trained;
+    ASSERT_NO_FATAL_FAILURE(TrainThroughServers(name, ps_count, &trained));
+    ASSERT_EQ(trained.tensors.size(), expected.size());
+    double difference = 0;
+    for (std::size_t tensor = 0; tensor < expected.size(); ++tensor) {
+      const std::vector<float>& values = trained.tensors.at(model->tensors()[tensor].name).values;
+      ASSERT_EQ(values.size(), expected[tensor].size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        difference = std::max(difference, std::abs(double{values[i]} - double{expected[tensor][i]}));
+      }
+    }
+    EXPECT_LE(difference, 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EquivalenceTest, ::testing::Values("LeNet", "MLP"));
+
+}  // namespace
+}  // namespace downpour

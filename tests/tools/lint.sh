@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Format, shell and clang-tidy checks over the files of the repository. Usage: lint.sh BUILD_DIRECTORY
+set -euo pipefail
+build=$1
+root=$(cd "$(dirname "$0")/../.." && pwd)
+cd "$root"
+
+git ls-files '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
+git ls-files '*.sh' .ci/run | xargs shellcheck
+python3 -m compileall -q tests deploy
+
+# Generated protobuf headers must be there for clang-tidy to parse what includes them.
+cmake --build "$build" --target downpour_grpc >/dev/null
+# A file is checked again only when it, a header of ours, or the checks changed.
+cache="$root/.cache/clang-tidy"
+mkdir -p "$cache"
+headers=$({ cat .clang-tidy; git ls-files '*.h' '*.proto' 'CMakeLists.txt' '*/CMakeLists.txt' | xargs cat; } | sha256sum)
+check() {
+  local file=$1 key
+  key=$({ printf '%s' "$headers"; cat "$file"; } | sha256sum | cut -c1-40)
+  [ -e "$cache/$key" ] && return 0
+  if clang-tidy-14 -p "$build" --quiet "$file" 2>"$cache/$key.err"; then
+    touch "$cache/$key"
+    rm -f "$cache/$key.err"
+  else
+    grep -v 'warnings generated' "$cache/$key.err" >&2
+    rm -f "$cache/$key.err"
+    return 1
+  fi
+}
+export -f check
+export cache headers build
+python3 - "$build" <<'PY' | xargs -P 2 -I{} bash -c 'check {}'
+# Those of our files that are compiled.
+import json, os, subprocess, sys
+tracked = set(subprocess.check_output(["git", "ls-files", "*.cc"], text=True).split())
+root = os.getcwd()
+for entry in json.load(open(os.path.join(sys.argv[1], "compile_commands.json"))):
+    path = os.path.relpath(entry["file"], root)
+    if path in tracked:
+        print(path)
+PY
+echo "lint: clean"

@@ -1,0 +1,342 @@
+#include "trainer/core/coordinator.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "trainer/core/job_uid.h"
+#include "trainer/core/ps.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr char kJobUid[] = "00112233445566778899aabbccddeeff";
+constexpr std::uint64_t kSamples = 24;
+constexpr std::uint32_t kElements = 3;
+constexpr absl::Duration kTick = absl::Milliseconds(50);
+
+v1::TrainingConfig MakeConfig() {
+  v1::TrainingConfig config;
+  config.set_job_uid(kJobUid);
+  config.set_ps_replicas(2);
+  config.set_epochs(2);
+  config.set_batch_size(1);
+  config.set_updates_per_shard(4);
+  config.set_mode(v1::ASYNC);
+  config.mutable_optimizer()->set_type(v1::SGD);
+  config.mutable_optimizer()->set_learning_rate(1);
+  return config;
+}
+
+// A worker's side of the calls.
+struct Worker {
+  std::uint32_t index = 0;
+  std::uint64_t session = 0;
+  std::uint32_t process_incarnation = 1;
+  std::uint64_t samples = kSamples;
+  std::uint64_t sequence = 0;
+  bool accepted = false;
+  v1::View view = {};
+  v1::WorkerSyncReply newest = {};
+
+  v1::WorkerSyncRequest Request() {
+    v1::WorkerSyncRequest request;
+    request.set_job_uid(kJobUid);
+    request.set_index(index);
+    request.set_process_incarnation(process_incarnation);
+    request.set_session(session);
+    request.set_sequence(++sequence);
+    request.set_accepted(accepted);
+    request.set_wanted(2);
+    if (view.has_stamp()) *request.mutable_view() = view.stamp();
+    for (const v1::Lease& lease : newest.leases()) {
+      v1::HeldLease* held = request.add_held();
+      held->set_lease(lease.lease());
+      held->set_kind(lease.kind());
+      *held->mutable_shard() = lease.shard();
+    }
+    for (int i = 0; !accepted && i < 4; ++i) {
+      v1::TensorSpec* tensor = request.add_tensors();
+      tensor->set_name(std::string(1, static_cast<char>('a' + i)));
+      tensor->set_type(v1::FLOAT32);
+      tensor->add_shape(kElements);
+    }
+    if (!accepted) request.set_sample_count(samples);
+    return request;
+  }
+  std::set<std::uint64_t> Leases() const {
+    std::set<std::uint64_t> leases;
+    for (const v1::Lease& lease : newest.leases()) leases.insert(lease.lease());
+    return leases;
+  }
+};
+
+// A coordinator with real parameter servers, and a clock that the test moves.
+class CoordinatorTest : public ::testing::Test {
+ protected:
+  CoordinatorTest() {
+    for (std::uint32_t index = 0; index < 2; ++index) {
+      PsOptions options;
+      options.job_uid = kJobUid;
+      options.index = index;
+      options.session = 100 + index;
+      ps_.push_back(*PsCore::Create(options));
+    }
+    coordinator_ = MakeCoordinator(1);
+  }
+
+  std::unique_ptr<CoordinatorCore> MakeCoordinator(std::uint32_t incarnation) const {
+    CoordinatorOptions options;
+    options.config = MakeConfig();
+    options.incarnation = incarnation;
+    return std::make_unique<CoordinatorCore>(options, now_);
+  }
+
+  // Lets registrations and directives run until nothing is due, and time pass.
+  void Tick(CoordinatorCore& coordinator) {
+    for (const std::unique_ptr<PsCore>& ps : ps_) {
+      for (int i = 0; i < 2 && ps->ShouldRegister(now_); ++i) {
+        const absl::Status status = ps->OnRegisterReply(coordinator.OnRegisterPs(ps->MakeRegistration(), now_), now_);
+        EXPECT_TRUE(status.ok()) << status;
+      }
+    }
+    for (const DirectCall& call : coordinator.TakeDirectives(now_)) {
+      coordinator.OnDirectReply(call.call, ps_[call.ps]->OnDirect(call.request, now_), now_);
+    }
+    now_ += kTick;
+  }
+  void Tick(int times = 6) {
+    for (int i = 0; i < times; ++i) Tick(*coordinator_);
+  }
+
+  v1::SyncStatus Sync(Worker& worker) {
+    const v1::WorkerSyncReply reply = coordinator_->OnSyncWorker(worker.Request(), now_);
+    if (reply.status() != v1::SYNC_OK) return reply.status();
+    worker.accepted = true;
+    worker.newest = reply;
+    if (reply.has_view()) worker.view = reply.view();
+    if (reply.initialise()) {
+      for (int slice = 0; slice < worker.view.layout_size(); ++slice) {
+        Frame frame = MakeFrame(worker, FrameKind::kInitialise, static_cast<std::uint32_t>(slice), {});
+        EXPECT_EQ(Send(worker, frame), ReplyStatus::kApplied);
+      }
+    }
+    return reply.status();
+  }
+
+  // Until it holds leases.
+  void Join(Worker& worker) {
+    for (int i = 0; i < 20 && worker.newest.leases().empty(); ++i) {
+      Sync(worker);
+      Tick(1);
+    }
+    ASSERT_EQ(worker.newest.leases_size(), 2);
+  }
+
+  Frame MakeFrame(const Worker& worker, FrameKind kind, std::uint32_t slice, const UpdateId& update) const {
+    Frame frame;
+    frame.header.kind = kind;
+    frame.header.job_uid = *ParseJobUid(kJobUid);
+    frame.header.generation = worker.view.stamp().generation();
+    frame.header.epoch = worker.view.stamp().epoch();
+    frame.header.session = worker.session;
+    frame.header.slice = slice;
+    frame.header.update = update;
+    frame.header.verdict = Verdict::kApply;
+    auto values = std::make_shared<const std::vector<float>>(kElements, 0.0f);
+    frame.payload = Payload::OfFloats(*values, values);
+    return frame;
+  }
+  ReplyStatus Send(const Worker& worker, const Frame& frame) {
+    std::vector<PsCore::DataReply> replies;
+    const std::uint32_t owner = worker.view.layout(static_cast<int>(frame.header.slice)).primary();
+    ps_[owner]->OnData(1, {frame}, &replies);
+    return replies.at(0).frames.at(0).header.status;
+  }
+  // To every slice.
+  ReplyStatus PushAll(const Worker& worker, const UpdateId& update) {
+    ReplyStatus status = ReplyStatus::kNone;
+    for (int slice = 0; slice < worker.view.layout_size(); ++slice) {
+      status = Send(worker, MakeFrame(worker, FrameKind::kPush, static_cast<std::uint32_t>(slice), update));
+    }
+    return status;
+  }
+  v1::ProgressReply Progress() const { return coordinator_->GetProgress(now_); }
+
+  Time now_ = absl::Seconds(1000);
+  std::vector<std::unique_ptr<PsCore>> ps_;
+  std::unique_ptr<CoordinatorCore> coordinator_;
+};
+
+TEST_F(CoordinatorTest, ASilentWorkerLosesItsLeasesAndIsFenced) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  ASSERT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied);
+  Tick(static_cast<int>(absl::Seconds(4) / kTick));
+  EXPECT_EQ(Progress().lease_expirations(), 1u);
+  EXPECT_EQ(Progress().leases_active(), 0u);
+  EXPECT_EQ(PushAll(worker, {0, 0, 1}), ReplyStatus::kRefused);
+  EXPECT_EQ(Sync(worker), v1::SYNC_SESSION_ENDED);
+
+  // Whoever comes next is told what is done already.
+  Worker next{.index = 1, .session = 8};
+  Join(next);
+  EXPECT_EQ(next.newest.leases(0).shard().shard(), 0u);
+  EXPECT_EQ(Bitmap::FromBytes(4, next.newest.leases(0).done()).Count(), 1u);
+  EXPECT_TRUE(Bitmap::FromBytes(4, next.newest.leases(0).done()).Test(0));
+}
+
+TEST_F(CoordinatorTest, ACoordinatorThatWasPausedExtendsLeases) {
+  for (const absl::Duration pause : {absl::Seconds(4), absl::Minutes(10)}) {
+    Worker worker{.index = 0, .session = static_cast<std::uint64_t>(absl::ToInt64Seconds(pause))};
+    Join(worker);
+    const std::set<std::uint64_t> leases = worker.Leases();
+    now_ += pause;
+    Tick(2);  // its timers come first, then the worker's call
+    EXPECT_EQ(Sync(worker), v1::SYNC_OK);
+    EXPECT_EQ(worker.Leases(), leases);
+    EXPECT_EQ(Progress().lease_expirations(), 0u);
+  }
+}
+
+TEST_F(CoordinatorTest, ASessionOfTheSameIndexIsReplaced) {
+  Worker before{.index = 3, .session = 7};
+  Worker other{.index = 4, .session = 8};
+  Join(before);
+  Join(other);
+  const v1::ShardId leased = before.newest.leases(0).shard();
+  Worker after{.index = 3, .session = 9, .process_incarnation = 2};
+  EXPECT_EQ(Sync(after), v1::SYNC_WAIT) << "not yet known to every ps";
+  EXPECT_EQ(Sync(before), v1::SYNC_SESSION_ENDED);
+  // While a ps still accepts the old session its data shards are given to nobody.
+  EXPECT_EQ(PushAll(before, {leased.dataset_epoch(), leased.shard(), 0}), ReplyStatus::kApplied);
+  const std::set<std::uint64_t> held = other.Leases();
+  EXPECT_EQ(Sync(other), v1::SYNC_OK);
+  EXPECT_EQ(other.Leases(), held);
+  Join(after);
+  EXPECT_EQ(PushAll(before, {leased.dataset_epoch(), leased.shard(), 1}), ReplyStatus::kRefused);
+  EXPECT_EQ(Progress().lease_expirations(), 0u);
+
+  Worker zombie{.index = 3, .session = 10, .process_incarnation = 1};
+  EXPECT_EQ(Sync(zombie), v1::SYNC_REFUSED);
+  EXPECT_EQ(Sync(after), v1::SYNC_OK);
+  EXPECT_EQ(Sync(other), v1::SYNC_OK);
+}
+
+TEST_F(CoordinatorTest, NoDataShardIsLeasedTwice) {
+  std::vector<Worker> workers;
+  for (std::uint32_t index = 0; index < 8; ++index) workers.push_back({.index = index, .session = 20 + index});
+  for (int round = 0; round < 20; ++round) {
+    for (Worker& worker : workers) Sync(worker);
+    Tick(1);
+  }
+  std::set<std::pair<std::uint32_t, std::uint32_t>> shards;
+  std::set<std::uint64_t> ids;
+  for (const Worker& worker : workers) {
+    for (const v1::Lease& lease : worker.newest.leases()) {
+      EXPECT_TRUE(ids.insert(lease.lease()).second);
+      EXPECT_TRUE(shards.insert({lease.shard().dataset_epoch(), lease.shard().shard()}).second);
+    }
+  }
+  EXPECT_EQ(shards.size(), 12u) << "6 data shards an epoch, 2 epochs";
+}
+
+TEST_F(CoordinatorTest, AWorkerWithOtherDataOrAnotherModelIsRefused) {
+  Worker first{.index = 0, .session = 7};
+  Join(first);
+  Worker other{.index = 1, .session = 8, .samples = kSamples + 1};
+  const v1::WorkerSyncReply reply = coordinator_->OnSyncWorker(other.Request(), now_);
+  EXPECT_EQ(reply.status(), v1::SYNC_REFUSED);
+  EXPECT_EQ(reply.message(), "worker-1 sees 25 training samples, the job has 24");
+  Worker third{.index = 2, .session = 9};
+  v1::WorkerSyncRequest request = third.Request();
+  request.mutable_tensors(1)->set_shape(0, kElements + 1);
+  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_REFUSED);
+  request = third.Request();
+  request.mutable_tensors()->RemoveLast();
+  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_REFUSED);
+  request = third.Request();
+  request.set_job_uid("another");
+  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_WRONG_JOB);
+  EXPECT_EQ(Sync(first), v1::SYNC_OK);
+}
+
+TEST_F(CoordinatorTest, AnOlderIncarnationIsFencedAndTheNewOneKeepsTheLeases) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  ASSERT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied);
+  const std::set<std::uint64_t> leases = worker.Leases();
+  std::unique_ptr<CoordinatorCore> older = std::move(coordinator_);
+  coordinator_ = MakeCoordinator(2);
+  now_ += absl::Milliseconds(2100);  // the ps register again, with the newer one
+  Tick(*coordinator_);
+  for (int i = 0; i < 20 && !older->fenced().has_value(); ++i) Tick(*older);
+  ASSERT_TRUE(older->fenced().has_value());
+  EXPECT_EQ(older->fenced()->code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(older->TakeDirectives(now_ + absl::Minutes(1)).empty());
+  Worker misled = worker;
+  EXPECT_EQ(older->OnSyncWorker(misled.Request(), now_).status(), v1::SYNC_WAIT);
+
+  for (int i = 0; i < 20; ++i) {
+    Sync(worker);
+    Tick(1);
+  }
+  EXPECT_EQ(worker.newest.incarnation(), 2u);
+  EXPECT_EQ(worker.Leases(), leases) << "adopted from their holder";
+  EXPECT_EQ(worker.view.stamp().generation(), 1u);
+  EXPECT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kDuplicate);
+  EXPECT_FALSE(Progress().parameters_lost());
+}
+
+TEST_F(CoordinatorTest, ARegistrationThatHasSeenANewerIncarnationFences) {
+  v1::RegisterPsRequest request = ps_[0]->MakeRegistration();
+  request.set_highest_incarnation(2);
+  EXPECT_EQ(coordinator_->OnRegisterPs(request, now_).status(), v1::SYNC_REFUSED);
+  EXPECT_TRUE(coordinator_->fenced().has_value());
+}
+
+TEST_F(CoordinatorTest, AnotherPsProcessMeansThatItsParametersAreLost) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  ASSERT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied);
+  PsOptions options;
+  options.job_uid = kJobUid;
+  options.index = 1;
+  options.session = 200;
+  options.process_incarnation = 2;
+  ps_[1] = *PsCore::Create(options);
+  Tick();
+  EXPECT_EQ(PushAll(worker, {0, 0, 1}), ReplyStatus::kRefused);
+  EXPECT_TRUE(Progress().parameters_lost());
+  EXPECT_EQ(Progress().view().generation(), 2u);
+  EXPECT_EQ(Progress().updates_applied(), 0u);
+  // Nobody is a member of the new history before every ps knows it again.
+  for (int i = 0; i < 20 && Progress().phase() != v1::PHASE_TRAINING; ++i) {
+    Sync(worker);
+    Tick(1);
+  }
+  EXPECT_EQ(worker.view.stamp().generation(), 2u);
+  EXPECT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied) << "nothing of it is left";
+}
+
+TEST_F(CoordinatorTest, FailureOfAWorkerFailsTheJobWithItsReason) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  v1::FinishRequest finish;
+  finish.set_job_uid(kJobUid);
+  EXPECT_FALSE(coordinator_->OnFinish(finish).accepted());
+  v1::WorkerSyncRequest request = worker.Request();
+  request.set_failure("the loss is not finite");
+  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_FINISHED);
+  EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
+  EXPECT_EQ(Progress().message(), "the loss is not finite");
+  EXPECT_TRUE(coordinator_->OnFinish(finish).accepted());
+}
+
+}  // namespace
+}  // namespace downpour::core

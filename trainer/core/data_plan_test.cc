@@ -1,0 +1,150 @@
+#include "trainer/core/data_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace downpour::core {
+namespace {
+
+v1::DataPlan MakeProto(std::uint64_t samples, std::uint32_t batch, std::uint32_t updates_per_shard,
+                       std::uint32_t epochs, std::uint64_t seed) {
+  v1::DataPlan plan;
+  plan.set_sample_count(samples);
+  plan.set_batch_size(batch);
+  plan.set_updates_per_shard(updates_per_shard);
+  plan.set_epochs(epochs);
+  plan.set_seed(seed);
+  return plan;
+}
+
+TEST(PermutedIndex, IsABijectionForEverySeedEpochAndCount) {
+  std::mt19937_64 random(1);
+  std::vector<std::uint64_t> counts = {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 255, 256, 257, 1024, 4097};
+  for (int i = 0; i < 200; ++i) counts.push_back(1 + random() % 700);
+  for (const std::uint64_t count : counts) {
+    const std::uint64_t seed = random();
+    const auto epoch = static_cast<std::uint32_t>(random() % 5);
+    std::vector<bool> seen(count, false);
+    for (std::uint64_t position = 0; position < count; ++position) {
+      const std::uint64_t index = PermutedIndex(seed, epoch, count, position);
+      ASSERT_LT(index, count);
+      ASSERT_FALSE(seen[index]) << index << " twice of " << count << ", seed " << seed;
+      seen[index] = true;
+    }
+  }
+}
+
+TEST(PermutedIndex, StaysInBoundsForLargeCounts) {
+  std::mt19937_64 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    const std::uint64_t count = 2 + random() % (std::uint64_t{1} << 48);
+    EXPECT_LT(PermutedIndex(random(), 3, count, random() % count), count);
+  }
+}
+
+TEST(PermutedIndex, SeedAndEpochChangeTheOrder) {
+  constexpr std::uint64_t kCount = 1000;
+  const auto order = [](std::uint64_t seed, std::uint32_t epoch) {
+    std::vector<std::uint64_t> result(kCount);
+    for (std::uint64_t i = 0; i < kCount; ++i) result[i] = PermutedIndex(seed, epoch, kCount, i);
+    return result;
+  };
+  std::set<std::vector<std::uint64_t>> orders;
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    for (std::uint32_t epoch = 0; epoch < 10; ++epoch) orders.insert(order(seed, epoch));
+  }
+  EXPECT_EQ(orders.size(), 100u);
+  // A shuffled order keeps about one element in its place.
+  const std::vector<std::uint64_t> shuffled = order(1, 0);
+  int fixed = 0;
+  for (std::uint64_t i = 0; i < kCount; ++i) fixed += shuffled[i] == i ? 1 : 0;
+  EXPECT_LT(fixed, 10);
+}
+
+TEST(DataPlan, UpdatesPartitionEveryEpochExactly) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 300; ++round) {
+    const std::uint64_t samples = 1 + random() % 500;
+    const auto batch = static_cast<std::uint32_t>(1 + random() % 40);
+    const auto updates_per_shard = static_cast<std::uint32_t>(1 + random() % 9);
+    const absl::StatusOr<DataPlan> created =
+        DataPlan::Create(MakeProto(samples, batch, updates_per_shard, 2, random()));
+    ASSERT_TRUE(created.ok()) << created.status();
+    const DataPlan& plan = *created;
+    for (std::uint32_t epoch = 0; epoch < 2; ++epoch) {
+      std::vector<int> used(samples, 0);
+      std::uint64_t updates = 0;
+      std::uint64_t position = 0;
+      std::set<std::uint64_t> seeds;
+      for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
+        const bool last_shard = shard + 1 == plan.shards_per_epoch();
+        const std::uint32_t groups = plan.updates_in_shard(shard);
+        ASSERT_GE(groups, 1u);
+        if (last_shard) {
+          ASSERT_LE(groups, updates_per_shard);
+        } else {
+          ASSERT_EQ(groups, updates_per_shard);
+        }
+        for (std::uint32_t group = 0; group < groups; ++group) {
+          const UpdateId update{epoch, shard, group};
+          const bool last = last_shard && group + 1 == groups;
+          ASSERT_TRUE(plan.Contains(update));
+          ASSERT_EQ(plan.first_position(update), position);
+          const std::vector<std::int64_t> indices = plan.SampleIndices(update);
+          ASSERT_EQ(indices.size(), plan.samples_in_update(update));
+          ASSERT_EQ(indices.size(), last ? samples - position : batch);
+          for (const std::int64_t index : indices) ++used.at(static_cast<std::size_t>(index));
+          seeds.insert(plan.UpdateSeed(update));
+          position += indices.size();
+          ++updates;
+        }
+        EXPECT_FALSE(plan.Contains({epoch, shard, groups}));
+      }
+      EXPECT_EQ(updates, plan.updates_per_epoch());
+      EXPECT_EQ(seeds.size(), updates);
+      EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int count) { return count == 1; }));
+      EXPECT_EQ(plan.updates_in_shard(plan.shards_per_epoch()), 0u);
+      EXPECT_FALSE(plan.Contains({epoch, plan.shards_per_epoch(), 0}));
+    }
+    EXPECT_FALSE(plan.Contains({2, 0, 0}));
+  }
+}
+
+TEST(DataPlan, RefusesWhatDoesNotFit) {
+  const v1::DataPlan refused[] = {
+      MakeProto(0, 1, 1, 1, 0),
+      MakeProto(1, 0, 1, 1, 0),
+      MakeProto(1, 1, 0, 1, 0),
+      MakeProto(1, 1, 1, 0, 0),
+      MakeProto((std::uint64_t{1} << 48) + 1, 1, 1 << 20, 1, 0),
+      MakeProto(10, 1, (1 << 20) + 1, 1, 0),
+      MakeProto(std::uint64_t{1} << 40, 1, 1, 1, 0),  // too many data shards
+  };
+  for (const v1::DataPlan& plan : refused) {
+    EXPECT_EQ(DataPlan::Create(plan).status().code(), absl::StatusCode::kInvalidArgument) << plan.ShortDebugString();
+  }
+  EXPECT_TRUE(DataPlan::Create(MakeProto(std::uint64_t{1} << 48, 1 << 20, 1 << 20, 1, 0)).ok());
+}
+
+TEST(DefaultUpdatesPerShard, IsBetween1And32AndGivesAbout64Shards) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint64_t samples = 1 + random() % 1000000;
+    const auto batch = static_cast<std::uint32_t>(1 + random() % 1000);
+    const std::uint32_t updates = DefaultUpdatesPerShard(samples, batch);
+    ASSERT_GE(updates, 1u);
+    ASSERT_LE(updates, 32u);
+    const DataPlan plan = *DataPlan::Create(MakeProto(samples, batch, updates, 1, 0));
+    if (updates < 32) {
+      EXPECT_LE(plan.shards_per_epoch(), 64u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace downpour::core

@@ -1,0 +1,116 @@
+#include "trainer/core/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace downpour::core {
+namespace {
+
+using Random = std::independent_bits_engine<std::mt19937, 32, std::uint32_t>;
+
+std::unique_ptr<Optimizer> MakeSgd(std::uint32_t elements) {
+  v1::OptimizerConfig config;
+  config.set_type(v1::SGD);
+  return *CreateOptimizer(config, elements);
+}
+
+std::vector<float> RandomFloats(Random& random, std::size_t count) {
+  std::vector<float> values(count);
+  for (float& value : values) value = std::uniform_real_distribution<float>(-3, 3)(random);
+  return values;
+}
+
+Payload WholePayload(const std::vector<float>& values) { return Payload::OfFloats(values, nullptr); }
+
+// The same bytes in segments of random lengths that start at odd addresses.
+Payload OddSegments(Random& random, const std::vector<float>& values) {
+  std::vector<std::vector<std::uint8_t>> pieces;
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(values.data());
+  const std::size_t size = values.size() * sizeof(float);
+  for (std::size_t at = 0; at < size;) {
+    const std::size_t length = std::min<std::size_t>(size - at, random() % 4 == 0 ? random() % 3000 : random() % 6);
+    std::vector<std::uint8_t>& piece = pieces.emplace_back(1 + length);
+    if (length != 0) std::memcpy(piece.data() + 1, bytes + at, length);
+    at += length;
+  }
+  auto owner = std::make_shared<std::vector<std::vector<std::uint8_t>>>(std::move(pieces));
+  std::vector<absl::Span<const std::uint8_t>> segments;
+  for (const std::vector<std::uint8_t>& piece : *owner) segments.push_back(absl::MakeConstSpan(piece).subspan(1));
+  return Payload(std::move(segments), owner);
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+}
+
+TEST(Sgd, AgreesWithDoubleArithmeticInPlaceAndApartInAnySegments) {
+  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const std::size_t count = random() % 1500;
+    const std::vector<float> value = RandomFloats(random, count);
+    const std::vector<float> gradient = RandomFloats(random, count);
+    const double rate = std::uniform_real_distribution<double>(0, 1)(random);
+    const std::unique_ptr<Optimizer> optimizer = MakeSgd(static_cast<std::uint32_t>(count));
+
+    std::vector<float> apart(count);
+    optimizer->Step(value, WholePayload(gradient), rate, absl::MakeSpan(apart));
+    for (std::size_t i = 0; i < count; ++i) {
+      const double exact = double{value[i]} - rate * double{gradient[i]};
+      // The rate, the product and the difference are each rounded once.
+      ASSERT_NEAR(apart[i], exact, 4 * 1.2e-7 * (std::abs(double{value[i]}) + std::abs(rate * double{gradient[i]})));
+    }
+    std::vector<float> in_place = value;
+    optimizer->Step(in_place, WholePayload(gradient), rate, absl::MakeSpan(in_place));
+    EXPECT_TRUE(SameBits(in_place, apart));
+    std::vector<float> segmented = value;
+    const Payload odd = OddSegments(random, gradient);
+    ASSERT_EQ(odd.size(), count * sizeof(float));
+    optimizer->Step(segmented, odd, rate, absl::MakeSpan(segmented));
+    EXPECT_TRUE(SameBits(segmented, apart));
+  }
+}
+
+TEST(Payload, IsVisitedInOrderOnce) {
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    Random random(seed);
+    const std::vector<float> values = RandomFloats(random, random() % 800);
+    const Payload payload = OddSegments(random, values);
+    std::vector<float> visited;
+    payload.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+      ASSERT_EQ(first, visited.size());
+      visited.insert(visited.end(), run.begin(), run.end());
+    });
+    EXPECT_TRUE(SameBits(visited, values));
+  }
+}
+
+TEST(CreateOptimizer, RefusesAnUnknownType) {
+  EXPECT_EQ(CreateOptimizer(v1::OptimizerConfig(), 1).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(StalenessScale, IsOneOverTheStalenessWithinTheClamp) {
+  EXPECT_EQ(StalenessScale(0, 0), 1);
+  for (const std::uint32_t clamp : {0u, 1u, 5u, 32u, 100u}) {
+    const std::uint64_t most = clamp == 0 ? 32 : clamp;
+    double previous = 1;
+    for (std::uint64_t staleness = 1; staleness < 300; ++staleness) {
+      const double scale = StalenessScale(staleness, clamp);
+      EXPECT_DOUBLE_EQ(scale, 1.0 / static_cast<double>(std::min(staleness, most)));
+      EXPECT_LE(scale, previous);
+      previous = scale;
+    }
+    EXPECT_DOUBLE_EQ(StalenessScale(UINT64_MAX, clamp), 1.0 / static_cast<double>(most));
+  }
+}
+
+}  // namespace
+}  // namespace downpour::core

@@ -1,0 +1,443 @@
+#include "trainer/core/ps.h"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "trainer/core/job_uid.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr char kJobUid[] = "00112233445566778899aabbccddeeff";
+constexpr std::uint64_t kPsSession = 77;
+constexpr std::uint64_t kWorker = 5;
+constexpr std::uint32_t kElements = 4;
+constexpr std::uint32_t kForeignSlice = 2;  // owned by another ps; slices 0 and 1 are here
+constexpr UpdateId kFirst{0, 0, 0};
+constexpr UpdateId kSecond{0, 0, 1};
+
+v1::View MakeView(std::uint64_t generation = 1, std::uint32_t incarnation = 1, std::uint32_t epoch = 1) {
+  v1::View view;
+  view.mutable_stamp()->set_generation(generation);
+  view.mutable_stamp()->set_incarnation(incarnation);
+  view.mutable_stamp()->set_epoch(epoch);
+  for (std::uint32_t primary : {0u, 0u, 1u}) {
+    v1::TensorSpec* tensor = view.add_tensors();
+    tensor->set_name(absl::StrCat("tensor", view.tensors_size()));
+    tensor->set_type(v1::FLOAT32);
+    tensor->add_shape(kElements);
+    view.add_layout()->set_primary(primary);
+  }
+  view.mutable_data()->set_sample_count(12);
+  view.mutable_data()->set_batch_size(1);
+  view.mutable_data()->set_updates_per_shard(4);
+  view.mutable_data()->set_epochs(2);
+  view.mutable_optimizer()->set_type(v1::SGD);
+  view.mutable_optimizer()->set_learning_rate(1);
+  return view;
+}
+
+v1::DirectRequest MakeDirective(const v1::View& view, std::vector<std::uint64_t> sessions,
+                                std::uint64_t members_version) {
+  v1::DirectRequest request;
+  request.set_job_uid(kJobUid);
+  request.set_session(kPsSession);
+  *request.mutable_stamp() = view.stamp();
+  *request.mutable_view() = view;
+  request.set_members_version(members_version);
+  for (const std::uint64_t session : sessions) request.add_sessions(session);
+  return request;
+}
+
+Payload Floats(std::vector<float> values) {
+  auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  return Payload::OfFloats(*owner, owner);
+}
+
+Frame MakeFrame(FrameKind kind, std::uint32_t slice) {
+  Frame frame;
+  frame.header.kind = kind;
+  frame.header.job_uid = *ParseJobUid(kJobUid);
+  frame.header.generation = 1;
+  frame.header.incarnation = 1;
+  frame.header.epoch = 1;
+  frame.header.session = kWorker;
+  frame.header.slice = slice;
+  return frame;
+}
+
+// Adds `amount` to every element.
+Frame Push(std::uint32_t slice, const UpdateId& update, Verdict verdict, float amount = 1) {
+  Frame frame = MakeFrame(FrameKind::kPush, slice);
+  frame.header.update = update;
+  frame.header.verdict = verdict;
+  frame.payload = Floats(std::vector<float>(kElements, -amount));
+  return frame;
+}
+
+Frame VerdictFrame(const UpdateId& update, Verdict verdict) {
+  Frame frame = MakeFrame(FrameKind::kVerdict, 0);
+  frame.header.update = update;
+  frame.header.verdict = verdict;
+  return frame;
+}
+
+class PsTest : public ::testing::Test {
+ protected:
+  explicit PsTest(std::size_t pending_bytes_limit = std::size_t{1} << 20) {
+    PsOptions options;
+    options.job_uid = kJobUid;
+    options.session = kPsSession;
+    options.pending_bytes_limit = pending_bytes_limit;
+    ps_ = *PsCore::Create(options);
+  }
+
+  // Installs the view, lets the worker in and gives every slice here the value 0.
+  void Begin() {
+    ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+    Initialise();
+  }
+  void Initialise(std::uint64_t generation = 1) {
+    for (const std::uint32_t slice : {0u, 1u}) {
+      Frame frame = MakeFrame(FrameKind::kInitialise, slice);
+      frame.header.generation = generation;
+      frame.payload = Floats(std::vector<float>(kElements, 0));
+      ASSERT_EQ(SendOne(frame), ReplyStatus::kApplied);
+    }
+    ASSERT_TRUE(ps_->initialised());
+  }
+
+  using Replies = std::vector<PsCore::DataReply>;
+  Replies Send(PsCore::CallId call, std::vector<Frame> frames) {
+    Replies replies;
+    ps_->OnData(call, std::move(frames), &replies);
+    return replies;
+  }
+  // A call that is answered at once.
+  Frame Ask(const Frame& frame) {
+    Replies replies = Send(1000, {frame});
+    EXPECT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies.back().call, 1000u);
+    EXPECT_EQ(replies.back().frames.size(), 1u);
+    return replies.back().frames.front();
+  }
+  ReplyStatus SendOne(const Frame& frame) { return Ask(frame).header.status; }
+  std::vector<float> Value(std::uint32_t slice) const { return *ps_->value(slice); }
+  std::string Ledger() const { return ps_->ReadLedger().SerializeAsString(); }
+
+  std::unique_ptr<PsCore> ps_;
+};
+
+std::vector<float> All(float value) { return std::vector<float>(kElements, value); }
+
+TEST_F(PsTest, EveryRefusalHasItsReasonAndChangesNothing) {
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kBehind) << "no view yet";
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNotReady);
+  EXPECT_EQ(SendOne(MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kNotReady);
+  // Views of later epochs than the first.
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(2, 1, 5), {kWorker}, 2), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  const auto current = [](Frame frame) {
+    frame.header.generation = 2;
+    frame.header.epoch = 5;
+    return frame;
+  };
+  for (const std::uint32_t slice : {0u, 1u}) {
+    Frame frame = current(MakeFrame(FrameKind::kInitialise, slice));
+    frame.payload = Floats(All(3));
+    ASSERT_EQ(SendOne(frame), ReplyStatus::kApplied);
+    EXPECT_EQ(SendOne(frame), ReplyStatus::kDuplicate) << "the first value counts";
+  }
+
+  struct Case {
+    const char* name;
+    std::function<void(Frame&)> spoil;
+    ReplyStatus expected;
+  };
+  const Case cases[] = {
+      {"another job", [](Frame& frame) { frame.header.job_uid[3] ^= 1; }, ReplyStatus::kRefused},
+      {"an older generation", [](Frame& frame) { frame.header.generation = 1; }, ReplyStatus::kRefused},
+      {"a newer generation", [](Frame& frame) { frame.header.generation = 3; }, ReplyStatus::kBehind},
+      {"a session that is not live", [](Frame& frame) { frame.header.session = 6; }, ReplyStatus::kRefused},
+      {"an older epoch", [](Frame& frame) { frame.header.epoch = 4; }, ReplyStatus::kStaleView},
+      {"a newer epoch", [](Frame& frame) { frame.header.epoch = 6; }, ReplyStatus::kBehind},
+      {"a wrong checksum", [](Frame& frame) { frame.header.status = ReplyStatus::kCorrupt; }, ReplyStatus::kCorrupt},
+      {"no such slice", [](Frame& frame) { frame.header.slice = 3; }, ReplyStatus::kMalformed},
+      {"another's slice", [](Frame& frame) { frame.header.slice = kForeignSlice; }, ReplyStatus::kWrongOwner},
+      {"no such dataset epoch",
+       [](Frame& frame) {
+         frame.header.update = {2, 0, 0};
+       },
+       ReplyStatus::kMalformed},
+      {"no such data shard",
+       [](Frame& frame) {
+         frame.header.update = {0, 3, 0};
+       },
+       ReplyStatus::kMalformed},
+      {"no such update",
+       [](Frame& frame) {
+         frame.header.update = {0, 0, 4};
+       },
+       ReplyStatus::kMalformed},
+      {"too short",
+       [](Frame& frame) {
+         frame.payload = Floats({1, 2, 3});
+       },
+       ReplyStatus::kMalformed},
+      {"too long",
+       [](Frame& frame) {
+         frame.payload = Floats({1, 2, 3, 4, 5});
+       },
+       ReplyStatus::kMalformed},
+      {"a step without a gradient", [](Frame& frame) { frame.payload = Payload(); }, ReplyStatus::kMalformed},
+      {"a reply", [](Frame& frame) { frame.header.kind = FrameKind::kReply; }, ReplyStatus::kMalformed},
+  };
+  const std::string before = Ledger();
+  for (const Case& refused : cases) {
+    SCOPED_TRACE(refused.name);
+    for (const Verdict verdict : {Verdict::kApply, Verdict::kPending}) {
+      Frame frame = current(Push(0, kFirst, verdict));
+      refused.spoil(frame);
+      const Frame reply = Ask(frame);
+      EXPECT_EQ(reply.header.status, refused.expected);
+      EXPECT_EQ(reply.header.kind, FrameKind::kReply);
+      EXPECT_EQ(reply.payload.size(), 0u);
+      EXPECT_EQ(Ledger(), before);
+      EXPECT_EQ(Value(0), All(3));
+      EXPECT_EQ(ps_->pending_bytes(), 0u);
+    }
+  }
+  EXPECT_EQ(SendOne(current(VerdictFrame(kFirst, Verdict::kPending))), ReplyStatus::kMalformed);
+  EXPECT_EQ(SendOne(current(Push(0, kFirst, Verdict::kApply))), ReplyStatus::kApplied);
+}
+
+TEST_F(PsTest, AnUpdateIsAppliedOnceHoweverOftenAndInWhateverOrderItComes) {
+  Begin();
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    for (const UpdateId& update : {kSecond, kFirst, UpdateId{1, 2, 3}}) {
+      const ReplyStatus status = SendOne(Push(0, update, Verdict::kApply));
+      EXPECT_EQ(status, repeat == 0 ? ReplyStatus::kApplied : ReplyStatus::kDuplicate);
+    }
+    EXPECT_EQ(Value(0), All(3));
+    EXPECT_EQ(Value(1), All(0));
+  }
+  // A skipped update is recorded as applied, without a step; its gradient need not come.
+  Frame skipped = Push(0, {0, 1, 0}, Verdict::kSkip);
+  skipped.payload = Payload();
+  EXPECT_EQ(SendOne(skipped), ReplyStatus::kApplied);
+  EXPECT_EQ(SendOne(Push(0, {0, 1, 0}, Verdict::kApply)), ReplyStatus::kDuplicate);
+  EXPECT_EQ(Value(0), All(3));
+  const v1::SliceLedger ledger = ps_->ReadLedger().slices(0);
+  EXPECT_EQ(ledger.version(), 4u);
+  EXPECT_EQ(ledger.skipped(), 1u);
+}
+
+TEST_F(PsTest, RetiredUpdatesStayDuplicates) {
+  Begin();
+  for (std::uint32_t group = 0; group < 4; ++group) {
+    for (const std::uint32_t slice : {0u, 1u}) {
+      EXPECT_EQ(SendOne(Push(slice, {0, 0, group}, Verdict::kApply)), ReplyStatus::kApplied);
+    }
+    v1::DirectRequest directive = MakeDirective(MakeView(), {kWorker}, 1);
+    directive.add_retire();  // dataset epoch 0, data shard 0
+    const v1::DirectReply reply = ps_->OnDirect(directive, absl::ZeroDuration());
+    ASSERT_EQ(reply.shards_size(), 1);
+    EXPECT_EQ(reply.shards(0).complete(), group == 3);
+    EXPECT_EQ(Bitmap::FromBytes(4, reply.shards(0).applied()).Count(), group + 1);
+  }
+  for (std::uint32_t group = 0; group < 4; ++group) {
+    EXPECT_EQ(SendOne(Push(0, {0, 0, group}, Verdict::kApply)), ReplyStatus::kDuplicate);
+  }
+  EXPECT_EQ(Value(0), All(4));
+}
+
+TEST_F(PsTest, PendingPushesWaitForTheVerdict) {
+  Begin();
+  for (const Verdict verdict : {Verdict::kApply, Verdict::kSkip}) {
+    const bool applies = verdict == Verdict::kApply;
+    const UpdateId update = applies ? kFirst : kSecond;
+    const float expected = 1;  // the second is skipped
+    EXPECT_TRUE(Send(1, {Push(0, update, Verdict::kPending)}).empty());
+    EXPECT_TRUE(Send(2, {Push(1, update, Verdict::kPending)}).empty());
+    EXPECT_EQ(ps_->pending_bytes(), 2 * kElements * sizeof(float));
+    EXPECT_EQ(Value(0), All(applies ? 0 : 1));
+    EXPECT_FALSE(applies && Ask(MakeFrame(FrameKind::kPull, 0)).header.version != 0) << "a value before the verdict";
+    const Replies replies = Send(3, {VerdictFrame(update, verdict)});
+    ASSERT_EQ(replies.size(), 3u);
+    for (const PsCore::DataReply& reply : replies) {
+      ASSERT_EQ(reply.frames.size(), 1u);
+      EXPECT_EQ(reply.frames[0].header.status, ReplyStatus::kApplied);
+    }
+    EXPECT_EQ(ps_->pending_bytes(), 0u);
+    EXPECT_EQ(Value(0), All(expected));
+    EXPECT_EQ(Value(1), All(expected));
+  }
+  EXPECT_EQ(ps_->ReadLedger().slices(0).skipped(), 1u);
+}
+
+TEST_F(PsTest, APushWithItsVerdictDecidesTheOnesThatWait) {
+  Begin();
+  EXPECT_TRUE(Send(1, {Push(0, kFirst, Verdict::kPending)}).empty());
+  EXPECT_EQ(Send(2, {Push(1, kFirst, Verdict::kApply)}).size(), 2u);
+  EXPECT_EQ(Value(0), All(1));
+  EXPECT_EQ(Value(1), All(1));
+}
+
+TEST_F(PsTest, APendingPushOvertakenByItsVerdictIsCarriedOutAtOnce) {
+  Begin();
+  for (const Verdict verdict : {Verdict::kApply, Verdict::kSkip}) {
+    const UpdateId update = verdict == Verdict::kApply ? kFirst : kSecond;
+    EXPECT_EQ(SendOne(VerdictFrame(update, verdict)), ReplyStatus::kApplied);
+    EXPECT_EQ(SendOne(Push(0, update, Verdict::kPending)), ReplyStatus::kApplied);
+    EXPECT_EQ(Value(0), All(1));
+    EXPECT_EQ(SendOne(Push(0, update, Verdict::kPending)), ReplyStatus::kDuplicate);
+  }
+  EXPECT_TRUE(Send(9, {Push(0, {0, 0, 2}, Verdict::kPending)}).empty()) << "the verdict on another update says nothing";
+}
+
+TEST_F(PsTest, PendingPushesOfAnEarlierUpdateAreSuperseded) {
+  Begin();
+  EXPECT_TRUE(Send(1, {Push(0, kFirst, Verdict::kPending), Push(1, kFirst, Verdict::kPending)}).empty());
+  const Replies replies = Send(2, {Push(0, kSecond, Verdict::kPending)});
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].call, 1u);
+  ASSERT_EQ(replies[0].frames.size(), 2u);
+  for (const Frame& frame : replies[0].frames) EXPECT_EQ(frame.header.status, ReplyStatus::kSuperseded);
+  EXPECT_EQ(ps_->pending_bytes(), kElements * sizeof(float));
+  EXPECT_EQ(Send(3, {VerdictFrame(kSecond, Verdict::kApply)}).size(), 2u);
+  EXPECT_EQ(Value(0), All(1));
+  EXPECT_EQ(Value(1), All(0));
+  EXPECT_EQ(SendOne(Push(1, kFirst, Verdict::kApply)), ReplyStatus::kApplied) << "it was not recorded";
+}
+
+class PsWithLittleMemoryTest : public PsTest {
+ protected:
+  PsWithLittleMemoryTest() : PsTest(kElements * sizeof(float)) {}
+};
+
+TEST_F(PsWithLittleMemoryTest, PendingPushesBeyondTheLimitAreSentBack) {
+  Begin();
+  EXPECT_TRUE(Send(1, {Push(0, kFirst, Verdict::kPending)}).empty());
+  EXPECT_EQ(SendOne(Push(1, kFirst, Verdict::kPending)), ReplyStatus::kSuperseded);
+  EXPECT_EQ(ps_->pending_bytes(), kElements * sizeof(float));
+  EXPECT_EQ(Send(2, {VerdictFrame(kFirst, Verdict::kApply)}).size(), 2u);
+  EXPECT_EQ(ps_->pending_bytes(), 0u);
+  EXPECT_EQ(SendOne(Push(1, kFirst, Verdict::kPending)), ReplyStatus::kApplied) << "the verdict is known now";
+  EXPECT_EQ(Value(0), All(1));
+  EXPECT_EQ(Value(1), All(1));
+}
+
+TEST_F(PsTest, AnEndedSessionIsRefusedAndItsPendingPushesAreReleased) {
+  Begin();
+  EXPECT_TRUE(Send(1, {Push(0, kFirst, Verdict::kPending)}).empty());
+  ps_->OnDirect(MakeDirective(MakeView(), {9}, 2), absl::ZeroDuration());
+  const Replies owed = ps_->TakeOwedReplies();
+  ASSERT_EQ(owed.size(), 1u);
+  EXPECT_EQ(owed[0].frames[0].header.status, ReplyStatus::kRefused);
+  EXPECT_EQ(ps_->pending_bytes(), 0u);
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kRefused);
+  EXPECT_EQ(SendOne(VerdictFrame(kFirst, Verdict::kApply)), ReplyStatus::kRefused);
+  // A directive that was overtaken does not bring it back.
+  ps_->OnDirect(MakeDirective(MakeView(), {kWorker}, 1), absl::ZeroDuration());
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kRefused);
+  EXPECT_EQ(Value(0), All(0));
+}
+
+TEST_F(PsTest, TheValueInAReplyIsNotChangedByLaterPushes) {
+  Begin();
+  std::vector<Frame> held;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    const UpdateId update{i / 4, 0, i % 4};
+    Frame push = Push(0, update, Verdict::kApply);
+    push.header.want_value = true;
+    push.header.version = i;
+    held.push_back(Ask(push));
+    if (i % 3 == 2) held.erase(held.begin());  // so that buffers are used again
+    for (const Frame& reply : held) {
+      std::size_t floats = 0;
+      reply.payload.ForEachFloats([&](std::size_t, absl::Span<const float> run) {
+        for (const float value : run) EXPECT_EQ(value, static_cast<float>(reply.header.version));
+        floats += run.size();
+      });
+      EXPECT_EQ(floats, kElements);
+    }
+  }
+  EXPECT_EQ(Value(0), All(8));
+}
+
+TEST_F(PsTest, AnOlderCoordinatorIsRefused) {
+  Begin();
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(1, 3), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  const std::string before = Ledger();
+  for (const std::uint32_t incarnation : {1u, 2u}) {
+    const v1::DirectReply reply = ps_->OnDirect(MakeDirective(MakeView(2, incarnation), {}, 100), absl::ZeroDuration());
+    EXPECT_EQ(reply.status(), v1::SYNC_SESSION_ENDED);
+  }
+  EXPECT_EQ(Ledger(), before);
+  EXPECT_EQ(ps_->MakeRegistration().highest_incarnation(), 3u);
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kApplied) << "the session lives on";
+
+  // From the answer to its registration on, too.
+  v1::RegisterPsReply newer;
+  newer.set_status(v1::SYNC_WAIT);
+  newer.set_incarnation(4);
+  ASSERT_TRUE(ps_->OnRegisterReply(newer, absl::ZeroDuration()).ok());
+  EXPECT_EQ(ps_->OnDirect(MakeDirective(MakeView(1, 3), {kWorker}, 2), absl::ZeroDuration()).status(),
+            v1::SYNC_SESSION_ENDED);
+
+  v1::DirectRequest other_job = MakeDirective(MakeView(1, 4), {}, 1);
+  other_job.set_job_uid("ff112233445566778899aabbccddeeff");
+  EXPECT_EQ(ps_->OnDirect(other_job, absl::ZeroDuration()).status(), v1::SYNC_WRONG_JOB);
+  v1::DirectRequest other_process = MakeDirective(MakeView(1, 4), {}, 1);
+  other_process.set_session(kPsSession + 1);
+  EXPECT_EQ(ps_->OnDirect(other_process, absl::ZeroDuration()).status(), v1::SYNC_REFUSED);
+}
+
+TEST_F(PsTest, ANewIncarnationKeepsWhatIsHereAndANewGenerationDropsIt) {
+  Begin();
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kApplied);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(1, 2), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_EQ(Value(0), All(1));
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kDuplicate);
+  EXPECT_TRUE(Send(1, {Push(1, kSecond, Verdict::kPending)}).empty());
+
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(2, 2), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  const Replies owed = ps_->TakeOwedReplies();
+  ASSERT_EQ(owed.size(), 1u);
+  EXPECT_EQ(owed[0].frames[0].header.status, ReplyStatus::kRefused);
+  EXPECT_FALSE(ps_->initialised());
+  EXPECT_EQ(ps_->pending_bytes(), 0u);
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kRefused) << "of the history before";
+  const v1::LedgerReply ledger = ps_->ReadLedger();
+  for (const v1::SliceLedger& slice : ledger.slices()) {
+    EXPECT_EQ(slice.version(), 0u);
+    EXPECT_EQ(slice.epochs_size(), 0);
+  }
+  Initialise(2);
+  Frame push = Push(0, kFirst, Verdict::kApply);
+  push.header.generation = 2;
+  EXPECT_EQ(SendOne(push), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(0), All(1));
+}
+
+TEST_F(PsTest, TheLearningRateFallsWithStaleness) {
+  v1::View view = MakeView();
+  view.mutable_optimizer()->set_staleness_aware(true);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Initialise();
+  float expected = 0;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    ASSERT_EQ(SendOne(Push(0, {i / 4, 0, i % 4}, Verdict::kApply)), ReplyStatus::kApplied);  // computed at version 0
+    expected += static_cast<float>(StalenessScale(i, 0));
+    EXPECT_NEAR(Value(0)[0], expected, 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace downpour::core

@@ -27,16 +27,19 @@ WORKERS = 3
 SLICE_ELEMENTS = 1 << 20
 PATIENCE_SECONDS = 160
 POLL_SECONDS = 0.02
+STRAND_SECONDS = 0.4  # by then every worker waits for the parameter server that is paused
 
 # What each scenario does, in an order and at moments that its seed decides, and with how many parameter servers. A kill
 # ends a process for good, a pause stops it for so many seconds: shorter and longer than a lease, which is 3 seconds.
+# Stranding pauses a parameter server and kills a worker while it waits for it: its update is then on the other
+# parameter servers only, and whoever runs it again must not apply it there twice.
 SCENARIOS = {
-    "workers": {"seed": 1, "ps": 2, "kill": ["worker", "worker", "worker"],
+    "workers": {"seed": 1, "ps": 2, "strand": 3, "kill": ["worker"],
                 "pause": [("worker", 4.5), ("worker", 0.5), ("ps", 2)]},
-    "coordinator": {"seed": 2, "ps": 3, "kill": ["coordinator", "worker", "coordinator"],
+    "coordinator": {"seed": 2, "ps": 3, "strand": 1, "kill": ["coordinator", "worker", "coordinator"],
                     "pause": [("coordinator", 4), ("ps", 1), ("worker", 4.5)]},
     # The parameters that it held are lost: the job begins again under another generation.
-    "ps": {"seed": 3, "ps": 2, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
+    "ps": {"seed": 3, "ps": 2, "strand": 0, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
 }
 
 
@@ -86,21 +89,28 @@ class Faults:
         self.folder = folder
         chance = random.Random(scenario["seed"])
         replicas = {"coordinator": 1, "ps": scenario["ps"], "worker": WORKERS}
-        faults = [("kill", role, 0) for role in scenario["kill"]]
-        faults += [("pause", role, seconds) for role, seconds in scenario["pause"]]
+        faults = [[("kill", role, 0)] for role in scenario["kill"]]
+        faults += [[("pause", role, seconds)] for role, seconds in scenario["pause"]]
+        faults += [[("pause", "ps", 1.5), ("kill", "worker", 0)]] * scenario["strand"]
         chance.shuffle(faults)
         shares = sorted(chance.uniform(0.05, 0.75) for _ in faults)
-        self.pending = [(share, kind, f"{role}-{chance.randrange(replicas[role])}", seconds)
-                        for share, (kind, role, seconds) in zip(shares, faults)]
+        self.pending = []  # (share of the updates, seconds since the fault before, kind, name, length)
+        for share, steps in zip(shares, faults):
+            for number, (kind, role, seconds) in enumerate(steps):
+                name = f"{role}-{chance.randrange(replicas[role])}"
+                self.pending.append((share, STRAND_SECONDS if number else 0, kind, name, seconds))
+        self.newest = 0.0
         self.paused = []  # (until, pid, name)
         self.kills = 0
 
     def step(self):
         now = time.monotonic()
         self.resume([entry for entry in self.paused if entry[0] <= now])
-        if not self.pending or read_progress(self.folder) < self.pending[0][0]:
+        if not self.pending:
             return
-        _, kind, name, seconds = self.pending[0]
+        share, wait, kind, name, seconds = self.pending[0]
+        if now < self.newest + wait or read_progress(self.folder) < share:
+            return
         process = read_processes(self.folder).get(name)
         # Not there, or paused already: another poll will find it.
         if process is None or process["pid"] in [pid for _, pid, _ in self.paused]:
@@ -113,6 +123,7 @@ class Faults:
         except ProcessLookupError:
             return
         self.pending.pop(0)
+        self.newest = now
         if kind == "kill":
             self.kills += 1
             print(f"kill   {name} ({pid})", flush=True)

@@ -14,6 +14,7 @@
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/service/process.h"
+#include "trainer/wire/receive_memory.h"
 #include "trainer/worker/worker.h"
 
 namespace downpour {
@@ -116,6 +117,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
   }
+  wire::KeepReceiveMemory();
   service::StartLogging("worker-" + std::to_string(flags.index));
   return service::ExitCodeFor(Run(flags));
 }

@@ -73,6 +73,7 @@ class Simulator {
   }
   absl::Duration NetworkDelay();
   bool Lost() { return faulty() && random_.Chance(drop_); }
+  bool Corrupted() { return faulty() && random_.Chance(drop_ / 4); }
   bool Repeated() { return faulty() && random_.Chance(repeat_); }
   bool faulty() const { return options_.faults && now_ < faults_end_; }
 
@@ -497,9 +498,16 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, core::WorkerOu
         [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
           if (target.ps == nullptr) return;
           const std::uint64_t id = target.next_call++;
-          target.open[id] = {frames, {}, std::move(reply)};
+          std::vector<Frame> received = frames;
+          for (Frame& frame : received) {
+            // A payload that fails its checksum is delivered so by the transport.
+            if (frame.payload.size() == 0 || !Corrupted()) continue;
+            frame.payload = core::Payload();
+            frame.header.status = core::ReplyStatus::kCorrupt;
+          }
+          target.open[id] = {received, {}, std::move(reply)};
           std::vector<core::PsCore::DataReply> replies;
-          target.ps->OnData(id, frames, &replies);
+          target.ps->OnData(id, received, &replies);
           CheckReplies(target, replies);
         },
         [this, process, id = call.call](const absl::StatusOr<std::vector<Frame>>& reply) {

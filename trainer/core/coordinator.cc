@@ -59,7 +59,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
   Ps& ps = ps_[request.self().index()];
   if (ps.registration.has_value() &&
       request.self().process_incarnation() < ps.registration->self().process_incarnation()) {
-    return refuse(v1::SYNC_REFUSED, "replaced by a newer process");
+    return refuse(v1::SYNC_REPLACED, "replaced by a newer process");
   }
   const bool same = ps.registration.has_value() && ps.registration->self().session() == request.self().session();
   ps.last_heard = now;
@@ -560,7 +560,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
     for (const auto& [id, session] : sessions_) {
       if (session.known && session.index == request.index() &&
           session.process_incarnation > request.process_incarnation()) {
-        return answer(v1::SYNC_REFUSED, "replaced by a newer process");
+        return answer(v1::SYNC_REPLACED, "replaced by a newer process");
       }
     }
     std::string refusal;

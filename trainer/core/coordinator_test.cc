@@ -223,7 +223,7 @@ TEST_F(CoordinatorTest, ASessionOfTheSameIndexIsReplaced) {
   EXPECT_EQ(Progress().lease_expirations(), 0u);
 
   Worker zombie{.index = 3, .session = 10, .process_incarnation = 1};
-  EXPECT_EQ(Sync(zombie), v1::SYNC_REFUSED);
+  EXPECT_EQ(Sync(zombie), v1::SYNC_REPLACED);
   EXPECT_EQ(Sync(after), v1::SYNC_OK);
   EXPECT_EQ(Sync(other), v1::SYNC_OK);
 }

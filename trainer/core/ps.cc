@@ -34,8 +34,9 @@ absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now)
   highest_incarnation_ = reply.incarnation();
   if (reply.status() == v1::SYNC_OK) last_registered_ = now;
   if (reply.status() == v1::SYNC_WAIT) last_registered_.reset();
+  if (reply.status() == v1::SYNC_REPLACED) return absl::AbortedError(reply.message());
   if (reply.status() == v1::SYNC_WRONG_JOB || reply.status() == v1::SYNC_REFUSED) {
-    return absl::AbortedError(reply.message());
+    return absl::FailedPreconditionError(reply.message());
   }
   return absl::OkStatus();
 }

@@ -186,6 +186,9 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
     case v1::SYNC_FINISHED:
       finished_ = absl::OkStatus();
       break;
+    case v1::SYNC_REPLACED:
+      finished_ = absl::AbortedError("replaced by a newer process of the same index");
+      break;
     default:
       finished_ = absl::FailedPreconditionError(
           reply->message().empty() ? absl::StrCat("the coordinator answered ", v1::SyncStatus_Name(reply->status()))

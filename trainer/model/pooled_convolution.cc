@@ -54,16 +54,17 @@ Geometry Check(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   return g;
 }
 
-// Calls `visit(position in the image, position in the columns)` for each row of each tap.
-template <typename Visit>
-void ForEachRow(const Geometry& g, const Visit& visit) {
+// Calls `visit(image row, column row)` for each output row of each tap: the pixels in the image that meet this tap of
+// the kernel, and their place in `columns` [tap][pixel].
+template <typename Image, typename Columns, typename Visit>
+void ForEachRow(const Geometry& g, Image* image, Columns* columns, const Visit& visit) {
+  const std::int64_t rows = g.rows();
   const std::int64_t step = g.columns();
-  std::int64_t to = 0;
   for (std::int64_t channel = 0; channel < g.channels; ++channel) {
     for (std::int64_t y = 0; y < g.kernel; ++y) {
       for (std::int64_t x = 0; x < g.kernel; ++x) {
-        const std::int64_t from = (channel * g.height + y) * g.width + x;
-        for (std::int64_t row = 0; row < g.rows(); ++row, to += step) visit(from + row * g.width, to);
+        Image* from = image + (channel * g.height + y) * g.width + x;
+        for (std::int64_t row = 0; row < rows; ++row, from += g.width, columns += step) visit(from, columns);
       }
     }
   }
@@ -86,67 +87,79 @@ void WithRowLength(std::int64_t length, const Body& body) {
 // columns[tap][pixel] = the input that meets this tap of the kernel at this output pixel.
 void Unfold(const Geometry& g, const float* image, float* columns) {
   WithRowLength(g.columns(), [&](auto constant) {
-    const std::size_t bytes = sizeof(float) * (constant() != 0 ? constant() : g.columns());
-    ForEachRow(g, [=](std::int64_t from, std::int64_t to) { std::memcpy(columns + to, image + from, bytes); });
+    ForEachRow(g, image, columns, [&](const float* from, float* to) {
+      std::memcpy(to, from, sizeof(float) * (constant() != 0 ? constant() : g.columns()));
+    });
   });
 }
 
 // The transpose of Unfold: adds each column value to the input that it came from.
 void Fold(const Geometry& g, const float* columns, float* image) {
   WithRowLength(g.columns(), [&](auto constant) {
-    const std::int64_t length = constant() != 0 ? constant() : g.columns();
-    ForEachRow(g, [=](std::int64_t to, std::int64_t from) {
-      for (std::int64_t i = 0; i < length; ++i) image[to + i] += columns[from + i];
+    ForEachRow(g, image, columns, [&](float* __restrict to, const float* __restrict from) {
+      const std::int64_t length = constant() != 0 ? constant() : g.columns();
+      for (std::int64_t i = 0; i < length; ++i) to[i] += from[i];
     });
   });
 }
 
-// products [O][rows][columns] -> pooled [O][rows / 2][columns / 2], and which activations are positive.
+// products [O][rows][columns] -> pooled [O][rows / 2][columns / 2], and which activations are positive. Leaves the
+// activations in `products`. Loops that mix bytes and floats run over a whole plane: a row is shorter than a vector.
 DOWNPOUR_VECTORIZED
-void ReluPool(const Geometry& g, const float* products, const float* bias, float* sums, std::uint8_t* positive,
-              float* pooled) {
+void ReluPool(const Geometry& g, const float* __restrict bias, float* __restrict products,
+              std::uint8_t* __restrict positive, float* __restrict pooled) {
+  const std::int64_t pixels = g.pixels();
   const std::int64_t columns = g.columns();
   for (std::int64_t output = 0; output < g.outputs; ++output) {
     const float b = bias[output];
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      const float value = products[i] + b;
+      positive[i] = value > 0;
+      products[i] = value > 0 ? value : 0;
+    }
     for (std::int64_t row = 0; row < g.pooled_height; ++row) {
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const float upper = products[i] + b;
-        const float lower = products[columns + i] + b;
-        positive[i] = upper > 0;
-        positive[columns + i] = lower > 0;
-        sums[i] = (upper > 0 ? upper : 0) + (lower > 0 ? lower : 0);
+      const float* upper = products + 2 * row * columns;
+      const float* lower = upper + columns;
+      for (std::int64_t i = 0; i < g.pooled_width; ++i) {
+        pooled[i] = 0.25F * (upper[2 * i] + upper[2 * i + 1] + lower[2 * i] + lower[2 * i + 1]);
       }
-      for (std::int64_t i = 0; i < g.pooled_width; ++i) pooled[i] = 0.25F * (sums[2 * i] + sums[2 * i + 1]);
-      products += 2 * columns;
-      positive += 2 * columns;
       pooled += g.pooled_width;
     }
+    products += pixels;
+    positive += pixels;
   }
 }
 
 // The gradient of ReluPool: gradient of pooled -> gradient of the products; their sums are added to that of the bias.
 DOWNPOUR_VECTORIZED
-void ReluPoolBackward(const Geometry& g, const float* pooled, const std::uint8_t* positive, float* spread, float* sums,
-                      float* products, float* bias) {
+void ReluPoolBackward(const Geometry& g, const float* __restrict pooled, const std::uint8_t* __restrict positive,
+                      float* __restrict products, float* __restrict bias) {
+  constexpr std::int64_t kLanes = 16;
+  const std::int64_t pixels = g.pixels();
   const std::int64_t columns = g.columns();
   for (std::int64_t output = 0; output < g.outputs; ++output) {
-    for (std::int64_t i = 0; i < columns; ++i) sums[i] = 0;
     for (std::int64_t row = 0; row < g.pooled_height; ++row) {
-      for (std::int64_t i = 0; i < g.pooled_width; ++i) spread[2 * i] = spread[2 * i + 1] = 0.25F * pooled[i];
-      for (std::int64_t i = 0; i < columns; ++i) {
-        const float upper = positive[i] != 0 ? spread[i] : 0;
-        const float lower = positive[columns + i] != 0 ? spread[i] : 0;
-        products[i] = upper;
-        products[columns + i] = lower;
-        sums[i] += upper + lower;
+      float* upper = products + 2 * row * columns;
+      float* lower = upper + columns;
+      for (std::int64_t i = 0; i < g.pooled_width; ++i) {
+        const float share = 0.25F * pooled[i];
+        upper[2 * i] = upper[2 * i + 1] = share;
+        lower[2 * i] = lower[2 * i + 1] = share;
       }
-      products += 2 * columns;
-      positive += 2 * columns;
       pooled += g.pooled_width;
     }
+    for (std::int64_t i = 0; i < pixels; ++i) products[i] = positive[i] != 0 ? products[i] : 0;
+    float lanes[kLanes] = {};
+    std::int64_t i = 0;
+    for (; i + kLanes <= pixels; i += kLanes) {
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += products[i + lane];
+    }
     float total = 0;
-    for (std::int64_t i = 0; i < columns; ++i) total += sums[i];
+    for (; i < pixels; ++i) total += products[i];
+    for (const float lane : lanes) total += lane;
     bias[output] += total;
+    products += pixels;
+    positive += pixels;
   }
 }
 
@@ -174,11 +187,10 @@ class Function : public torch::autograd::Function<Function> {
     ForEachRange(g.batch, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
       const Tensor columns = torch::empty({g.taps(), g.pixels()});
       Tensor products = torch::empty({g.outputs, g.pixels()});
-      const Tensor sums = torch::empty({g.columns()});
       for (std::int64_t sample = begin; sample < end; ++sample) {
         Unfold(g, input.const_data_ptr<float>() + sample * g.image(), columns.data_ptr<float>());
         at::mm_out(products, matrix, columns);
-        ReluPool(g, products.const_data_ptr<float>(), bias.const_data_ptr<float>(), sums.data_ptr<float>(),
+        ReluPool(g, bias.const_data_ptr<float>(), products.data_ptr<float>(),
                  positive.data_ptr<std::uint8_t>() + sample * g.outputs * g.pixels(),
                  pooled.data_ptr<float>() + sample * g.outputs * g.pixels() / 4);
       }
@@ -204,13 +216,11 @@ class Function : public torch::autograd::Function<Function> {
       const Tensor columns_transposed = columns.t();
       Tensor column_gradient = torch::empty({g.taps(), g.pixels()});
       const Tensor products = torch::empty({g.outputs, g.pixels()});
-      const Tensor scratch = torch::empty({2, g.columns()});
       Tensor weight_sum = weight_sums[range];
       for (std::int64_t sample = begin; sample < end; ++sample) {
         ReluPoolBackward(g, pooled.const_data_ptr<float>() + sample * g.outputs * g.pixels() / 4,
                          positive.const_data_ptr<std::uint8_t>() + sample * g.outputs * g.pixels(),
-                         scratch.data_ptr<float>(), scratch.data_ptr<float>() + g.columns(), products.data_ptr<float>(),
-                         bias_sums.data_ptr<float>() + range * g.outputs);
+                         products.data_ptr<float>(), bias_sums.data_ptr<float>() + range * g.outputs);
         Unfold(g, input.const_data_ptr<float>() + sample * g.image(), columns.data_ptr<float>());
         weight_sum.addmm_(products, columns_transposed);
         if (!wants_input) continue;

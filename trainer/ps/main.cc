@@ -6,6 +6,7 @@
 #include "trainer/coordinator/server.h"
 #include "trainer/ps/server.h"
 #include "trainer/service/process.h"
+#include "trainer/wire/receive_memory.h"
 
 namespace downpour {
 namespace {
@@ -62,6 +63,7 @@ int Main(int argc, char** argv) {
   sigemptyset(&signals);
   for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  wire::KeepReceiveMemory();
   const bool is_ps = ps->parsed();
   service::StartLogging(is_ps ? "ps-" + std::to_string(flags.index) : "coordinator");
   const absl::Status alive = service::DieWithParent(flags.parent);

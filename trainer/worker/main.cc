@@ -4,6 +4,7 @@
 #include "CLI/CLI.hpp"
 #include "spdlog/spdlog.h"
 #include "trainer/service/process.h"
+#include "trainer/wire/receive_memory.h"
 #include "trainer/worker/worker.h"
 
 namespace downpour {
@@ -40,6 +41,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
   }
+  wire::KeepReceiveMemory();
   service::StartLogging("worker-" + std::to_string(flags.index));
   return service::ExitCodeFor(Run(flags));
 }

@@ -38,6 +38,8 @@
 #include "nlohmann/json.hpp"
 #include "tests/bench/paired_ratio.h"
 #include "trainer/core/frame.h"
+#include "trainer/core/job_uid.h"
+#include "trainer/core/ps.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/wire/receive_memory.h"
 
@@ -64,55 +66,72 @@ struct Sizes {
   std::_Exit(1);
 }
 
-// What the data plane serves. PsService takes this place where a whole parameter server is measured.
-using MakeHandler = std::function<wire::DataHandler(const Sizes&)>;
+constexpr char kJobUid[] = "00112233445566778899aabbccddeeff";
+constexpr std::uint64_t kSession = 1;
+constexpr std::uint32_t kMostPushes = 1u << 20;
 
-// A flat fp32 model under plain SGD: the least that a parameter server does with a push and a pull.
-class FlatSgd {
+// A parameter server as it is: identities checked, updates deduplicated, plain SGD. One slice per tensor.
+class BenchPs {
  public:
-  explicit FlatSgd(const Sizes& sizes) : slices_(sizes.slices) {
-    for (Slice& slice : slices_) slice.values = std::make_shared<std::vector<float>>(sizes.floats_per_slice);
+  explicit BenchPs(const Sizes& sizes) {
+    core::PsOptions options;
+    options.job_uid = kJobUid;
+    options.session = kSession;
+    ps_ = *core::PsCore::Create(std::move(options));
+    v1::DirectRequest request;
+    request.set_job_uid(kJobUid);
+    request.set_session(kSession);
+    request.set_members_version(1);
+    request.add_sessions(kSession);
+    v1::View& view = *request.mutable_view();
+    view.mutable_stamp()->set_generation(1);
+    view.mutable_stamp()->set_incarnation(1);
+    view.mutable_stamp()->set_epoch(1);
+    *request.mutable_stamp() = view.stamp();
+    for (std::size_t i = 0; i < sizes.slices; ++i) {
+      v1::TensorSpec& tensor = *view.add_tensors();
+      tensor.set_name(absl::StrCat("slice", i));
+      tensor.set_type(v1::FLOAT32);
+      tensor.add_shape(static_cast<std::int64_t>(sizes.floats_per_slice));
+      view.add_layout()->set_primary(0);
+    }
+    view.mutable_data()->set_sample_count(kMostPushes);
+    view.mutable_data()->set_batch_size(1);
+    view.mutable_data()->set_updates_per_shard(kMostPushes);
+    view.mutable_data()->set_epochs(1);
+    view.mutable_optimizer()->set_type(v1::SGD);
+    view.mutable_optimizer()->set_learning_rate(kLearningRate);
+    const v1::DirectReply reply = ps_->OnDirect(request, absl::ZeroDuration());
+    if (reply.status() != v1::SYNC_OK) Die(absl::StrCat("the ps refuses its view: ", reply.message()));
+    const auto zeros = std::make_shared<std::vector<float>>(sizes.floats_per_slice);
+    for (std::size_t i = 0; i < sizes.slices; ++i) {
+      core::Frame frame;
+      frame.header = MakeHeader(core::FrameKind::kInitialise, i);
+      frame.payload = core::Payload::OfFloats(*zeros, zeros);
+      if (Serve({std::move(frame)}).front().header.status != core::ReplyStatus::kApplied) Die("no initial value");
+    }
   }
 
-  wire::Frames Serve(const wire::Frames& request) {
-    wire::Frames replies;
-    for (const core::Frame& frame : request) {
-      core::Frame& reply = replies.emplace_back();
-      reply.header = frame.header;
-      reply.header.kind = core::FrameKind::kReply;
-      reply.header.status = core::ReplyStatus::kMalformed;
-      if (frame.header.slice >= slices_.size()) continue;
-      Slice& slice = slices_[frame.header.slice];
-      absl::MutexLock lock(&slice.mutex);
-      if (frame.header.kind == core::FrameKind::kPull) {
-        reply.header.status = core::ReplyStatus::kValue;
-        reply.payload = core::Payload::OfFloats(*slice.values, slice.values);
-      } else if (frame.payload.size() == slice.values->size() * sizeof(float)) {
-        Apply(frame.payload, slice);
-        reply.header.status = core::ReplyStatus::kApplied;
-      }
-      reply.header.elements = static_cast<std::uint32_t>(slice.values->size());
-    }
-    return replies;
+  static core::FrameHeader MakeHeader(core::FrameKind kind, std::size_t slice) {
+    core::FrameHeader header;
+    header.kind = kind;
+    header.job_uid = *core::ParseJobUid(kJobUid);
+    header.generation = header.incarnation = header.epoch = 1;
+    header.session = kSession;
+    header.slice = static_cast<std::uint32_t>(slice);
+    return header;
+  }
+
+  wire::Frames Serve(wire::Frames request) {
+    absl::MutexLock lock(&mutex_);
+    std::vector<core::PsCore::DataReply> replies;
+    ps_->OnData(1, std::move(request), &replies);
+    return std::move(replies.front().frames);
   }
 
  private:
-  struct Slice {
-    absl::Mutex mutex;
-    std::shared_ptr<std::vector<float>> values ABSL_GUARDED_BY(mutex);
-  };
-
-  static void Apply(const core::Payload& gradient, Slice& slice) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slice.mutex) {
-    // A value that is still being sent must not change.
-    if (slice.values.use_count() != 1) slice.values = std::make_shared<std::vector<float>>(*slice.values);
-    float* const values = slice.values->data();
-    gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> gradients) {
-      float* const out = values + first;
-      for (std::size_t i = 0; i < gradients.size(); ++i) out[i] -= kLearningRate * gradients[i];
-    });
-  }
-
-  std::vector<Slice> slices_;
+  absl::Mutex mutex_;
+  std::unique_ptr<core::PsCore> ps_ ABSL_GUARDED_BY(mutex_);
 };
 
 // ---- the reference: the same bytes through the same kind of method, with nothing done to them ----
@@ -199,10 +218,10 @@ struct Ports {
 };
 
 // Never returns; ends when the client process closes `lifeline`.
-[[noreturn]] void Serve(const Sizes& sizes, const MakeHandler& make_handler, int ports_fd, int lifeline) {
+[[noreturn]] void Serve(const Sizes& sizes, wire::DataHandler handler, int ports_fd, int lifeline) {
   Ports ports;
   BareService bare(sizes);
-  wire::GrpcDataService data(make_handler(sizes));
+  wire::GrpcDataService data(std::move(handler));
   grpc::ServerBuilder builder;
   wire::ConfigureServer(builder);
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &ports.grpc);
@@ -318,6 +337,7 @@ class DataPlaneClient {
               absl::MakeConstSpan(*gradient).subspan(i * sizes_.floats_per_slice, sizes_.floats_per_slice), gradient);
         },
         [](std::size_t, const core::Frame& reply) { return reply.header.status == core::ReplyStatus::kApplied; });
+    ++pushes_;  // each one is an update of its own
   }
 
   // Into `values`, as a worker needs them: contiguous, in memory of its own.
@@ -339,13 +359,15 @@ class DataPlaneClient {
                 const std::function<bool(std::size_t, const core::Frame&)>& accept) {
     Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
       core::Frame frame;
-      frame.header.kind = kind;
-      frame.header.type = core::DataType::kFloat32;
-      frame.header.codec = core::FrameCodec::kFp32;
+      frame.header = BenchPs::MakeHeader(kind, i);
+      frame.header.update.group = pushes_;
       frame.header.verdict = core::Verdict::kApply;
-      frame.header.slice = static_cast<std::uint32_t>(i);
-      frame.header.elements = static_cast<std::uint32_t>(sizes_.floats_per_slice);
       frame.payload = payload(i);
+      if (kind == core::FrameKind::kPush) {
+        frame.header.type = core::DataType::kFloat32;
+        frame.header.codec = core::FrameCodec::kFp32;
+        frame.header.elements = static_cast<std::uint32_t>(sizes_.floats_per_slice);
+      }
       wire::Frames request;
       request.push_back(std::move(frame));
       client_->Exchange(address_, std::move(request), kDeadline,
@@ -359,6 +381,7 @@ class DataPlaneClient {
   const std::string address_;
   const Sizes sizes_;
   const std::unique_ptr<wire::DataClient> client_;
+  std::uint32_t pushes_ = 0;
 };
 
 class TcpClient {
@@ -482,13 +505,13 @@ void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results)
   if (server == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     close(lifeline[1]);
-    const MakeHandler flat_sgd = [](const Sizes& model) -> wire::DataHandler {
-      auto sgd = std::make_shared<FlatSgd>(model);
-      return [sgd](const wire::Frames& request, const std::function<void(wire::Frames)>& reply) {
-        reply(sgd->Serve(request));
-      };
-    };
-    Serve(sizes, flat_sgd, ports_pipe[1], lifeline[0]);
+    auto ps = std::make_shared<BenchPs>(sizes);
+    Serve(
+        sizes,
+        [ps](wire::Frames request, const std::function<void(wire::Frames)>& reply) {
+          reply(ps->Serve(std::move(request)));
+        },
+        ports_pipe[1], lifeline[0]);
   }
   close(ports_pipe[1]);
   Ports ports;

@@ -18,7 +18,7 @@ std::uint64_t Seeds(std::uint64_t usual) {
 }
 
 TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
-  const std::uint64_t seeds = Seeds(600);
+  const std::uint64_t seeds = Seeds(1500);
   std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, duplicates = 0, refused = 0, lost = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
@@ -67,7 +67,7 @@ class PlantedBugTest : public testing::TestWithParam<Planted> {};
 
 // The counter test can fail: each defect is caught by some of the seeds that pass without it.
 TEST_P(PlantedBugTest, IsCaught) {
-  const std::uint64_t seeds = Seeds(600);
+  const std::uint64_t seeds = Seeds(1500);
   std::uint64_t caught = 0, first = 0;
   std::string how;
   for (std::uint64_t seed = 1; seed <= seeds && caught < 3; ++seed) {

@@ -198,6 +198,7 @@ struct Process {
   std::map<std::uint64_t, Open> open;
   std::set<std::uint64_t> sessions_confirmed;
   std::set<std::uint64_t> sessions_over;
+  std::uint64_t generation = 0;
   std::uint64_t session = 0;
   bool registering = false;
 };
@@ -385,7 +386,11 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, std::vector<co
           CheckReplies(target, target.ps->TakeOwedReplies());
           if (answer.status() == v1::SYNC_OK && answer.members_version() == request.members_version() &&
               answer.stamp().SerializeAsString() == request.stamp().SerializeAsString()) {
-            // From here on this ps has confirmed who may push. Sessions are never given out twice.
+            // From here on this ps has confirmed who may push in this generation.
+            if (std::exchange(target.generation, answer.stamp().generation()) != answer.stamp().generation()) {
+              target.sessions_over.clear();
+              target.sessions_confirmed.clear();
+            }
             const std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
             if (live != target.sessions_confirmed) {
               std::string names;
@@ -685,7 +690,12 @@ void Simulator::CheckEnd() {
       }
     }
   }
-  if (seen.size() != tensors_.size()) {
+  // A ps that died after the last check is not replaced any more.
+  const bool all_alive = std::all_of(final_ps_.begin(), final_ps_.end(), [this](const auto& ps) {
+    const std::shared_ptr<Process>& process = by_session_[ps.second];
+    return process != nullptr && process->alive;
+  });
+  if (all_alive && seen.size() != tensors_.size()) {
     Violation(absl::StrCat(seen.size(), " slices at the end, expected ", tensors_.size()));
   }
 }

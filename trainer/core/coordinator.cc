@@ -10,6 +10,7 @@ namespace downpour::core {
 namespace {
 
 constexpr std::size_t kEvaluationsKept = 100;
+constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
 
 }  // namespace
 
@@ -62,6 +63,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
     return refuse(v1::SYNC_REPLACED, "replaced by a newer process");
   }
   const bool same = ps.registration.has_value() && ps.registration->self().session() == request.self().session();
+  if (!same && (phase_ == Phase::kDone || phase_ == Phase::kFailed)) return refuse(v1::SYNC_WAIT, "the job is over");
   ps.last_heard = now;
   ps.next_directive = now;
   if (!same) {
@@ -71,7 +73,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
     ps.last_heard = heard;
     ps.next_directive = heard;
     // Whoever else has a place in the view, this process has none: another view is needed.
-    if (phase_ != Phase::kDone && phase_ != Phase::kFailed) phase_ = Phase::kGathering;
+    phase_ = Phase::kGathering;
   } else {
     ps.registration->mutable_self()->set_address(request.self().address());
   }
@@ -99,7 +101,15 @@ void CoordinatorCore::ConsiderGathered(Time now) {
       return;
     }
   }
-  if (view_.stamp().incarnation() != options_.incarnation) AdoptSessions(*newest, now);
+  if (newest->stamp().incarnation() != options_.incarnation) {
+    // A history that another coordinator made: who was a member of mine is none of it.
+    std::vector<std::uint64_t> mine;
+    for (const auto& [id, session] : sessions_) {
+      if (view_.has_stamp()) mine.push_back(id);
+    }
+    for (std::uint64_t id : mine) EndSession(id);
+    AdoptSessions(*newest, now);
+  }
   bool whole = static_cast<std::size_t>(newest->ps_size()) == ps_.size();
   for (const v1::PsMember& member : newest->ps()) {
     whole =
@@ -127,7 +137,7 @@ void CoordinatorCore::AdoptSessions(const v1::View& newest, Time now) {
     for (std::uint64_t session : ps.registration->sessions()) known_by[session] += holds ? 1 : 0;
   }
   for (const auto& [id, count] : known_by) {
-    if (count != ps_.size()) {
+    if (count != ps_.size() || ended_sessions_.count(id) != 0) {
       EndSession(id);
       ended_sessions_.insert(id);
       continue;
@@ -139,10 +149,37 @@ void CoordinatorCore::AdoptSessions(const v1::View& newest, Time now) {
   }
 }
 
+void CoordinatorCore::ForgetHistory() {
+  epochs_.clear();
+  asked_.clear();
+  fencing_.clear();
+  tasks_.clear();
+  evaluations_.clear();
+  watermark_ = 0;
+  retired_updates_ = 0;
+  adopt_until_.reset();
+  initialiser_ = 0;
+  for (Ps& ps : ps_) {
+    ps.confirmed_stamp.Clear();
+    ps.confirmed_members = 0;
+    ps.confirmed_watermark = 0;
+    ps.initialised = false;
+    ps.stats.Clear();
+    ps.in_flight.reset();
+    ps.next_directive = absl::ZeroDuration();
+  }
+}
+
 void CoordinatorCore::StartHistory() {
   v1::View view;
-  // If every process of an earlier history is gone, its number is not known; sessions keep its survivors out.
-  view.mutable_stamp()->set_generation(std::max(view_.stamp().generation() + 1, std::uint64_t{options_.incarnation}));
+  // If every ps of an earlier history is gone, its number is not known, but workers of it may live on. Each incarnation
+  // therefore numbers from a range of its own.
+  const std::uint64_t first = (std::uint64_t{options_.incarnation} - 1) * kGenerationsOfIncarnation + 1;
+  const std::uint64_t generation = std::max(view_.stamp().generation() + 1, first);
+  if (generation >= first + kGenerationsOfIncarnation) {
+    return Fail(absl::StrCat("the parameters were lost ", kGenerationsOfIncarnation, " times"));
+  }
+  view.mutable_stamp()->set_generation(generation);
   view.mutable_stamp()->set_incarnation(options_.incarnation);
   view.mutable_stamp()->set_epoch(1);
   for (const v1::TensorSpec& tensor : tensors_) *view.add_tensors() = tensor;
@@ -166,24 +203,7 @@ void CoordinatorCore::StartHistory() {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   view_ = std::move(view);
   plan_ = *std::move(plan);
-  epochs_.clear();
-  asked_.clear();
-  fencing_.clear();
-  tasks_.clear();
-  evaluations_.clear();
-  watermark_ = 0;
-  retired_updates_ = 0;
-  adopt_until_.reset();
-  initialiser_ = 0;
-  for (Ps& ps : ps_) {
-    ps.confirmed_stamp.Clear();
-    ps.confirmed_members = 0;
-    ps.confirmed_watermark = 0;
-    ps.initialised = false;
-    ps.stats.Clear();
-    ps.in_flight.reset();
-    ps.next_directive = absl::ZeroDuration();
-  }
+  ForgetHistory();
   phase_ = Phase::kInstalling;
 }
 
@@ -195,6 +215,7 @@ void CoordinatorCore::Resume(const v1::View& newest, Time now) {
   }
   absl::StatusOr<DataPlan> plan = DataPlan::Create(newest.data());
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
+  ForgetHistory();
   view_ = newest;
   view_.mutable_stamp()->set_incarnation(options_.incarnation);
   for (v1::PsMember& member : *view_.mutable_ps()) member = ps_[member.index()].registration->self();
@@ -557,6 +578,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
       const bool rebuilding = phase_ == Phase::kGathering;
       return answer(rebuilding ? v1::SYNC_WAIT : v1::SYNC_SESSION_ENDED);
     }
+    if (request.incarnation() != options_.incarnation) return answer(v1::SYNC_WAIT, "propose the session again");
     for (const auto& [id, session] : sessions_) {
       if (session.known && session.index == request.index() &&
           session.process_incarnation > request.process_incarnation()) {

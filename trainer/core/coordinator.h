@@ -112,6 +112,7 @@ class CoordinatorCore {
   void ConsiderGathered(Time now);
   void AdoptSessions(const v1::View& newest, Time now);
   void Resume(const v1::View& newest, Time now);
+  void ForgetHistory();
   void StartHistory();
   void StepTraining(Time now);
   void StepFinishing();

@@ -41,6 +41,7 @@ struct Worker {
   std::uint64_t samples = kSamples;
   std::uint64_t sequence = 0;
   bool accepted = false;
+  std::uint32_t incarnation = 1;  // of the newest coordinator heard of
   v1::View view = {};
   v1::WorkerSyncReply newest = {};
 
@@ -52,6 +53,7 @@ struct Worker {
     request.set_session(session);
     request.set_sequence(++sequence);
     request.set_accepted(accepted);
+    request.set_incarnation(incarnation);
     request.set_wanted(2);
     if (view.has_stamp()) *request.mutable_view() = view.stamp();
     for (const v1::Lease& lease : newest.leases()) {
@@ -116,6 +118,7 @@ class CoordinatorTest : public ::testing::Test {
 
   v1::SyncStatus Sync(Worker& worker) {
     const v1::WorkerSyncReply reply = coordinator_->OnSyncWorker(worker.Request(), now_);
+    worker.incarnation = reply.incarnation();
     if (reply.status() != v1::SYNC_OK) return reply.status();
     worker.accepted = true;
     worker.newest = reply;

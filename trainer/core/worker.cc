@@ -81,6 +81,7 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
   request.set_session(session_);
   request.set_sequence(++sequence_);
   request.set_accepted(accepted_);
+  request.set_incarnation(incarnation_);
   if (view_.has_stamp()) *request.mutable_view() = view_.stamp();
   for (const auto& [id, held] : leases_) {
     v1::HeldLease* lease = request.add_held();

@@ -731,7 +731,7 @@ SimulationResult Simulator::Run() {
   };
   At(absl::Milliseconds(100), watch);
 
-  const Time limit = faults_end_ + absl::Seconds(600);
+  const Time limit = faults_end_ + absl::Seconds(200);
   while (!events_.empty() && !done_ && result_.violations.empty()) {
     const Event event = events_.top();
     events_.pop();

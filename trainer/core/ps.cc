@@ -1,12 +1,12 @@
 #include "trainer/core/ps.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/job_uid.h"
+#include "trainer/core/sole_owner.h"
 
 namespace downpour::core {
 namespace {
@@ -307,14 +307,10 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
     }
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
     // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
-    if (state.value.use_count() == 1) {
-      std::atomic_thread_fence(std::memory_order_acquire);  // after the last reader let go
+    if (SoleOwner(state.value)) {
       state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.value));
     } else {
-      if (state.spare == nullptr || state.spare.use_count() != 1) {
-        state.spare = std::make_shared<std::vector<float>>(state.slice.elements);
-      }
-      std::atomic_thread_fence(std::memory_order_acquire);
+      if (!SoleOwner(state.spare)) state.spare = std::make_shared<std::vector<float>>(state.slice.elements);
       state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.spare));
       std::swap(state.value, state.spare);
     }

@@ -1,10 +1,10 @@
 #include "trainer/worker/parameter_store.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 
+#include "trainer/core/sole_owner.h"
 #include "trainer/service/process.h"
 
 namespace downpour::worker {
@@ -74,8 +74,7 @@ bool ParameterStore::KeepGradient(std::size_t tensor, absl::Span<const float> gr
     buffer = std::move(gradients_[tensor]);
   }
   // Only this thread makes new references to it, through Gradient(): alone now, alone until it is put back.
-  if (buffer == nullptr || buffer.use_count() != 1) buffer = std::make_shared<std::vector<float>>(gradient.size());
-  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!core::SoleOwner(buffer)) buffer = std::make_shared<std::vector<float>>(gradient.size());
   std::copy(gradient.begin(), gradient.end(), buffer->begin());
   absl::MutexLock lock(&mutex_);
   gradients_[tensor] = std::move(buffer);

@@ -147,6 +147,7 @@ absl::Status LocalProcesses::Start(const ProcessSpec& spec) {
   entry.log_start = lseek(log.get(), 0, SEEK_END);
   std::vector<std::string> command = spec.command;
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   const SpawnSetup setup(log.get());

@@ -55,7 +55,7 @@ absl::StatusOr<std::string> MakeNumberedDirectory(const std::string& runs, const
 }
 
 absl::Status MakeEmptyDirectory(const std::string& directory) {
-  if (const absl::Status status = MakeDirectories(directory); !status.ok()) return status;
+  if (absl::Status status = MakeDirectories(directory); !status.ok()) return status;
   std::error_code error;
   const bool empty = fs::is_empty(directory, error);
   if (error) return SystemError(error.value(), directory, "cannot be listed");
@@ -173,6 +173,7 @@ std::vector<std::string> ListRuns(const std::string& runs) {
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> paths;
+  paths.reserve(found.size());
   for (auto& [made, path] : found) paths.push_back(std::move(path));
   return paths;
 }

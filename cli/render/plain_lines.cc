@@ -65,8 +65,8 @@ void AddFailures(const Snapshot* previous, const Snapshot& current, Writer* writ
     // The message says who ended and why; a record without one still has its cause.
     std::string line = CleanText(failure.message);
     if (line.empty()) {
-      line = absl::StrCat(std::string(api::ToString(failure.role)), "-", failure.index, " failed: ",
-                          CleanText(failure.cause));
+      line = absl::StrCat(std::string(api::ToString(failure.role)), "-", failure.index,
+                          " failed: ", CleanText(failure.cause));
       if (failure.exit_code.has_value()) absl::StrAppend(&line, " (exit code ", *failure.exit_code, ")");
     }
     if (!failure.action.empty()) absl::StrAppend(&line, "; action: ", CleanText(failure.action));
@@ -81,8 +81,8 @@ void AddConditions(const Snapshot* previous, const Snapshot& current, Writer* wr
     const auto said = [&](const api::Condition& old) {
       return old.type == condition.type && old.status && old.message == condition.message;
     };
-    const bool known = previous != nullptr && std::any_of(previous->status.conditions.begin(),
-                                                          previous->status.conditions.end(), said);
+    const bool known = previous != nullptr &&
+                       std::any_of(previous->status.conditions.begin(), previous->status.conditions.end(), said);
     if (!known) writer->Add(CleanText(condition.message));
   }
 }

@@ -190,6 +190,11 @@ def main():
         holds = {True: "yes", False: "NO"}.get(row.get("holds"), "")
         print(f"{row['name']:34} {row['ours']:>12,.1f} {reference:>12} {row['unit']:>10} {ratio:>7} {spread:>24} "
               f"{str(row.get('target') or ''):>12}  {holds}")
+    for row in rows:
+        if "tcp" in row:
+            print(f"beside {row['name']}: raw TCP copy of the same bytes, one connection, 1 MiB writes: {row['tcp']:,.0f} MB/s; "
+                  f"bare gRPC that keeps freed memory as ours does: {row['tunedReference']:,.0f} MB/s "
+                  f"(ratio {row['tunedRatio'][0]:.3f}, {row['tunedRatio'][1]:.3f} .. {row['tunedRatio'][2]:.3f})")
     os.makedirs(os.path.dirname(os.path.abspath(options.output)), exist_ok=True)
     with open(options.output, "w", encoding="utf-8") as file:
         json.dump(rows, file, indent=2)

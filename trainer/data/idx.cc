@@ -123,7 +123,7 @@ absl::StatusOr<IdxArray> ParseIdx(absl::Span<const std::uint8_t> file, int dimen
   std::uint64_t expected = 1;
   bool fits = true;
   for (int dimension = 0; dimension < dimensions; ++dimension) {
-    const std::uint32_t extent = BigEndian(header.data() + 4 + 4 * dimension);
+    const std::uint32_t extent = BigEndian(header.data() + 4 + std::ptrdiff_t{4} * dimension);
     array.shape.push_back(extent);
     fits = fits && (extent == 0 || expected <= kMaxIdxBytes / extent);
     if (fits) expected *= extent;

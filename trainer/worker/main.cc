@@ -11,7 +11,7 @@ namespace downpour {
 namespace {
 
 absl::Status Run(const service::ProcessFlags& flags) {
-  const absl::Status alive = service::DieWithParent(flags.parent);
+  absl::Status alive = service::DieWithParent(flags.parent);
   if (!alive.ok()) return alive;
   const absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(flags.config_path);
   if (!config.ok()) return config.status();
@@ -26,7 +26,7 @@ absl::Status Run(const service::ProcessFlags& flags) {
   absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> created = worker::WorkerProcess::Create(std::move(options));
   if (!created.ok()) return created.status();
   worker = *std::move(created);
-  const absl::Status written = service::WriteAddressFile(flags.metrics_address_file, worker->metrics_address());
+  absl::Status written = service::WriteAddressFile(flags.metrics_address_file, worker->metrics_address());
   if (!written.ok()) return written;
   service::SignalThread signals([&worker] { worker->Leave(); });
   return worker->Run();
@@ -49,4 +49,6 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace downpour
 
+// What CLI11 may throw while the options are declared would be a defect of ours: ending is right.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) { return downpour::Main(argc, argv); }

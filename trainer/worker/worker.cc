@@ -270,7 +270,7 @@ class WorkerProcess::Impl {
       tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
     }
     const std::string path = absl::StrCat(options_.config.output_directory(), "/", kModelFile);
-    const absl::Status written = checkpoint::WriteSafetensors(
+    absl::Status written = checkpoint::WriteSafetensors(
         path, tensors,
         {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
     if (written.ok()) result->set_path(path);

@@ -3,7 +3,7 @@ BUILD := build/release
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: demo test bench sanitize fuzz format lint setup build clean
+.PHONY: demo test bench sanitize format lint setup build clean
 
 demo: setup
 	cmake --preset release >/dev/null

@@ -75,7 +75,6 @@ class CoordinatorCore {
     std::uint32_t confirmed_watermark = 0;
     v1::PsStats stats;
     std::optional<std::uint64_t> in_flight;
-    std::uint64_t in_flight_members = 0;
     Time next_directive = absl::ZeroDuration();
   };
   struct Session {

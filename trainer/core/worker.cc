@@ -53,7 +53,6 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
 }
 
 void WorkerCore::DropEverything() {
-  ++state_epoch_;
   ++token_;
   calls_.clear();
   links_.clear();
@@ -413,7 +412,6 @@ void WorkerCore::SendFrames(std::uint32_t ps, Call::Kind kind, std::vector<std::
   Call call;
   call.kind = kind;
   call.ps = ps;
-  call.epoch_of_state = state_epoch_;
   call.token = token_;
   call.slices = std::move(slices);
   calls_.emplace(exchange.call, std::move(call));

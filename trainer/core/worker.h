@@ -138,8 +138,7 @@ class WorkerCore {
   struct Call {
     enum class Kind { kPull, kPush, kInitialise } kind = Kind::kPull;
     std::uint32_t ps = 0;
-    std::uint64_t epoch_of_state = 0;  // answers to calls from before a reset are ignored
-    std::uint64_t token = 0;           // of the update pushed
+    std::uint64_t token = 0;  // of the update pushed
     std::vector<std::uint32_t> slices;
   };
   struct PsLink {
@@ -191,7 +190,6 @@ class WorkerCore {
   std::map<std::uint64_t, HeldLease> leases_;
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_call_ = 1;
-  std::uint64_t state_epoch_ = 1;
 
   Phase phase_ = Phase::kWaiting;
   std::uint64_t token_ = 0;

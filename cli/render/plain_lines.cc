@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/render/format.h"
@@ -16,7 +17,10 @@ constexpr double kSilentSeconds = 5;
 // What the snapshot says of the job in a few words: the part whose change is worth a line.
 std::string Describe(const Snapshot& snapshot) {
   std::string text = snapshot.status.phase.empty() ? "Pending" : CleanText(snapshot.status.phase);
-  if (snapshot.progress.has_value()) absl::StrAppend(&text, ", ", PhaseWord(snapshot.progress->phase()));
+  if (snapshot.progress.has_value()) {
+    const std::string word = PhaseWord(snapshot.progress->phase());
+    if (!absl::EqualsIgnoreCase(word, text)) absl::StrAppend(&text, ", ", word);
+  }
   const std::string& why = snapshot.progress.has_value() && !snapshot.progress->message().empty()
                                ? snapshot.progress->message()
                                : snapshot.status.reason;

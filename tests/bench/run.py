@@ -176,7 +176,7 @@ def main():
 
     if not options.only or "transfer" in options.only:
         # Exit code 3: a target is missed; the rows say which.
-        result = subprocess.run([os.path.join(options.bin, "transfer_bench"), "--json", "--pairs", str(max(9, options.pairs))],
+        result = subprocess.run([os.path.join(options.bin, "transfer_bench"), "--json", "--pairs", str(max(25, options.pairs))],
                                 stdout=subprocess.PIPE, text=True, check=False, timeout=RUN_TIMEOUT_SECONDS)
         if result.returncode not in (0, 3):
             sys.exit(f"bench: transfer_bench: exit code {result.returncode}")

@@ -22,7 +22,7 @@ import time
 
 SAMPLES = 6000
 BATCH_SIZE = 30
-EPOCHS = 2
+EPOCHS = 3
 WORKERS = 3
 SLICE_ELEMENTS = 1 << 20
 PATIENCE_SECONDS = 160
@@ -30,16 +30,16 @@ POLL_SECONDS = 0.02
 STRAND_SECONDS = 0.4  # by then every worker waits for the parameter server that is paused
 
 # What each scenario does, in an order and at moments that its seed decides, and with how many parameter servers. A kill
-# ends a process for good, a pause stops it for so many seconds: shorter and longer than a lease, which is 3 seconds.
+# ends a process for good, leaving asks a worker to end, a pause stops it for so many seconds: shorter and longer than a lease, which is 3 seconds.
 # Stranding pauses a parameter server and kills a worker while it waits for it: its update is then on the other
 # parameter servers only, and whoever runs it again must not apply it there twice.
 SCENARIOS = {
-    "workers": {"seed": 1, "ps": 2, "strand": 3, "kill": ["worker"],
+    "workers": {"seed": 1, "ps": 2, "strand": 3, "kill": ["worker"], "leave": 2,
                 "pause": [("worker", 4.5), ("worker", 0.5), ("ps", 2)]},
-    "coordinator": {"seed": 2, "ps": 3, "strand": 1, "kill": ["coordinator", "worker", "coordinator"],
+    "coordinator": {"seed": 2, "ps": 3, "strand": 1, "leave": 1, "kill": ["coordinator", "worker", "coordinator"],
                     "pause": [("coordinator", 4), ("ps", 1), ("worker", 4.5)]},
     # The parameters that it held are lost: the job begins again under another generation.
-    "ps": {"seed": 3, "ps": 2, "strand": 0, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
+    "ps": {"seed": 3, "ps": 2, "strand": 0, "leave": 1, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
 }
 
 
@@ -90,6 +90,7 @@ class Faults:
         chance = random.Random(scenario["seed"])
         replicas = {"coordinator": 1, "ps": scenario["ps"], "worker": WORKERS}
         faults = [[("kill", role, 0)] for role in scenario["kill"]]
+        faults += [[("leave", "worker", 0)]] * scenario["leave"]
         faults += [[("pause", role, seconds)] for role, seconds in scenario["pause"]]
         faults += [[("pause", "ps", 1.5), ("kill", "worker", 0)]] * scenario["strand"]
         chance.shuffle(faults)
@@ -111,15 +112,20 @@ class Faults:
         share, wait, kind, name, seconds = self.pending[0]
         if now < self.newest + wait or read_progress(self.folder) < share:
             return
-        process = read_processes(self.folder).get(name)
-        # Not there, or paused already: another poll will find it.
-        if process is None or process["pid"] in [pid for _, pid, _ in self.paused]:
-            return
+        processes = read_processes(self.folder)
+        paused = [pid for _, pid, _ in self.paused]
+        awake = sorted(other for other in processes
+                       if other.split("-")[0] == name.split("-")[0] and processes[other]["pid"] not in paused)
+        if not awake:
+            return  # another poll will find one
+        if name not in awake:
+            name = awake[0]  # the one that was meant is being replaced or paused
+        process = processes[name]
         pid = process["pid"]
         if not belongs_to(self.folder, pid):
             return
         try:
-            os.kill(pid, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+            os.kill(pid, {"kill": signal.SIGKILL, "leave": signal.SIGTERM, "pause": signal.SIGSTOP}[kind])
         except ProcessLookupError:
             return
         self.pending.pop(0)
@@ -127,6 +133,8 @@ class Faults:
         if kind == "kill":
             self.kills += 1
             print(f"kill   {name} ({pid})", flush=True)
+        elif kind == "leave":
+            print(f"leave  {name} ({pid})", flush=True)
         else:
             self.paused.append((now + seconds, pid, name))
             print(f"pause  {name} ({pid}) for {seconds} s", flush=True)
@@ -179,6 +187,18 @@ def check_counts(path, updates):
             part = values[offset:offset + SLICE_ELEMENTS]
             check(part[0] == updates, f"{name}, slice at {offset}: counted {part[0]} of {updates} updates")
             check(not any(part[1:]), f"{name}, slice at {offset}: a value that no gradient touches has changed")
+
+
+def check_left(folder):
+    """Whoever was asked to leave finished what it did. (A signal that comes before main() ends the process at once.)"""
+    left = 0
+    for index in range(WORKERS):
+        with open(os.path.join(folder, f"worker-{index}.log"), encoding="utf-8") as file:
+            for log in file.read().split("==== ")[1:]:
+                if "asked to leave" in log:
+                    left += 1
+                    check(log.rstrip().endswith(" done"), f"a worker that was asked to leave did not finish:\n{log}")
+    check(left > 0, "no worker left")
 
 
 def prepare(arguments, scenario, folder):
@@ -246,6 +266,7 @@ def run(arguments, folder):
     ledger = summary["ledger"]
     exact = {"expected": updates, "applied": updates, "missing": 0, "duplicated": 0, "skipped": 0}
     check(ledger == exact, f"ledger: {ledger}")
+    check_left(os.path.join(run_folder, "logs"))
     check(summary["restarts"] >= faults.kills, f"{summary['restarts']} restarts after {faults.kills} kills")
     lost = "ps" in scenario["kill"]
     check((summary["generation"] > 1) == lost, f"generation {summary['generation']}")

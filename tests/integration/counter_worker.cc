@@ -8,13 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
-#include "trainer/service/process.h"
-#include "trainer/wire/receive_memory.h"
+#include "trainer/worker/program.h"
 #include "trainer/worker/worker.h"
 
 namespace downpour {
@@ -83,46 +81,17 @@ class CounterModel final : public model::Model {
   std::vector<std::vector<float>> gradients_;
 };
 
-absl::Status Run(const service::ProcessFlags& flags) {
-  const absl::Status alive = service::DieWithParent(flags.parent);
-  if (!alive.ok()) return alive;
-  absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(flags.config_path);
-  if (!config.ok()) return config.status();
+absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> CreateCounter(worker::WorkerProcessOptions options) {
   const char* wanted = std::getenv(kSamplesVariable);
   std::int64_t samples = 0;
   if (wanted == nullptr || !absl::SimpleAtoi(wanted, &samples) || samples <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(kSamplesVariable, ": must be a number greater than 0"));
   }
-  worker::WorkerProcessOptions options;
-  options.config = *std::move(config);
-  options.index = flags.index;
-  options.process_incarnation = flags.incarnation;
-  options.coordinator = flags.coordinator;
-  options.metrics_listen = flags.metrics_listen;
-  absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> worker = worker::WorkerProcess::Create(
-      std::move(options), std::make_unique<CounterDataset>(samples), nullptr, std::make_unique<CounterModel>(samples));
-  if (!worker.ok()) return worker.status();
-  const absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
-  if (!written.ok()) return written;
-  service::SignalThread signals([&worker] { (*worker)->Leave(); });
-  return (*worker)->Run();
-}
-
-int Main(int argc, char** argv) {
-  CLI::App app{"A worker that counts."};
-  service::ProcessFlags flags;
-  service::AddFlags(app, {true, true, false}, &flags);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
-  }
-  wire::KeepReceiveMemory();
-  service::StartLogging("worker-" + std::to_string(flags.index));
-  return service::ExitCodeFor(Run(flags));
+  return worker::WorkerProcess::Create(std::move(options), std::make_unique<CounterDataset>(samples), nullptr,
+                                       std::make_unique<CounterModel>(samples));
 }
 
 }  // namespace
 }  // namespace downpour
 
-int main(int argc, char** argv) { return downpour::Main(argc, argv); }
+int main(int argc, char** argv) { return downpour::worker::WorkerMain(argc, argv, downpour::CreateCounter); }

@@ -19,7 +19,7 @@ std::uint64_t Seeds(std::uint64_t usual) {
 
 TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   const std::uint64_t seeds = Seeds(1500);
-  std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, duplicates = 0, refused = 0, lost = 0;
+  std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, leaves = 0, duplicates = 0, refused = 0, lost = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
     options.seed = seed;
@@ -32,17 +32,19 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
     kills += static_cast<std::uint64_t>(result.kills);
     pauses += static_cast<std::uint64_t>(result.pauses);
     zombies += static_cast<std::uint64_t>(result.zombies);
+    leaves += static_cast<std::uint64_t>(result.leaves);
     duplicates += result.duplicates;
     refused += result.refused;
     lost += result.generation > 1 ? 1 : 0;
   }
   std::cout << seeds << " seeds: " << events << " events, " << kills << " kills, " << pauses << " pauses, " << zombies
-            << " zombies, " << duplicates << " duplicates, " << refused << " refused, " << lost
+            << " zombies, " << leaves << " leaves, " << duplicates << " duplicates, " << refused << " refused, " << lost
             << " jobs that began again after losing parameters\n";
   // The faults that the promise is about did happen.
   EXPECT_GT(duplicates, seeds / 10);
   EXPECT_GT(refused, seeds / 20);
   EXPECT_GT(zombies, seeds / 20);
+  EXPECT_GT(leaves, seeds / 20);
   EXPECT_GT(lost, seeds / 20);
 }
 

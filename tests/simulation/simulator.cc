@@ -87,6 +87,7 @@ class Simulator {
   std::shared_ptr<Process> Start(Kind kind, std::uint32_t index);
   void Kill(const std::shared_ptr<Process>& process, const char* why);
   void Pause(const std::shared_ptr<Process>& process, absl::Duration length);
+  void Leave(const std::shared_ptr<Process>& process);
   void ScheduleFaults();
   void Replace(Kind kind, std::uint32_t index);
   void TickCoordinator(const std::shared_ptr<Process>& process);
@@ -588,6 +589,21 @@ void Simulator::Pause(const std::shared_ptr<Process>& process, absl::Duration le
   ++result_.pauses;
 }
 
+void Simulator::Leave(const std::shared_ptr<Process>& process) {
+  Trace(absl::StrCat("leave ", NameOf(*process)));
+  ++result_.leaves;
+  core::WorkerOutput output;
+  process->worker->Leave(now_ - process->origin, &output);
+  CarryOut(process, std::move(output));
+  // The longest task, exchange and synchronisation; nothing is tried twice.
+  const absl::Duration most = absl::Seconds(15);
+  At(now_ + most, [this, process, most] {
+    if (process->alive && process->paused_until < now_ - most && !done_) {
+      Violation(absl::StrCat(NameOf(*process), " was asked to leave and is still there"));
+    }
+  });
+}
+
 void Simulator::Replace(Kind kind, std::uint32_t index) {
   if (done_) return;
   Start(kind, index);
@@ -637,6 +653,8 @@ void Simulator::ScheduleFaults() {
         Trace(absl::StrCat("cut off ", NameOf(*process)));
         Pause(process, random_.Delay(absl::Milliseconds(200), absl::Seconds(9)));
         ++result_.zombies;
+      } else if (kind == Kind::kWorker && how < 0.6 && process->paused_until <= now_) {
+        Leave(process);
       } else {
         Kill(process, "");
       }

@@ -27,6 +27,7 @@ struct SimulationResult {
   std::uint64_t events = 0;
   int kills = 0;
   int pauses = 0;
+  int leaves = 0;   // workers that were asked to end
   int zombies = 0;  // processes replaced while they lived
   std::uint64_t generation = 0;
   std::uint64_t duplicates = 0;  // answered DUPLICATE

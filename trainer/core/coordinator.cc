@@ -441,10 +441,8 @@ void CoordinatorCore::CheckModel(const v1::WorkerSyncRequest& request, std::stri
                             " training samples, the job has ", sample_count_);
     return;
   }
-  const bool same = std::equal(
-      tensors_.begin(), tensors_.end(), request.tensors().begin(), request.tensors().end(),
-      [](const v1::TensorSpec& a, const v1::TensorSpec& b) { return a.SerializeAsString() == b.SerializeAsString(); });
-  if (!same) *refusal = absl::StrCat("worker-", request.index(), " has another model than the job");
+  if (!SameTensors(tensors_, request.tensors()))
+    *refusal = absl::StrCat("worker-", request.index(), " has another model than the job");
 }
 
 void CoordinatorCore::Adopt(const v1::WorkerSyncRequest& request) {

@@ -43,6 +43,13 @@ absl::StatusOr<std::vector<Slice>> CutTensors(const v1::View& view) {
   return CutTensors(std::vector<v1::TensorSpec>(view.tensors().begin(), view.tensors().end()));
 }
 
+bool SameTensors(absl::Span<const v1::TensorSpec> a, const google::protobuf::RepeatedPtrField<v1::TensorSpec>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const v1::TensorSpec& one, const v1::TensorSpec& other) {
+    return one.name() == other.name() && one.type() == other.type() &&
+           std::equal(one.shape().begin(), one.shape().end(), other.shape().begin(), other.shape().end());
+  });
+}
+
 std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint32_t ps_count) {
   std::vector<std::uint32_t> order(slices.size());
   std::iota(order.begin(), order.end(), 0u);

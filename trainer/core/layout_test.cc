@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -153,6 +154,31 @@ TEST(CompareStamps, OrdersByGenerationThenIncarnationThenEpoch) {
       EXPECT_EQ(result < 0, a < b);
       EXPECT_EQ(result > 0, a > b);
     }
+  }
+}
+
+TEST(LayoutTest, TensorsAreTheSameIfNamesTypesAndShapesAre) {
+  v1::View view;
+  for (const char* name : {"a", "b"}) {
+    v1::TensorSpec& tensor = *view.add_tensors();
+    tensor.set_name(name);
+    tensor.set_type(v1::FLOAT32);
+    tensor.add_shape(2);
+  }
+  const std::vector<v1::TensorSpec> mine(view.tensors().begin(), view.tensors().end());
+  EXPECT_TRUE(SameTensors(mine, view.tensors()));
+  const std::function<void(v1::View&)> changes[] = {
+      [](v1::View& other) { other.mutable_tensors(0)->set_name("c"); },
+      [](v1::View& other) { other.mutable_tensors(0)->set_shape(0, 3); },
+      [](v1::View& other) { other.mutable_tensors(0)->add_shape(1); },
+      [](v1::View& other) { other.mutable_tensors(1)->set_type(v1::ELEMENT_UNSPECIFIED); },
+      [](v1::View& other) { other.mutable_tensors()->SwapElements(0, 1); },
+      [](v1::View& other) { other.mutable_tensors()->RemoveLast(); },
+  };
+  for (const auto& change : changes) {
+    v1::View other = view;
+    change(other);
+    EXPECT_FALSE(SameTensors(mine, other.tensors())) << other.ShortDebugString();
   }
 }
 

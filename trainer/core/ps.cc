@@ -56,7 +56,6 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   request.mutable_self()->set_process_incarnation(options_.process_incarnation);
   if (!view_.has_stamp()) return request;
   *request.mutable_view() = view_;
-  request.set_initialised(initialised());
   for (const auto& [session, state] : sessions_) request.add_sessions(session);
   // What every slice here agrees on. Without slices there is nothing to disagree with.
   std::uint32_t watermark = slices_.empty() ? plan_.epochs() : UINT32_MAX;

@@ -18,14 +18,6 @@ constexpr absl::Duration kRateWindow = absl::Seconds(1);
 // A mean over about the newest 20 values.
 double Smooth(double mean, double value, bool first) { return first ? value : mean + 0.05 * (value - mean); }
 
-bool SameTensors(const std::vector<v1::TensorSpec>& mine, const v1::View& view) {
-  return std::equal(mine.begin(), mine.end(), view.tensors().begin(), view.tensors().end(),
-                    [](const v1::TensorSpec& a, const v1::TensorSpec& b) {
-                      return a.name() == b.name() && a.type() == b.type() &&
-                             std::equal(a.shape().begin(), a.shape().end(), b.shape().begin(), b.shape().end());
-                    });
-}
-
 }  // namespace
 
 WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host) : options_(std::move(options)), host_(host) {
@@ -116,7 +108,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
   absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
   if (!slices.ok() || !plan.ok() || static_cast<std::size_t>(view.layout_size()) != slices->size() ||
-      !SameTensors(options_.tensors, view)) {
+      !SameTensors(options_.tensors, view.tensors())) {
     finished_ = absl::FailedPreconditionError("the coordinator's view does not fit this worker's model");
     return;
   }
@@ -152,6 +144,8 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
   if (!sync_in_flight_ || call != sync_call_ || finished_.has_value()) return;
   sync_in_flight_ = false;
   if (!reply.ok()) {
+    // To say goodbye is a courtesy: the lease ends without it too, and whoever shuts down may have ended the others.
+    if (leaving_) finished_ = absl::OkStatus();
     // Leases last longer than a coordinator's restart: go on with what is held and ask again.
     next_sync_ = std::min(next_sync_, now + absl::Milliseconds(100));
     Pump(now, output);
@@ -579,6 +573,7 @@ void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std
   PsLink& link = links_[call.ps];
   --link.in_flight;
   bool retry = !reply.ok();
+  if (retry && leaving_) finished_ = absl::OkStatus();  // somebody else finishes the update when the lease has ended
   const bool answered = reply.ok() && (call.slices.empty() ? reply->size() == 1 : reply->size() == call.slices.size());
   if (answered && call.slices.empty()) {
     const ReplyStatus status = reply->front().header.status;

@@ -102,7 +102,7 @@ class WorkerCore {
   void OnComputed(std::uint64_t token, const ComputeResult& result, Time now, WorkerOutput* output);
   void OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, WorkerOutput* output);
 
-  // Ends the current update, gives the leases back and finishes.
+  // Ends the current update, gives the leases back and finishes. Nothing that fails on the way is tried again.
   void Leave(Time now, WorkerOutput* output);
 
   // Set once there is nothing left to do: OK, or why it gave up.

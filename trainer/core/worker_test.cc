@@ -326,5 +326,71 @@ TEST_F(WorkerTest, AnOlderCoordinatorIsNotHeard) {
   EXPECT_GT(calls, 4);
 }
 
+// Asked in the middle of an update, a worker finishes it, says goodbye and ends.
+TEST_F(WorkerTest, LeavesAfterItsUpdate) {
+  MakeWorker();
+  std::uint32_t updates = 0;
+  ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId&) {
+    if (++updates == 3) {
+      WorkerOutput output;
+      worker_->Leave(now_, &output);
+      EXPECT_FALSE(Carry(std::move(output)).has_value());
+      EXPECT_FALSE(worker_->finished().has_value());
+    }
+    return Verdict::kApply;
+  }));
+  EXPECT_TRUE(worker_->finished()->ok()) << *worker_->finished();
+  EXPECT_EQ(updates, 3u);
+  EXPECT_EQ(worker_->stats().steps(), 3u);
+  EXPECT_TRUE(requests_.back().leaving());
+  EXPECT_EQ(requests_.back().wanted(), 0u);
+  const v1::LedgerReply ledger = ps_->ReadLedger();
+  for (const v1::SliceLedger& slice : ledger.slices()) EXPECT_EQ(slice.version(), 3u);
+}
+
+// Where nobody answers any more there is nothing to wait for.
+TEST_F(WorkerTest, LeavingIsNotTriedTwice) {
+  for (const bool coordinator_is_gone : {true, false}) {
+    SCOPED_TRACE(coordinator_is_gone);
+    PsOptions options;
+    options.job_uid = kJobUid;
+    options.session = kPsSession;
+    ps_ = *PsCore::Create(options);
+    member_ = 0;
+    members_version_ = 0;
+    MakeWorker();
+    WorkerOutput output;
+    worker_->Start(now_, &output);
+    std::optional<Work> work = Carry(std::move(output));
+    ASSERT_TRUE(work.has_value());
+    WorkerOutput leaving;
+    worker_->Leave(now_, &leaving);
+    EXPECT_FALSE(Carry(std::move(leaving)).has_value());
+    WorkerOutput pushes;
+    worker_->OnComputed(work->token, ComputeResult{}, now_, &pushes);
+    ASSERT_FALSE(pushes.exchanges.empty());
+    if (!coordinator_is_gone) {
+      WorkerOutput last;
+      worker_->OnExchangeReply(pushes.exchanges[0].call, absl::UnavailableError("gone"), now_, &last);
+      EXPECT_TRUE(last.exchanges.empty());
+    } else {
+      WorkerOutput goodbye;
+      for (ExchangeCall& call : pushes.exchanges) {
+        std::vector<PsCore::DataReply> replies;
+        ps_->OnData(call.call, std::move(call.frames), &replies);
+        ASSERT_EQ(replies.size(), 1u);
+        worker_->OnExchangeReply(call.call, std::move(replies[0].frames), now_, &goodbye);
+      }
+      for (SyncCall& call : pushes.syncs) goodbye.syncs.push_back(std::move(call));
+      ASSERT_FALSE(goodbye.syncs.empty());
+      WorkerOutput last;
+      worker_->OnSyncReply(goodbye.syncs.back().call, absl::UnavailableError("gone"), now_, &last);
+      EXPECT_TRUE(last.syncs.empty());
+    }
+    ASSERT_TRUE(worker_->finished().has_value());
+    EXPECT_TRUE(worker_->finished()->ok());
+  }
+}
+
 }  // namespace
 }  // namespace downpour::core

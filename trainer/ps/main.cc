@@ -58,11 +58,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
   }
-  // Blocks the signals before any thread exists; each role installs its own reaction.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  service::BlockSignals();
   wire::KeepReceiveMemory();
   const bool is_ps = ps->parsed();
   service::StartLogging(is_ps ? "ps-" + std::to_string(flags.index) : "coordinator");

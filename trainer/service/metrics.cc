@@ -30,8 +30,8 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
     exposer_->RegisterCollectable(registry_);
     const std::size_t colon = listen.rfind(':');
     return absl::StrCat(listen.substr(0, colon), ":", exposer_->GetListeningPorts().at(0));
-  } catch (const std::exception& error) {
-    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on ", listen, ": ", error.what()));
+  } catch (const std::exception&) {  // its text names the library's classes, not the reason
+    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on ", listen, ": is the port in use?"));
   }
 }
 

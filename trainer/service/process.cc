@@ -15,6 +15,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
+#include "grpc/support/log.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -98,14 +99,29 @@ std::uint64_t RandomSession() {
 
 core::Time MonotonicNow() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
+namespace {
+
+// SIGUSR1 ends the thread itself.
+sigset_t HandledSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
+  return signals;
+}
+
+}  // namespace
+
+void BlockSignals() {
+  const sigset_t signals = HandledSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
 SignalThread::SignalThread(std::function<void()> on_signal) : on_signal_(std::move(on_signal)) {
-  sigemptyset(&signals_);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals_, signal);
-  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   thread_ = std::thread([this] {
+    const sigset_t signals = HandledSignals();
     for (;;) {
       int signal = 0;
-      if (sigwait(&signals_, &signal) != 0 || signal == SIGUSR1) return;
+      if (sigwait(&signals, &signal) != 0 || signal == SIGUSR1) return;
       on_signal_();
     }
   });
@@ -116,11 +132,21 @@ SignalThread::~SignalThread() {
   thread_.join();
 }
 
+namespace {
+
+// gRPC reports what its caller is told as well; where it does not, this is for who looks for a defect of gRPC's.
+void LogOfGrpc(gpr_log_func_args* arguments) {
+  spdlog::debug("gRPC: {}:{}: {}", arguments->file, arguments->line, arguments->message);
+}
+
+}  // namespace
+
 void StartLogging(const std::string& name) {
   auto logger = std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l [%n] %v");
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+  gpr_set_log_function(LogOfGrpc);
 }
 
 int ExitCodeFor(const absl::Status& status) {

@@ -62,8 +62,11 @@ std::uint64_t RandomSession();
 // Since an arbitrary origin; does not go back.
 core::Time MonotonicNow();
 
-// Blocks SIGTERM and SIGINT in this thread and all that it starts later, and calls `on_signal` from a thread of its own
-// at each of them. Make it first thing in main.
+// Blocks SIGTERM and SIGINT in this thread and all that it starts later: call it in main before any thread exists, or
+// a signal may reach a thread that does not block it and end the process. They wait for a SignalThread.
+void BlockSignals();
+
+// Calls `on_signal` from a thread of its own at each SIGTERM and SIGINT. Needs BlockSignals.
 class SignalThread {
  public:
   explicit SignalThread(std::function<void()> on_signal);
@@ -72,7 +75,6 @@ class SignalThread {
   SignalThread& operator=(const SignalThread&) = delete;
 
  private:
-  sigset_t signals_;
   std::function<void()> on_signal_;
   std::thread thread_;
 };

@@ -107,6 +107,7 @@ class WorkerProcess::Impl {
   }
 
   void Leave() {
+    spdlog::info("asked to leave: finishes its update and gives its leases back");
     With([](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) { core.Leave(now, output); });
     absl::MutexLock lock(&mutex_);
     leave_by_ = std::min(leave_by_, service::MonotonicNow() + kLeaveGrace);

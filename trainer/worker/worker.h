@@ -37,8 +37,8 @@ class WorkerProcess {
 
   // Works until the job is over or Leave was called and the leases were given back. Thread-compatible: once.
   absl::Status Run();
-  // Finishes the update under way, gives the leases back and ends; Run returns at the latest after a grace of 5 s and
-  // the update. From any thread.
+  // Finishes the update under way, gives the leases back and ends; Run returns at once where nobody is left to answer,
+  // and at the latest after a grace of 5 s and the update. From any thread.
   void Leave();
 
  private:

@@ -1,0 +1,52 @@
+#include "trainer/worker/program.h"
+
+#include <string>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "spdlog/spdlog.h"
+#include "trainer/service/process.h"
+#include "trainer/wire/receive_memory.h"
+
+namespace downpour::worker {
+namespace {
+
+absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create) {
+  const absl::Status alive = service::DieWithParent(flags.parent);
+  if (!alive.ok()) return alive;
+  absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(flags.config_path);
+  if (!config.ok()) return config.status();
+  WorkerProcessOptions options;
+  options.config = *std::move(config);
+  options.index = flags.index;
+  options.process_incarnation = flags.incarnation;
+  options.coordinator = flags.coordinator;
+  options.metrics_listen = flags.metrics_listen;
+  const absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
+  if (!worker.ok()) return worker.status();
+  const absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
+  if (!written.ok()) return written;
+  service::SignalThread signals([&worker] { (*worker)->Leave(); });
+  const absl::Status ended = (*worker)->Run();
+  if (ended.ok()) spdlog::info("done");
+  return ended;
+}
+
+}  // namespace
+
+int WorkerMain(int argc, char** argv, const CreateWorker& create) {
+  CLI::App app{"Downpour's worker."};
+  service::ProcessFlags flags;
+  service::AddFlags(app, {true, true, false}, &flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
+  }
+  service::BlockSignals();
+  wire::KeepReceiveMemory();
+  service::StartLogging("worker-" + std::to_string(flags.index));
+  return service::ExitCodeFor(Run(flags, create));
+}
+
+}  // namespace downpour::worker

@@ -12,7 +12,7 @@ namespace downpour::worker {
 namespace {
 
 absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create) {
-  const absl::Status alive = service::DieWithParent(flags.parent);
+  absl::Status alive = service::DieWithParent(flags.parent);
   if (!alive.ok()) return alive;
   absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(flags.config_path);
   if (!config.ok()) return config.status();
@@ -24,10 +24,10 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   options.metrics_listen = flags.metrics_listen;
   const absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
   if (!worker.ok()) return worker.status();
-  const absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
+  absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
   if (!written.ok()) return written;
   service::SignalThread signals([&worker] { (*worker)->Leave(); });
-  const absl::Status ended = (*worker)->Run();
+  absl::Status ended = (*worker)->Run();
   if (ended.ok()) spdlog::info("done");
   return ended;
 }

@@ -43,3 +43,29 @@ setup:
 
 clean:
 	rm -rf build
+
+# A Kubernetes cluster on this machine, without Docker; needs root. It stays up until `make cluster-down`.
+.PHONY: cluster cluster-down images
+cluster:
+	@bash docker/setup.sh e2e
+	python3 e2e/cluster.py up
+	echo 'use it:     eval "$$(e2e/cluster.py env)"; kubectl get nodes'
+	echo 'images:     make images; e2e/images.py --load'
+	echo 'more verbs: e2e/cluster.py --help'
+	echo 'end it:     make cluster-down'
+
+cluster-down:
+	@python3 e2e/cluster.py down
+
+# Its pid files are in build/.
+clean: cluster-down
+
+# The images of docker/, from programs built here, as archives in build/images.
+images:
+	@bash docker/setup.sh e2e
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour-server downpour-worker
+	if ninja -C $(BUILD) -t targets all | grep '^downpour-operator:' >/dev/null; then
+	  cmake --build --preset release --target downpour-operator
+	fi
+	python3 e2e/images.py

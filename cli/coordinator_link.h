@@ -5,12 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
 
-// The calls from the operator's side to the processes of a job.
 namespace downpour::cli {
 
 // Asks the coordinator for progress without ever blocking its caller. Not thread-safe.
@@ -30,14 +27,6 @@ class CoordinatorLink {
 
 // Over gRPC, to the address in a file, which is read again after each failure. Each question has a deadline.
 std::unique_ptr<CoordinatorLink> MakeCoordinatorLink(const std::string& address_file, const std::string& job_uid);
-
-// Asks once and waits for the answer.
-absl::StatusOr<v1::ProgressReply> AskProgress(const std::string& address, const std::string& job_uid,
-                                              absl::Duration time_limit);
-
-// Tells a coordinator or a ps that the outcome is stored, so that it exits 0. Harmless to repeat.
-absl::Status FinishCoordinator(const std::string& address, const std::string& job_uid, absl::Duration time_limit);
-absl::Status FinishParameterServer(const std::string& address, const std::string& job_uid, absl::Duration time_limit);
 
 }  // namespace downpour::cli
 

@@ -9,18 +9,10 @@
 #include "absl/status/statusor.h"
 #include "cli/process_backend.h"
 #include "cli/run_folder.h"
-#include "downpour/v1/config.pb.h"
 #include "operator/api/training_job.h"
 
 // From a TrainingJob to the processes that carry it out.
 namespace downpour::cli {
-
-// What every process of the job is told. `output_directory` is absolute; the data set's path becomes absolute.
-v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
-                                    const std::string& output_directory);
-
-// As protobuf JSON, as the processes read it.
-absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config);
 
 // 32 random hexadecimal digits.
 std::string MakeJobUid();

@@ -26,6 +26,8 @@
 #include "cli/run_loop.h"
 #include "cli/run_view.h"
 #include "cli/wake.h"
+#include "operator/job/coordinator_client.h"
+#include "operator/job/training_config.h"
 
 namespace downpour::cli {
 namespace {
@@ -79,8 +81,10 @@ absl::Status CheckJob(const api::TrainingJob& job) {
 absl::StatusOr<LineFile> FillFolder(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
   if (absl::Status status = CheckFreeSpace(paths.root, kRunFolderBytes); !status.ok()) return status;
   const std::string& output = job.spec.output.directory;
-  const absl::StatusOr<std::string> config = TrainingConfigToJson(
-      ToTrainingConfig(job, job_uid, output.empty() ? paths.root : fs::absolute(output).lexically_normal().string()));
+  const auto absolute = [](const std::string& path) { return fs::absolute(path).lexically_normal().string(); };
+  v1::TrainingConfig training = job::ToTrainingConfig(job, job_uid, output.empty() ? paths.root : absolute(output));
+  training.mutable_dataset()->set_path(absolute(training.dataset().path()));
+  const absl::StatusOr<std::string> config = job::TrainingConfigToJson(training);
   if (!config.ok()) return config.status();
   if (absl::Status status = WriteFileDurably(paths.Config(), *config); !status.ok()) return status;
   if (absl::Status status = WriteFileDurably(paths.Job(), api::ToJson(job)); !status.ok()) return status;
@@ -132,8 +136,8 @@ void FinishProcesses(const PreparedRun& run, const std::vector<Process>& running
     const absl::StatusOr<std::string> address = ReadAddress(run.folder.paths().Address(process.name));
     if (!address.ok()) continue;
     const bool coordinator = process.role == api::Role::kCoordinator;
-    const absl::Status status = coordinator ? FinishCoordinator(*address, run.job_uid, kFinishTimeLimit)
-                                            : FinishParameterServer(*address, run.job_uid, kFinishTimeLimit);
+    const absl::Status status = coordinator ? job::FinishCoordinator(*address, run.job_uid, kFinishTimeLimit)
+                                            : job::FinishParameterServer(*address, run.job_uid, kFinishTimeLimit);
     static_cast<void>(status);
   }
 }

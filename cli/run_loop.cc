@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "operator/job/report.h"
 
 namespace downpour::cli {
 namespace {
@@ -18,35 +19,11 @@ constexpr double kKillLimit = 10;  // for the kernel to end what was killed
 constexpr int kLedgerAttempts = 3;
 constexpr int kBadInputExitCode = 2;
 
-planner::CoordinatorPhase ToPlanner(v1::JobPhase phase) {
-  switch (phase) {
-    case v1::PHASE_STARTING:
-      return planner::CoordinatorPhase::kStarting;
-    case v1::PHASE_RECOVERING:
-      return planner::CoordinatorPhase::kRecovering;
-    case v1::PHASE_TRAINING:
-      return planner::CoordinatorPhase::kTraining;
-    case v1::PHASE_FINISHING:
-      return planner::CoordinatorPhase::kFinishing;
-    case v1::PHASE_DONE:
-      return planner::CoordinatorPhase::kDone;
-    case v1::PHASE_FAILED:
-      return planner::CoordinatorPhase::kFailed;
-    default:
-      return planner::CoordinatorPhase::kUnknown;
-  }
-}
-
-// A process is ready when the coordinator heard of its role and index since the process was started; what it heard
-// before came from an earlier incarnation.
+// A process is ready when the coordinator counts this very start of it as a member.
 bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time) {
   if (!process.running() || !reply.has_value() || reply_time < process.created_time) return false;
-  if (process.role == api::Role::kCoordinator) return true;
-  return std::any_of(reply->members().begin(), reply->members().end(), [&](const v1::MemberProgress& member) {
-    return member.role() == (process.role == api::Role::kWorker ? "worker" : "ps") &&
-           static_cast<int>(member.index()) == process.index &&
-           reply_time - static_cast<double>(member.silent_milliseconds()) / 1000 >= process.created_time;
-  });
+  return process.role == api::Role::kCoordinator ||
+         job::IsMember(*reply, process.role, process.index, process.incarnation);
 }
 
 // The ps did not answer, which may pass.
@@ -147,6 +124,9 @@ class RunLoop {
           break;
         case planner::ActionType::kForceStop:
           parts_.processes.Stop(action.uid, 0);
+          break;
+        case planner::ActionType::kRemove:     // an ended process leaves nothing but its log
+        case planner::ActionType::kDeleteJob:  // the run's folder is the user's
           break;
         case planner::ActionType::kFinish:
           Finish(now);
@@ -277,17 +257,7 @@ planner::Observed Observe(const std::vector<Process>& processes, const std::opti
     }
     observed.instances.push_back(std::move(instance));
   }
-  if (reply.has_value()) {
-    planner::CoordinatorReport report;
-    report.received_time = reply_time;
-    report.phase = ToPlanner(reply->phase());
-    report.message = reply->message();
-    report.generation = reply->view().generation();
-    report.updates_applied = reply->updates_applied();
-    report.updates_expected = reply->updates_expected();
-    report.parameters_lost = reply->parameters_lost();
-    observed.report = std::move(report);
-  }
+  if (reply.has_value()) observed.report = job::ToReport(*reply, reply_time);
   return observed;
 }
 

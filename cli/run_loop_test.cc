@@ -82,6 +82,7 @@ class RunLoopTest : public ::testing::Test {
       v1::MemberProgress* const member = reply.add_members();
       member->set_role(process.role == api::Role::kWorker ? "worker" : "ps");
       member->set_index(static_cast<std::uint32_t>(process.index));
+      member->set_process_incarnation(static_cast<std::uint32_t>(process.incarnation));
     }
     return reply;
   }
@@ -307,18 +308,21 @@ TEST_F(RunLoopTest, SilenceOfThePsIsToldAndContradictionFails) {
   EXPECT_THAT(outcome.message, HasSubstr("slice 3"));
 }
 
-TEST(ObserveTest, AProcessIsReadyOnlyByWhatCameAfterItsStart) {
+TEST(ObserveTest, AProcessIsReadyOnlyIfItsOwnStartIsAMember) {
   Process process;
   process.role = api::Role::kWorker;
   process.index = 1;
+  process.incarnation = 3;
   process.created_time = 100;
   v1::ProgressReply reply;
   v1::MemberProgress* const member = reply.add_members();
   member->set_role("worker");
   member->set_index(1);
-  member->set_silent_milliseconds(2000);
-  EXPECT_FALSE(Observe({process}, reply, 101).instances[0].ready) << "it was an earlier incarnation";
+  member->set_process_incarnation(2);
+  EXPECT_FALSE(Observe({process}, reply, 102).instances[0].ready) << "it was an earlier incarnation";
+  member->set_process_incarnation(3);
   EXPECT_TRUE(Observe({process}, reply, 102).instances[0].ready);
+  EXPECT_FALSE(Observe({process}, reply, 99).instances[0].ready) << "an answer from before its start";
   EXPECT_FALSE(Observe({process}, std::nullopt, 0).instances[0].ready);
   member->set_index(2);
   EXPECT_FALSE(Observe({process}, reply, 110).instances[0].ready);

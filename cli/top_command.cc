@@ -10,13 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "cli/clock.h"
 #include "cli/commands.h"
-#include "cli/coordinator_link.h"
 #include "cli/render/live_view.h"
 #include "cli/run_folder.h"
 #include "cli/run_overview.h"
 #include "cli/run_view.h"
 #include "cli/wake.h"
 #include "operator/api/manifest.h"
+#include "operator/job/coordinator_client.h"
 
 namespace downpour::cli {
 namespace {
@@ -49,7 +49,7 @@ class Onlooker {
     if (!state.ok()) return state.status();
     const absl::StatusOr<std::string> address = ReadAddress(paths_.Address(ProcessName(api::Role::kCoordinator, 0)));
     if (address.ok()) {
-      absl::StatusOr<v1::ProgressReply> reply = AskProgress(*address, state->job_uid, kAskTimeLimit);
+      absl::StatusOr<v1::ProgressReply> reply = job::AskProgress(*address, state->job_uid, kAskTimeLimit);
       if (reply.ok()) {
         reply_ = *std::move(reply);
         reply_time_ = clock_.Now();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Downpour on Debian 12, and says what it installs:
 # the Debian packages listed beside it, and the CPU part of LibTorch from PyPI into .deps/ of the checkout.
+# `setup.sh e2e` installs what the end-to-end tests need as well (packages-image.txt, packages-e2e.txt).
 # Does nothing, fast, when everything is there.
 set -euo pipefail
 
@@ -11,7 +12,14 @@ torch_directory="$root/.deps/libtorch-$torch_version"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-listed_packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$here/packages-build.txt" "$here/packages-data.txt"; }
+lists=("$here/packages-build.txt" "$here/packages-data.txt")
+case "${1:-}" in
+  "") ;;
+  e2e) lists+=("$here/packages-image.txt" "$here/packages-e2e.txt") ;;
+  *) say "got '$1', expected nothing or e2e"; exit 2 ;;
+esac
+
+listed_packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "${lists[@]}"; }
 
 install_packages() {
   local missing=() package

@@ -30,6 +30,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -151,11 +152,15 @@ class Coordinator final : public v1::Coordinator::Service {
       const std::size_t dash = name.rfind('-');
       const std::string role = name.substr(0, dash);
       if ((role != "ps" && role != "worker") || name.find('.') != std::string::npos) continue;
-      if (!Alive(std::atoi(Read(entry.path()).c_str()))) continue;
+      std::istringstream identity(Read(entry.path()));
+      int pid = 0;
+      std::uint32_t incarnation = 0;
+      if (!(identity >> pid >> incarnation) || !Alive(pid)) continue;
       ++(role == "ps" ? ps_ : workers_);
       v1::MemberProgress* const member = reply.add_members();
       member->set_role(role);
       member->set_index(static_cast<std::uint32_t>(std::atoi(name.c_str() + dash + 1)));
+      member->set_process_incarnation(incarnation);
       member->set_state("computing");
     }
   }
@@ -259,7 +264,7 @@ int main(int count, char** values) {
   const int signals = signalfd(-1, &blocked, SFD_CLOEXEC);
 
   if (!google::protobuf::util::JsonStringToMessage(Read(options["config"]), &config).ok()) return 2;
-  WriteAtomically(options["metrics-address-file"], std::to_string(getpid()));
+  WriteAtomically(options["metrics-address-file"], std::to_string(getpid()) + " " + options["incarnation"]);
   if (role == "worker") return Work(signals);
   if (role == "ps") {
     ParameterServer service;

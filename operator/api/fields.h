@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "operator/api/training_job.h"
 
@@ -59,11 +61,14 @@ struct Choice {
 };
 
 struct Object {};
-// A map that is passed on as it is. It has no value of its own here.
+// A PodTemplateSpec, kept as JSON text. Of its fields only those of PodTemplate below are looked at; a pod that the
+// API server creates from it has all of them checked.
+struct Template {};
+// Whatever it holds.
 struct Opaque {};
-struct OpaqueValue {
-  friend bool operator==(const OpaqueValue&, const OpaqueValue&) = default;
-};
+struct OpaqueValue {};
+// Seconds since the epoch; written as TimeFormat says.
+struct Time {};
 // "Latest", "Never", {trainingJob: name} or {uri: text}.
 struct ResumePoint {};
 
@@ -127,6 +132,9 @@ inline constexpr Name<SchedulingProvider> kSchedulingProviders[] = {
     {"Volcano", SchedulingProvider::kVolcano},
     {"SchedulerPlugins", SchedulingProvider::kSchedulerPlugins}};
 
+// Whether a pod is started again is decided by the failure policy, not on its node.
+inline constexpr Name<std::string_view> kPodRestartPolicies[] = {{"Never", "Never"}};
+
 inline constexpr std::int64_t kHour = 3600;
 inline constexpr std::int64_t kDay = 24 * kHour;
 inline constexpr std::int64_t kYear = 365 * kDay;
@@ -136,6 +144,7 @@ inline constexpr int kMaxRestarts = 1000000;
 
 // Text checks, in manifest.cc.
 std::string_view AnyText(std::string_view text);
+std::string_view IsShortText(std::string_view text);  // at most 253 bytes
 std::string_view IsApiVersion(std::string_view text);
 std::string_view IsKind(std::string_view text);
 std::string_view IsJobName(std::string_view text);        // RFC 1035 label of at most 40
@@ -148,19 +157,97 @@ std::string_view IsManagedBy(std::string_view text);  // prefix/path
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
 
+// What is looked at in a pod template.
+struct PodTemplateMetadata {
+  std::map<std::string, std::string> labels;
+  std::map<std::string, std::string> annotations;
+};
+struct PodSpec {
+  std::string restart_policy;
+  std::vector<OpaqueValue> containers;
+  OpaqueValue others;
+};
+struct PodTemplate {
+  PodTemplateMetadata metadata;
+  PodSpec spec;
+};
+
+template <class Visitor>
+void Fields(Visitor& v, PodTemplateMetadata& s) {
+  v.Field("labels", s.labels, MapOf<Text>{AnyText, {AnyText}});
+  v.Field("annotations", s.annotations, MapOf<Text>{AnyText, {AnyText}});
+}
+
+// A PodSpec of Kubernetes 1.34. The API server compares only fields that it knows when it looks for changes.
+inline constexpr std::string_view kPodFields[] = {"activeDeadlineSeconds",
+                                                  "affinity",
+                                                  "automountServiceAccountToken",
+                                                  "dnsConfig",
+                                                  "dnsPolicy",
+                                                  "enableServiceLinks",
+                                                  "ephemeralContainers",
+                                                  "hostAliases",
+                                                  "hostIPC",
+                                                  "hostNetwork",
+                                                  "hostPID",
+                                                  "hostUsers",
+                                                  "hostname",
+                                                  "hostnameOverride",
+                                                  "imagePullSecrets",
+                                                  "initContainers",
+                                                  "nodeName",
+                                                  "nodeSelector",
+                                                  "os",
+                                                  "overhead",
+                                                  "preemptionPolicy",
+                                                  "priority",
+                                                  "priorityClassName",
+                                                  "readinessGates",
+                                                  "resourceClaims",
+                                                  "resources",
+                                                  "runtimeClassName",
+                                                  "schedulerName",
+                                                  "schedulingGates",
+                                                  "securityContext",
+                                                  "serviceAccount",
+                                                  "serviceAccountName",
+                                                  "setHostnameAsFQDN",
+                                                  "shareProcessNamespace",
+                                                  "subdomain",
+                                                  "terminationGracePeriodSeconds",
+                                                  "tolerations",
+                                                  "topologySpreadConstraints",
+                                                  "volumes"};
+
+template <class Visitor>
+void Fields(Visitor& v, PodSpec& s) {
+  v.Field("restartPolicy", s.restart_policy, Choice(kPodRestartPolicies));
+  v.Field("containers", s.containers, ListOf<Opaque>{});
+  for (const std::string_view name : kPodFields) v.Field(name, s.others, Opaque{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, PodTemplate& s) {
+  v.Field("metadata", s.metadata, Object{});
+  v.Field("spec", s.spec, Object{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, CoordinatorSpec& s) {
+  v.Field("template", s.pod_template, Template{});
+}
+
 template <class Visitor>
 void Fields(Visitor& v, ParameterServerSpec& s) {
-  OpaqueValue pod_template;
   v.Field("replicas", s.replicas, Integer{1, kMaxParameterServers});
-  v.Field("template", pod_template, Opaque{}, Presence::kUnsupported);
+  v.Field("template", s.pod_template, Template{});
   v.Field("replicationFactor", s.replication_factor, Integer{1, 3, 1});
 }
 
 template <class Visitor>
 void Fields(Visitor& v, WorkerSpec& s) {
-  OpaqueValue pod_template;
   v.Field("replicas", s.replicas, Integer{1, kMaxWorkers});
-  v.Field("template", pod_template, Opaque{}, Presence::kUnsupported);
+  v.Field("template", s.pod_template, Template{});
 }
 
 template <class Visitor>
@@ -234,8 +321,8 @@ template <class Visitor>
 void Fields(Visitor& v, SchedulingSpec& s) {
   v.Field("gang", s.gang, Choice(kGangPolicies));
   v.Field("provider", s.provider, Choice(kSchedulingProviders));
-  v.Field("queue", s.queue, Text{AnyText});
-  v.Field("priorityClassName", s.priority_class_name, Text{AnyText});
+  v.Field("queue", s.queue, Text{IsShortText});
+  v.Field("priorityClassName", s.priority_class_name, Text{IsShortText});
   v.Field("avoidNodes", s.avoid_nodes, Object{});
 }
 
@@ -293,9 +380,10 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("strategy", s.strategy, Choice(kStrategies));
   v.Field("suspend", s.suspend, Flag{});
   v.Field("managedBy", s.managed_by, Text{IsManagedBy, "training.downpour.dev/operator"});
+  v.Field("coordinator", s.coordinator, Object{});
   v.Field("parameterServer", s.parameter_server, Object{});
   v.Field("worker", s.worker, Object{});
-  v.Field("elastic", s.elastic, Object{}, Presence::kUnsupported);
+  v.Field("elastic", s.elastic, Object{});
   v.Field("successPolicy", s.success_policy, Choice(kSuccessPolicies));
   v.Field("failurePolicy", s.failure_policy, Object{});
   v.Field("progressDeadlineSeconds", s.progress_deadline_seconds, Integer{0, kYear});
@@ -346,13 +434,13 @@ void Fields(Visitor& v, Condition& s) {
   v.Field("status", s.status, Choice(kTruth));
   v.Field("reason", s.reason, Text{AnyText});
   v.Field("message", s.message, Text{AnyText});
-  v.Field("lastTransitionTime", s.last_transition_time, Number{});
+  v.Field("lastTransitionTime", s.last_transition_time, Time{});
   v.Field("observedGeneration", s.observed_generation, Integer{});
 }
 
 template <class Visitor>
 void Fields(Visitor& v, FailureRecord& s) {
-  v.Field("time", s.time, Number{});
+  v.Field("time", s.time, Time{});
   v.Field("role", s.role, Choice(kRoles));
   v.Field("index", s.index, kCount);
   v.Field("uid", s.uid, Text{AnyText});
@@ -361,6 +449,8 @@ void Fields(Visitor& v, FailureRecord& s) {
   v.Field("action", s.action, Text{AnyText});
   v.Field("counted", s.counted, Flag{});
   v.Field("message", s.message, Text{AnyText});
+  v.Field("node", s.node, Text{AnyText});
+  v.Field("lastLogLine", s.last_log_line, Text{AnyText});
 }
 
 template <class Visitor>
@@ -373,6 +463,34 @@ void Fields(Visitor& v, RoleStatus& s) {
   v.Field("failed", s.failed, kCount);
   v.Field("terminating", s.terminating, kCount);
   v.Field("restarts", s.restarts, kCount);
+  v.Field("summary", s.summary, Text{AnyText});
+  v.Field("selector", s.selector, Text{AnyText});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, MembershipStatus& s) {
+  v.Field("epoch", s.epoch, Integer{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, RecoveryStatus& s) {
+  v.Field("lastCause", s.last_cause, Text{AnyText});
+  v.Field("lastRole", s.last_role, Choice(kRoles));
+  v.Field("lastStartTime", s.last_start_time, Time{});
+  v.Field("lastDurationSeconds", s.last_duration_seconds, Number{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, ProgressStatus& s) {
+  v.Field("step", s.step, Integer{});
+  v.Field("totalSteps", s.total_steps, Integer{});
+  v.Field("percent", s.percent, Integer{0, 100});
+  v.Field("samplesPerSecond", s.samples_per_second, Text{AnyText});
+  v.Field("etaSeconds", s.eta_seconds, Integer{});
+  v.Field("lastUpdateTime", s.last_update_time, Time{});
+  v.Field("epoch", s.epoch, kCount);
+  v.Field("loss", s.loss, Text{AnyText});
+  v.Field("testAccuracy", s.test_accuracy, Text{AnyText});
 }
 
 struct RestartCounts {
@@ -392,17 +510,20 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("phase", s.phase, Text{AnyText});
   v.Field("reason", s.reason, Text{AnyText});
   v.Field("conditions", s.conditions, ListOf<Object>{});
-  v.Field("startTime", s.start_time, Number{});
-  v.Field("completionTime", s.completion_time, Number{});
+  v.Field("startTime", s.start_time, Time{});
+  v.Field("completionTime", s.completion_time, Time{});
   v.Field("coordinator", s.coordinator, Object{});
   v.Field("parameterServer", s.parameter_server, Object{});
   v.Field("worker", s.worker, Object{});
   v.Field("restarts", restarts, Object{});
+  v.Field("membership", s.membership, Object{});
+  v.Field("recovery", s.recovery, Object{});
+  v.Field("progress", s.progress, Object{});
   v.Field("incarnations", s.incarnations, MapOf<Integer>{AnyText, kCount});
   v.Field("recentFailures", s.recent_failures, ListOf<Object>{});
   v.Field("failures", s.failures, ListOf<Object>{});
   v.Field("countedUids", s.counted_uids, ListOf<Text>{{AnyText}});
-  v.Field("lastProgressTime", s.last_progress_time, Number{});
+  v.Field("lastProgressTime", s.last_progress_time, Time{});
   v.Field("lastProgressStep", s.last_progress_step, Integer{});
 }
 

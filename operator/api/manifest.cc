@@ -10,11 +10,13 @@
 #include <optional>
 #include <set>
 #include <type_traits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
 #include "operator/api/fields.h"
@@ -60,6 +62,7 @@ constexpr std::string_view kRfc1035 =
 }  // namespace
 
 std::string_view AnyText(std::string_view) { return {}; }
+std::string_view IsShortText(std::string_view text) { return text.size() <= 253 ? "" : "must be at most 253 bytes"; }
 std::string_view IsApiVersion(std::string_view text) {
   return text == kApiVersion ? "" : "must be training.downpour.dev/v1alpha1";
 }
@@ -156,11 +159,31 @@ std::string_view Nearest(std::string_view name, const std::vector<std::string_vi
   return nearest;
 }
 
+std::string FormatTime(double time) {
+  // From the year 1 to 9999. The fraction is taken off first: time * 1e6 is not exact.
+  const double inside = std::isfinite(time) ? std::clamp(time, -62135596800.0, 253402300799.0) : 0.0;
+  const double seconds = std::floor(inside);
+  const absl::Time point = absl::FromUnixSeconds(static_cast<std::int64_t>(seconds)) +
+                           absl::Microseconds(std::llround((inside - seconds) * 1e6));
+  return absl::FormatTime("%E4Y-%m-%dT%H:%M:%E6SZ", point, absl::UTCTimeZone());
+}
+
+std::optional<double> ParseTime(const std::string& text) {
+  absl::Time time;
+  // The names of infinite times, which absl knows, are none.
+  if (text.empty() || !schema::IsDigit(text.front()) || !schema::IsAlphanumeric(text.back()) ||
+      !absl::ParseTime(absl::RFC3339_full, text, &time, nullptr)) {
+    return std::nullopt;
+  }
+  const std::int64_t seconds = absl::ToUnixSeconds(time);
+  return static_cast<double>(seconds) + absl::ToDoubleSeconds(time - absl::FromUnixSeconds(seconds));
+}
+
 // Moves a tree into the structs, field by field as fields.h describes them, and notes what is wrong.
 class Reader {
  public:
-  Reader(bool refuse_unknown, std::vector<LocatedError> errors)
-      : refuse_unknown_(refuse_unknown), errors_(std::move(errors)) {}
+  Reader(bool refuse_unknown, TimeFormat times, std::vector<LocatedError> errors)
+      : refuse_unknown_(refuse_unknown), times_(times), errors_(std::move(errors)) {}
 
   // The place in the text is that of `path`, or of the nearest of its parents that is there.
   void AddError(const std::string& path, std::string message) {
@@ -328,9 +351,27 @@ class Reader {
     }
   }
 
-  void Read(const DocumentNode& node, const std::string& path, schema::OpaqueValue&, const schema::Opaque&) {
+  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Time&) {
+    if (times_ == TimeFormat::kSeconds) return Read(node, path, value, schema::Number{});
     Visit(node, path);
-    if (node.kind != Kind::kMap) AddError(path, absl::StrCat("must be a map, got ", Display(node)));
+    const std::optional<double> time = node.kind == Kind::kString ? ParseTime(node.text) : std::nullopt;
+    if (!time.has_value()) {
+      AddError(path, absl::StrCat("must be a time, as \"2026-01-02T03:04:05.123456Z\", got ", Display(node)));
+      return;
+    }
+    value = *time;
+  }
+
+  void Read(const DocumentNode&, const std::string&, schema::OpaqueValue&, const schema::Opaque&) {}
+
+  void Read(const DocumentNode& node, const std::string& path, std::string& value, const schema::Template&) {
+    schema::PodTemplate looked_at;
+    const bool refuse_unknown = std::exchange(refuse_unknown_, false);
+    Read(node, path, looked_at, schema::Object{});
+    refuse_unknown_ = refuse_unknown;
+    std::string at = path;
+    const nlohmann::json json = ReadAny(node, at);
+    if (json.is_object()) value = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
   void Read(const DocumentNode& node, const std::string& path, ResumeFrom& value, const schema::ResumePoint&) {
@@ -398,11 +439,65 @@ class Reader {
     std::vector<std::string_view> known_;
   };
 
+  // What may be anything. Its maps are sorted, so that two texts of one meaning are equal. `path` is lengthened and cut
+  // again, not copied: there may be many nodes and long paths.
+  nlohmann::json ReadAny(const DocumentNode& node, std::string& path) {
+    switch (node.kind) {
+      case Kind::kNull:
+        return nullptr;
+      case Kind::kBoolean:
+        return node.text.starts_with('t') || node.text.starts_with('T');
+      case Kind::kString:
+        return node.text;
+      case Kind::kNumber: {
+        std::int64_t integer = 0;
+        const char* const end = node.text.data() + node.text.size();
+        const auto [stop, error] = std::from_chars(node.text.data(), end, integer);
+        if (error == std::errc() && stop == end) return integer;
+        double number = 0;
+        if (absl::SimpleAtod(node.text, &number) && std::isfinite(number)) return number;
+        RefuseInAny(node, path, absl::StrCat("must be a finite number, got ", Display(node)));
+        return nullptr;
+      }
+      case Kind::kAmbiguous:
+        RefuseInAny(node, path,
+                    absl::StrCat("means different things to readers of YAML, got ", Display(node),
+                                 "; put a string in quotes, write a number in decimal"));
+        return nullptr;
+      case Kind::kList:
+      case Kind::kMap:
+        break;
+    }
+    nlohmann::json json = node.kind == Kind::kList ? nlohmann::json::array() : nlohmann::json::object();
+    const std::size_t length = path.size();
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const DocumentNode& item = node.items[i];
+      const std::string step = node.kind == Kind::kList ? JoinPath("", i) : JoinPath("", item.key);
+      if (!step.starts_with('[')) path += '.';
+      path += step;
+      nlohmann::json value = ReadAny(item, path);
+      path.resize(length);
+      if (node.kind == Kind::kList) {
+        json.push_back(std::move(value));
+      } else {
+        json[item.key] = std::move(value);
+      }
+    }
+    return json;
+  }
+
+  void RefuseInAny(const DocumentNode& node, const std::string& path, std::string message) {
+    if (full() || !IsClean(path)) return;
+    Visit(node, path);
+    AddError(path, std::move(message));
+  }
+
   void Visit(const DocumentNode& node, const std::string& path) { positions_.emplace(path, node.position); }
   // One more than is shown, so that the reader knows that some were left out.
   bool full() const { return errors_.size() > kMaxErrors; }
 
   bool refuse_unknown_;
+  TimeFormat times_;
   std::vector<LocatedError> errors_;
   std::map<std::string, std::size_t, std::less<>> positions_;
 };
@@ -413,6 +508,12 @@ void CheckRelations(const TrainingJobSpec& spec, Reader& reader) {
     if (!spec.parameter_server.has_value()) {
       reader.AddError("spec.parameterServer", "is required for the strategy ParameterServer");
     }
+  }
+  if (reader.IsClean("spec.elastic") && spec.elastic.has_value() &&
+      spec.elastic->min_replicas > spec.elastic->max_replicas) {
+    reader.AddError("spec.elastic.minReplicas",
+                    absl::StrCat("must be at most maxReplicas, ", spec.elastic->max_replicas, ", got ",
+                                 spec.elastic->min_replicas));
   }
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;
@@ -542,28 +643,36 @@ void Override(Document& document, const std::string& name, const std::string& te
 
 class Writer {
  public:
+  explicit Writer(TimeFormat times) : times_(times) {}
+
   template <class Value>
-  static Json Write(Value& value, const schema::Object&) {
-    ObjectWriter object;
+  Json Write(Value& value, const schema::Object&) {
+    ObjectWriter object(*this);
     schema::Fields(object, value);
     return std::move(object.json);
   }
 
  private:
   struct ObjectWriter {
+    explicit ObjectWriter(Writer& of) : writer(of) {}
+
     template <class Value, class Rule>
     void Field(std::string_view name, Value& value, const Rule& rule, Presence presence = Presence::kOptional) {
       if constexpr (requires { value == Value(); }) {
         if (presence == Presence::kUnsupported && value == Value()) return;
       }
+      if constexpr (std::is_same_v<Rule, schema::Template>) {
+        if (value.empty()) return;
+      }
       if constexpr (kIsOptional<Value>) {
-        if (value.has_value()) json[std::string(name)] = Write(*value, rule);
+        if (value.has_value()) json[std::string(name)] = writer.Write(*value, rule);
       } else {
-        json[std::string(name)] = Write(value, rule);
+        json[std::string(name)] = writer.Write(value, rule);
       }
     }
     void Dropped(std::string_view) {}
 
+    Writer& writer;
     Json json = Json::object();
   };
 
@@ -574,7 +683,10 @@ class Writer {
   static Json Write(double value, const schema::Number&) { return value; }
   static Json Write(bool value, const schema::Flag&) { return value; }
   static Json Write(const std::string& value, const schema::Text&) { return value; }
-  static Json Write(const schema::OpaqueValue&, const schema::Opaque&) { return Json::object(); }
+  static Json Write(const std::string& value, const schema::Template&) { return Json::parse(value, nullptr, false); }
+  Json Write(double value, const schema::Time&) const {
+    return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatTime(value));
+  }
 
   template <class Value, class Choice>
   static Json Write(const Value& value, const schema::Choice<Choice>& rule) {
@@ -588,14 +700,14 @@ class Writer {
   }
 
   template <class Value, class Item>
-  static Json Write(std::vector<Value>& value, const schema::ListOf<Item>& rule) {
+  Json Write(std::vector<Value>& value, const schema::ListOf<Item>& rule) {
     Json json = Json::array();
     for (Value& item : value) json.push_back(Write(item, rule.item));
     return json;
   }
 
   template <class Value, class Item>
-  static Json Write(std::map<std::string, Value>& value, const schema::MapOf<Item>& rule) {
+  Json Write(std::map<std::string, Value>& value, const schema::MapOf<Item>& rule) {
     Json json = Json::object();
     // Not operator[], which searches all keys each time.
     auto& fields = json.get_ref<Json::object_t&>();
@@ -608,11 +720,13 @@ class Writer {
     if (value.mode == ResumeMode::kUri) return {{"uri", value.uri}};
     return Write(value.mode, schema::Choice(schema::kResumeModes));
   }
+
+  TimeFormat times_;
 };
 
 template <class Value>
-std::string WriteText(Value value) {
-  return Writer::Write(value, schema::Object{}).dump(2, ' ', false, Json::error_handler_t::replace);
+std::string WriteText(Value value, TimeFormat times) {
+  return Writer(times).Write(value, schema::Object{}).dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -627,7 +741,7 @@ ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<
   if (document.root.kind == Kind::kMap) {
     for (const auto& [path, value] : overrides) Override(document, path, value);
   }
-  Reader reader(/*refuse_unknown=*/true, std::move(document.errors));
+  Reader reader(/*refuse_unknown=*/true, TimeFormat::kSeconds, std::move(document.errors));
   reader.Read(document.root, "", parsed.job, schema::Object{});
   if (document.root.Find("spec") != nullptr && document.root.Find("spec")->kind == Kind::kMap) {
     CheckRelations(parsed.job.spec, reader);
@@ -648,15 +762,15 @@ absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
   return ParseManifest(text, overrides);
 }
 
-std::string ToJson(const TrainingJob& job) { return WriteText(job); }
+std::string ToJson(const TrainingJob& job) { return WriteText(job, TimeFormat::kSeconds); }
 
-std::string StatusToJson(const TrainingJobStatus& status) { return WriteText(status); }
+std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times) { return WriteText(status, times); }
 
-absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text) {
+absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times) {
   // Longer than a manifest may be: a job of many roles has a long status. Fields of a later version are passed over.
   Document document = ParseDocument(text, /*max_bytes=*/schema::kUnlimited);
   TrainingJobStatus status;
-  Reader reader(/*refuse_unknown=*/false, std::move(document.errors));
+  Reader reader(/*refuse_unknown=*/false, times, std::move(document.errors));
   if (document.readable) reader.Read(document.root, "", status, schema::Object{});
   const std::vector<FieldError> errors = reader.TakeErrors();
   if (!errors.empty()) return absl::InvalidArgumentError(absl::StrCat("status: ", errors.front().ToString()));

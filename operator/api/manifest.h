@@ -35,8 +35,13 @@ absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
 
 // The manifest with every default filled in, as JSON; ParseManifest reads it back to the same job.
 std::string ToJson(const TrainingJob& job);
-std::string StatusToJson(const TrainingJobStatus& status);
-absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text);
+
+// How times are written. kSeconds: numbers, exact. kRfc3339: "2026-01-02T03:04:05.123456Z", as the API server wants
+// them; rounded to the microsecond, and read back to the double nearest to it. Reading takes any offset.
+enum class TimeFormat { kSeconds, kRfc3339 };
+
+std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times = TimeFormat::kSeconds);
+absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times = TimeFormat::kSeconds);
 
 std::string_view ToString(Role role);  // "coordinator", "ps", "worker"
 

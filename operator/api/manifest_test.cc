@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
 #include "operator/api/fields.h"
+#include "operator/api/testing/random_job.h"
 
 namespace downpour::api {
 namespace {
@@ -133,121 +134,10 @@ TEST(ManifestCorpusTest, ValuesArriveInTheRightFields) {
   EXPECT_EQ(full.job.spec.training.precision, Precision::kBf16);
 }
 
-// Fills every supported field with a random value that its rule allows.
-class RandomFill {
- public:
-  explicit RandomFill(std::mt19937_64& random) : random_(random) {}
-
-  template <class Value, class Rule>
-  void Field(std::string_view, Value& value, const Rule& rule,
-             schema::Presence presence = schema::Presence::kOptional) {
-    if (presence == schema::Presence::kUnsupported) return;
-    if constexpr (requires { value.has_value(); }) {
-      if (Below(2) == 0) Fill(value.emplace(), rule);
-    } else {
-      Fill(value, rule);
-    }
-  }
-  void Dropped(std::string_view) {}
-
- private:
-  std::size_t Below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
-
-  template <class Value>
-  void Fill(Value& value, const schema::Object&) {
-    schema::Fields(*this, value);
-  }
-  template <class Value>
-  void Fill(Value& value, const schema::Integer& rule) {
-    const std::int64_t max = std::min(rule.max, rule.supported_max);
-    const std::int64_t choices[] = {rule.min, max, std::uniform_int_distribution<std::int64_t>(rule.min, max)(random_)};
-    value = static_cast<Value>(choices[Below(3)]);
-  }
-  void Fill(double& value, const schema::Number& rule) {
-    value = std::uniform_real_distribution<double>(1, 2)(random_) * std::pow(10, static_cast<int>(Below(600)) - 300);
-    if (!rule.positive && Below(2) == 0) value = -value;
-    if (!rule.positive && Below(4) == 0) value = 0;
-  }
-  void Fill(bool& value, const schema::Flag&) { value = Below(2) == 0; }
-  void Fill(std::string& value, const schema::Text& rule) {
-    static const std::string kPool[] = {"",
-                                        "a",
-                                        "yes",
-                                        "42",
-                                        "worker-1",
-                                        "OOMKilled",
-                                        "DisruptionTarget",
-                                        "/data/\"quoted\" {ünicode}: 😀 # no comment",
-                                        "two\nlines\ttab\x01",
-                                        "training.downpour.dev/operator",
-                                        kApiVersion,
-                                        kKind};
-    do {
-      value = kPool[Below(std::size(kPool))];
-    } while (!rule.check(value).empty() || (!rule.supported.empty() && value != rule.supported));
-  }
-  template <class Value, class Choice>
-  void Fill(Value& value, const schema::Choice<Choice>& rule) {
-    const schema::Name<Choice>* name = nullptr;
-    do {
-      name = &rule.names[Below(rule.names.size())];
-    } while (!name->supported);
-    value = name->value;
-  }
-  template <class Value, class Item>
-  void Fill(std::vector<Value>& value, const schema::ListOf<Item>& rule) {
-    value.assign(rule.min_size + Below(std::min<std::size_t>(rule.max_size - rule.min_size, 5) + 1), Value());
-    for (Value& item : value) Fill(item, rule.item);
-  }
-  template <class Value, class Item>
-  void Fill(std::map<std::string, Value>& value, const schema::MapOf<Item>& rule) {
-    value.clear();
-    for (std::size_t i = Below(4); i > 0; --i) {
-      std::string key;
-      Fill(key, schema::Text{rule.key});
-      Fill(value[key], rule.item);
-    }
-  }
-  template <class Value>
-  void Fill(Value&, const schema::Opaque&) {}
-  template <class Value>
-  void Fill(Value&, const schema::ResumePoint&) {}
-
-  std::mt19937_64& random_;
-};
-
-template <class T>
-void MakeUnique(std::vector<T>& values) {
-  std::vector<T> unique;
-  for (T& value : values) {
-    if (std::find(unique.begin(), unique.end(), value) == unique.end()) unique.push_back(std::move(value));
-  }
-  values = std::move(unique);
-}
-
-TrainingJob RandomJob(std::mt19937_64& random) {
-  TrainingJob job;
-  RandomFill fill(random);
-  schema::Fields(fill, job);
-  if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
-  FailurePolicy& policy = job.spec.failure_policy;
-  if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;
-  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
-    FailureRule& rule = policy.rules[i];
-    rule.name = "rule-" + std::to_string(i);
-    rule.roles.push_back(Role::kWorker);
-    MakeUnique(rule.roles);
-    MakeUnique(rule.on_pod_conditions);
-    MakeUnique(rule.on_container_reasons);
-    if (rule.on_exit_codes.has_value()) MakeUnique(rule.on_exit_codes->values);
-  }
-  return job;
-}
-
 TEST(ManifestPropertyTest, EveryValidJobReadsBackTheSame) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
-    const TrainingJob job = RandomJob(random);
+    const TrainingJob job = testing::RandomJob(random);
     const std::string text = ToJson(job);
     const ParsedManifest parsed = ParseManifest(text);
     ASSERT_THAT(Lines(parsed.errors), IsEmpty()) << "seed " << seed << "\n" << text;
@@ -260,7 +150,7 @@ TEST(ManifestPropertyTest, EveryValidJobReadsBackTheSame) {
 TEST(ManifestPropertyTest, YamlAndJsonAgree) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     std::mt19937_64 random(seed);
-    const TrainingJob job = RandomJob(random);
+    const TrainingJob job = testing::RandomJob(random);
     const std::string text = "---\n" + ToJson(job);
     const ParsedManifest parsed = ParseManifest(text);
     ASSERT_THAT(Lines(parsed.errors), IsEmpty()) << "seed " << seed << "\n" << text;
@@ -272,11 +162,23 @@ TEST(ManifestPropertyTest, EveryStatusReadsBackTheSame) {
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
     TrainingJobStatus status;
-    RandomFill fill(random);
+    testing::RandomFill fill(random);
     schema::Fields(fill, status);
     const auto read = StatusFromJson(StatusToJson(status));
     ASSERT_TRUE(read.ok()) << "seed " << seed << ": " << read.status() << "\n" << StatusToJson(status);
     ASSERT_TRUE(*read == status) << "seed " << seed << "\n" << StatusToJson(status);
+  }
+}
+
+TEST(ManifestPropertyTest, EveryStatusReadsBackTheSameWithTimesAsTheApiServerWantsThem) {
+  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+    std::mt19937_64 random(seed);
+    const TrainingJobStatus status = testing::RandomStatus(random);
+    const std::string text = StatusToJson(status, TimeFormat::kRfc3339);
+    const auto read = StatusFromJson(text, TimeFormat::kRfc3339);
+    ASSERT_TRUE(read.ok()) << "seed " << seed << ": " << read.status() << "\n" << text;
+    ASSERT_TRUE(*read == status) << "seed " << seed << "\n" << text;
+    ASSERT_EQ(StatusToJson(*read, TimeFormat::kRfc3339), text) << "seed " << seed;
   }
 }
 
@@ -500,6 +402,65 @@ TEST(StatusTest, HasTheShapeThatTheColumnsOfTheResourceReadFrom) {
   EXPECT_EQ(json["worker"]["ready"], 3);
   EXPECT_EQ(json["conditions"][0]["status"], "True");
   EXPECT_FALSE(json.contains("completionTime"));
+}
+
+TEST(StatusTest, WritesTimesAsTheApiServerWantsThem) {
+  TrainingJobStatus status;
+  status.start_time = 1767323045.123456;
+  status.conditions.emplace_back().last_transition_time = 0;
+  status.failures.emplace_back().time = 1767323045.9999996;
+  status.recovery.emplace().last_start_time = -0.25;
+  status.progress.emplace().last_update_time = 1e300;
+  const auto json = nlohmann::json::parse(StatusToJson(status, TimeFormat::kRfc3339));
+  EXPECT_EQ(json["startTime"], "2026-01-02T03:04:05.123456Z");
+  EXPECT_EQ(json["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:00.000000Z");
+  EXPECT_EQ(json["failures"][0]["time"], "2026-01-02T03:04:06.000000Z");
+  EXPECT_EQ(json["recovery"]["lastStartTime"], "1969-12-31T23:59:59.750000Z");
+  EXPECT_EQ(json["progress"]["lastUpdateTime"], "9999-12-31T23:59:59.000000Z");
+  EXPECT_FALSE(json.contains("completionTime"));
+}
+
+TEST(StatusTest, ReadsTimesAsTheApiServerGivesThem) {
+  const auto read = [](const std::string& time) {
+    return StatusFromJson("{\"startTime\": " + time + "}", TimeFormat::kRfc3339);
+  };
+  EXPECT_EQ(read("\"2026-01-02T03:04:05.123456Z\"")->start_time, 1767323045.123456);
+  EXPECT_EQ(read("\"2026-01-02T03:04:05Z\"")->start_time, 1767323045);
+  EXPECT_EQ(read("\"2026-01-02T04:34:05.5+01:30\"")->start_time, 1767323045.5);
+  for (const char* text : {"\"\"", "\"infinite-future\"", "\"2026-01-02\"", "\" 2026-01-02T03:04:05Z\"", "1767323045.5",
+                           "\"2026-13-02T03:04:05Z\"", "null"}) {
+    EXPECT_THAT(std::string(read(text).status().message()), HasSubstr("startTime: must be a time")) << text;
+  }
+  EXPECT_FALSE(StatusFromJson(R"({"startTime": "2026-01-02T03:04:05Z"})").ok());
+}
+
+TEST(TemplateTest, IsKeptAsItIsButSorted) {
+  const auto job = [](const std::string& text) {
+    const ParsedManifest parsed = ParseManifest(Minimal(), {{"worker.template", text}});
+    EXPECT_THAT(Lines(parsed.errors), IsEmpty()) << text;
+    return parsed.job;
+  };
+  EXPECT_EQ(ParseManifest(Minimal()).job.spec.worker.pod_template, "");
+  EXPECT_EQ(job("{}").spec.worker.pod_template, "{}");
+  const TrainingJob some = job("{spec: {priority: 5, nodeSelector: {b: '1', a: x}}, metadata: {labels: {t: '7'}}}");
+  EXPECT_EQ(some.spec.worker.pod_template,
+            R"({"metadata":{"labels":{"t":"7"}},"spec":{"nodeSelector":{"a":"x","b":"1"},"priority":5}})");
+  EXPECT_TRUE(some == job("{metadata: {labels: {t: '7'}}, spec: {nodeSelector: {a: x, b: '1'}, priority: 5}}"));
+  EXPECT_FALSE(some == job("{metadata: {labels: {t: '7'}}, spec: {nodeSelector: {a: x, b: '2'}, priority: 5}}"));
+  EXPECT_FALSE(nlohmann::json::parse(ToJson(ParseManifest(Minimal()).job))["spec"]["worker"].contains("template"));
+  EXPECT_EQ(nlohmann::json::parse(ToJson(some))["spec"]["worker"]["template"]["spec"]["priority"], 5);
+}
+
+// A path is long there, and must not be kept for each of the many nodes.
+TEST(TemplateTest, NamesThePlaceDeepDownInAMegabyte) {
+  std::string text = Minimal() + "  coordinator:\n    template: ";
+  for (int i = 0; i < 55; ++i) text += "{" + std::string(64, 'k') + ": ";
+  text += "[";
+  while (text.size() < kMaxManifestBytes - 100) text += "0,";
+  text += "yes]" + std::string(55, '}') + "\n";
+  const auto errors = Errors(text);
+  ASSERT_EQ(errors.size(), 1u) << errors.front();
+  EXPECT_THAT(errors.front(), HasSubstr("kkkk[52"));
 }
 
 TEST(RoleTest, HasTheNameThatProcessesAreCalledBy) {

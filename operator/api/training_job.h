@@ -38,14 +38,22 @@ struct Metadata {
   friend bool operator==(const Metadata&, const Metadata&) = default;
 };
 
+// A pod template is JSON text as ToJson writes it, keys sorted; "": none. It is used on a cluster only.
+struct CoordinatorSpec {
+  std::string pod_template = {};
+  friend bool operator==(const CoordinatorSpec&, const CoordinatorSpec&) = default;
+};
+
 struct ParameterServerSpec {
   int replicas = 1;
   int replication_factor = 1;
+  std::string pod_template = {};
   friend bool operator==(const ParameterServerSpec&, const ParameterServerSpec&) = default;
 };
 
 struct WorkerSpec {
   int replicas = 1;
+  std::string pod_template = {};
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };
 
@@ -185,6 +193,7 @@ struct TrainingJobSpec {
   Strategy strategy = Strategy::kParameterServer;
   bool suspend = false;
   std::string managed_by = "training.downpour.dev/operator";
+  std::optional<CoordinatorSpec> coordinator;
   std::optional<ParameterServerSpec> parameter_server;
   WorkerSpec worker;
   std::optional<ElasticSpec> elastic;
@@ -225,6 +234,8 @@ struct FailureRecord {
   std::string action;
   bool counted = true;
   std::string message;
+  std::string node;           // that the pod ran on
+  std::string last_log_line;  // that the container wrote
   friend bool operator==(const FailureRecord&, const FailureRecord&) = default;
 };
 
@@ -237,7 +248,37 @@ struct RoleStatus {
   int failed = 0;
   int terminating = 0;
   int restarts = 0;
+  std::string summary;   // ready and desired: "7/8"
+  std::string selector;  // of the pods, as kubectl -l takes it; the scale subresource hands it on
   friend bool operator==(const RoleStatus&, const RoleStatus&) = default;
+};
+
+struct MembershipStatus {
+  std::uint64_t epoch = 0;  // raised by each change of the members
+  friend bool operator==(const MembershipStatus&, const MembershipStatus&) = default;
+};
+
+// The newest recovery: from the end of a member until training went on.
+struct RecoveryStatus {
+  std::string last_cause;
+  Role last_role = Role::kWorker;
+  double last_start_time = 0;
+  std::optional<double> last_duration_seconds;  // absent: it is not over
+  friend bool operator==(const RecoveryStatus&, const RecoveryStatus&) = default;
+};
+
+// What training has done, as of last_update_time. Fractions are text, as is usual in a status; "": not known.
+struct ProgressStatus {
+  std::uint64_t step = 0;
+  std::uint64_t total_steps = 0;  // 0: not known
+  int percent = 0;
+  std::string samples_per_second;
+  std::optional<std::int64_t> eta_seconds;
+  double last_update_time = 0;
+  int epoch = 0;  // of spec.training.epochs, from 1; 0: none has begun
+  std::string loss;
+  std::string test_accuracy;
+  friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
 };
 
 // Everything that the planner needs to go on after a restart of its own; nothing else is kept between two plans.
@@ -251,6 +292,9 @@ struct TrainingJobStatus {
   RoleStatus coordinator, parameter_server, worker;
   int restarts_total = 0;
   int restarts_counted = 0;
+  MembershipStatus membership;
+  std::optional<RecoveryStatus> recovery;
+  std::optional<ProgressStatus> progress;
   // The newest incarnation given out for each role and index; stored before the process is started.
   std::map<std::string, int> incarnations;  // "worker-2" -> 3
   // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.

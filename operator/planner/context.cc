@@ -52,7 +52,9 @@ int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role) {
     case api::Role::kWorker:
       break;
   }
-  return spec.worker.replicas;
+  if (!spec.elastic.has_value()) return spec.worker.replicas;
+  return std::clamp(spec.worker.replicas, spec.elastic->min_replicas,
+                    std::max(spec.elastic->min_replicas, spec.elastic->max_replicas));
 }
 
 const api::RoleStatus& RoleStatusOf(const api::TrainingJobStatus& status, api::Role role) {

@@ -12,6 +12,10 @@
 namespace downpour::planner {
 
 // Condition types of TrainingJobStatus.
+inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
+inline constexpr char kBlocked[] = "Blocked";
+inline constexpr char kScheduled[] = "Scheduled";
+inline constexpr char kClamped[] = "Clamped";
 inline constexpr char kReady[] = "Ready";
 inline constexpr char kRecovering[] = "Recovering";
 inline constexpr char kRestarting[] = "Restarting";
@@ -34,6 +38,7 @@ const char* EventPrefix(api::Role role);
 // Pending or running, terminating or not: it may still act.
 bool IsLive(const Instance& instance);
 
+// Workers: within the elastic bounds. A scale outside of them is never refused.
 int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role);
 
 api::RoleStatus& RoleStatusOf(api::TrainingJobStatus& status, api::Role role);

@@ -220,6 +220,8 @@ void RecordFailure(Context& context, const Instance& instance, const Cause& caus
   record.exit_code = instance.exit_code;
   record.counted = verdict.counted;
   record.message = message;
+  record.node = instance.node;
+  if (had_last_word) record.last_log_line = instance.last_log_line;
   AppendRecent(context, record);
 
   if (verdict.action == api::RestartAction::kFailJob) {
@@ -237,6 +239,12 @@ void RecordFailure(Context& context, const Instance& instance, const Cause& caus
   AppendFailure(context.status, record);
   if (failed) return;
 
+  if (!context.status.recovery.has_value() || context.status.recovery->last_duration_seconds.has_value()) {
+    context.status.recovery.emplace();
+    context.status.recovery->last_start_time = context.now;
+  }
+  context.status.recovery->last_cause = record.cause;
+  context.status.recovery->last_role = record.role;
   ++context.status.restarts_total;
   ++RoleStatusOf(context.status, instance.role).restarts;
   if (verdict.counted) ++context.status.restarts_counted;

@@ -58,6 +58,11 @@ class FakeWorld {
           if (action.type == ActionType::kForceStop) End(instance, InstancePhase::kFailed, 137);
         }
         return;
+      case ActionType::kRemove:
+        std::erase_if(observed.instances, [&action](const Instance& instance) { return instance.uid == action.uid; });
+        return;
+      case ActionType::kDeleteJob:
+        return;
       case ActionType::kFinish:
         for (Instance& instance : observed.instances) {
           if (instance.role != api::Role::kWorker && IsLive(instance)) End(instance, InstancePhase::kSucceeded, 0);

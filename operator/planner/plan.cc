@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "operator/planner/cleanup.h"
 #include "operator/planner/context.h"
 #include "operator/planner/deadline.h"
 #include "operator/planner/failure.h"
@@ -12,6 +13,18 @@
 
 namespace downpour::planner {
 namespace {
+
+// A job whose templates the platform refuses does not start; whoever asks the platform asks again.
+bool TemplatesAreValid(Context& context) {
+  const std::string& error = context.observed.template_error;
+  if (error.empty()) {
+    context.ClearCondition(kTemplateInvalid, "Accepted", "the platform accepts the templates");
+    return true;
+  }
+  if (!IsTrue(context.status, kTemplateInvalid)) context.Emit(true, "TemplateInvalid", error);
+  context.SetCondition(kTemplateInvalid, true, "Refused", error);
+  return false;
+}
 
 void Begin(Context& context) {
   if (context.status.start_time) return;
@@ -26,6 +39,7 @@ void Drive(Context& context) {
   DetectOutcome(context);
   if (IsTrue(context.status, kSuccessCriteriaMet)) return;
   if (!IsTrue(context.status, kFailureTarget) && Suspend(context)) return;
+  if (!context.status.start_time && !TemplatesAreValid(context)) return;
   Begin(context);
   for (const auto check : {CheckActiveDeadline, CountFailures, CheckPendingTimeouts, CheckProgressDeadline}) {
     if (!IsTrue(context.status, kFailureTarget)) check(context);
@@ -47,6 +61,7 @@ Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now)
   Context context(job, observed, now);
   if (IsTrue(job.status, kComplete) || IsTrue(job.status, kFailed)) {
     context.StopAll("the job has ended");
+    CleanUp(context);
   } else if (observed.deletion_requested) {
     context.StopAll("the job is deleted");
   } else if (IsTrue(job.status, kSuccessCriteriaMet)) {

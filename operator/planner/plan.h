@@ -33,6 +33,8 @@ struct Instance {
   std::string reason;                             // pod or container reason: OOMKilled, Evicted, Error, ...
   std::vector<api::PodConditionRule> conditions;  // DisruptionTarget and the like
   std::string last_log_line;
+  std::string node;            // where it runs; empty: not known
+  std::string waiting_reason;  // why it is pending, in the platform's words; empty: no word
 };
 
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
@@ -46,10 +48,23 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
+  int epoch = 0;  // of the data set, from 1; 0: none has begun
+  double samples_per_second = 0;
+  std::optional<double> loss;           // mean over the newest updates
+  std::optional<double> test_accuracy;  // of the newest evaluation
+};
+
+// Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...
+struct Obstacle {
+  std::string reason;  // enumerable: QuotaExceeded, NameConflict, ...
+  std::string message;
 };
 
 struct Observed {
   bool deletion_requested = false;
+  std::optional<Obstacle> obstacle;
+  // What the platform has against the job's templates; empty: nothing, or nobody asked.
+  std::string template_error;
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
 };
@@ -60,6 +75,8 @@ enum class ActionType {
   kStop,         // uid: graceful, then forced after the grace period
   kForceStop,    // uid: stuck in terminating
   kFinish,       // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
+  kRemove,       // uid: what is left of an instance that has ended, once the job is over (podCleanup)
+  kDeleteJob,    // the job itself, ttlSecondsAfterFinished after its end
 };
 
 struct Action {

@@ -275,6 +275,15 @@ class Simulation {
       case ActionType::kStop:
         stopped_.insert(action.uid);
         return;
+      case ActionType::kRemove:
+        EXPECT_TRUE(IsTrue(Status(), kComplete) || IsTrue(Status(), kFailed)) << "the job is not over";
+        for (const Instance& instance : Instances()) {
+          EXPECT_TRUE(instance.uid != action.uid || !IsLive(instance));
+        }
+        return;
+      case ActionType::kDeleteJob:
+        EXPECT_TRUE(world_.job.spec.ttl_seconds_after_finished.has_value());
+        return;
       case ActionType::kFinish:
         EXPECT_TRUE(IsTrue(Status(), kSuccessCriteriaMet)) << "the outcome is not stored";
         return;

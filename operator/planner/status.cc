@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 
 namespace downpour::planner {
 namespace {
@@ -13,6 +15,8 @@ namespace {
 // The reason of ParametersLost carries the generation that was lost, as nothing else in the status does; without a
 // number where the coordinator never said it.
 constexpr char kPsLostInGeneration[] = "PsLostInGeneration";
+
+constexpr double kProgressInterval = 10;  // seconds
 
 std::uint64_t LostGeneration(const api::Condition& lost) {
   const std::string_view prefix = kPsLostInGeneration;
@@ -87,9 +91,10 @@ void UpdateRecovering(Context& context) {
 void UpdateRoleCounts(Context& context) {
   for (const api::Role role : kStartOrder) {
     api::RoleStatus& counts = RoleStatusOf(context.status, role);
-    const int restarts = counts.restarts;
-    counts = {};
-    counts.restarts = restarts;
+    api::RoleStatus fresh;
+    fresh.restarts = counts.restarts;
+    fresh.selector = std::move(counts.selector);
+    counts = std::move(fresh);
     counts.desired = DesiredReplicas(context.job.spec, role);
     for (int index = 0; index < counts.desired; ++index) {
       // A live instance stands for its index; where there is none, the newest one that ended does.
@@ -111,7 +116,58 @@ void UpdateRoleCounts(Context& context) {
         if (!context.IsAccounted(*current)) ++counts.replicas;
       }
     }
+    counts.summary = absl::StrCat(counts.ready, "/", counts.desired);
   }
+}
+
+// A member that joined or left raises the epoch.
+void UpdateMembership(Context& context) {
+  bool changed = context.status.incarnations != context.job.status.incarnations;
+  for (const api::Role role : kStartOrder) {
+    changed = changed || RoleStatusOf(context.status, role).ready != RoleStatusOf(context.job.status, role).ready;
+  }
+  if (changed) ++context.status.membership.epoch;
+}
+
+// From the newest report, at most every kProgressInterval: readers want to see it move, not every step.
+void UpdateProgress(Context& context) {
+  const CoordinatorReport* report = context.report();
+  if (report == nullptr || report->updates_expected == 0) return;
+  const std::optional<api::ProgressStatus>& before = context.status.progress;
+  const bool ends = report->phase == CoordinatorPhase::kDone && before.has_value() &&
+                    (before->step != report->updates_applied || before->percent < 100);
+  if (before.has_value() && !ends &&
+      (before->step == report->updates_applied ||
+       report->received_time < before->last_update_time + kProgressInterval)) {
+    return;
+  }
+  api::ProgressStatus progress;
+  progress.step = report->updates_applied;
+  progress.total_steps = report->updates_expected;
+  progress.percent = static_cast<int>(100 * report->updates_applied / report->updates_expected);
+  progress.epoch = report->epoch;
+  progress.last_update_time = report->received_time;
+  if (report->samples_per_second > 0) {
+    progress.samples_per_second = absl::StrFormat("%.0f", report->samples_per_second);
+  } else if (before.has_value()) {
+    progress.samples_per_second = before->samples_per_second;  // the workers have left: what it was
+  }
+  if (report->loss.has_value()) progress.loss = absl::StrFormat("%.4f", *report->loss);
+  if (report->test_accuracy.has_value()) progress.test_accuracy = absl::StrFormat("%.4f", *report->test_accuracy);
+  // The mean since the start: it does not jump with every pause.
+  const double elapsed = report->received_time - *context.status.start_time;
+  if (report->updates_applied > 0 && elapsed > 0) {
+    const double left = static_cast<double>(report->updates_expected - report->updates_applied);
+    progress.eta_seconds =
+        static_cast<std::int64_t>(elapsed * left / static_cast<double>(report->updates_applied) + 0.5);
+  }
+  context.status.progress = std::move(progress);
+}
+
+void UpdateRecovery(Context& context) {
+  std::optional<api::RecoveryStatus>& recovery = context.status.recovery;
+  if (!recovery.has_value() || recovery->last_duration_seconds.has_value() || !IsTrue(context.status, kReady)) return;
+  recovery->last_duration_seconds = context.now - recovery->last_start_time;
 }
 
 void UpdateReady(Context& context) {
@@ -126,6 +182,59 @@ void UpdateReady(Context& context) {
                        : members ? "NotTraining"
                                  : "MembersMissing",
                        absl::StrCat("ps ", ps.ready, "/", ps.desired, ", workers ", worker.ready, "/", worker.desired));
+}
+
+// One condition for all that wait: "2 of 3 workers: Unschedulable: 0/1 nodes are available".
+void UpdateScheduled(Context& context) {
+  std::string message;
+  std::string reason;
+  for (const api::Role role : kStartOrder) {
+    int waiting = 0;
+    std::string why;
+    for (const Instance& instance : context.observed.instances) {
+      if (instance.role != role || instance.phase != InstancePhase::kPending || instance.waiting_reason.empty())
+        continue;
+      ++waiting;
+      if (why.empty()) why = instance.waiting_reason;
+    }
+    if (waiting == 0) continue;
+    if (reason.empty()) reason = why.substr(0, why.find(':'));
+    absl::StrAppend(&message, message.empty() ? "" : "; ", waiting, " of ", DesiredReplicas(context.job.spec, role),
+                    " ", absl::AsciiStrToLower(EventPrefix(role)), ": ", why);
+  }
+  if (message.empty()) {
+    if (FindCondition(context.status, kScheduled) != nullptr) {
+      context.SetCondition(kScheduled, true, "NothingWaits", "no instance waits for the platform");
+    }
+    return;
+  }
+  context.SetCondition(kScheduled, false, reason, message);
+}
+
+void UpdateClamped(Context& context) {
+  const int wanted = context.job.spec.worker.replicas;
+  const int desired = DesiredReplicas(context.job.spec, api::Role::kWorker);
+  if (wanted == desired) {
+    context.ClearCondition(kClamped, "WithinBounds", "worker.replicas is within the elastic bounds");
+    return;
+  }
+  context.SetCondition(
+      kClamped, true, "OutsideElasticBounds",
+      absl::StrCat("worker.replicas = ", wanted, " is taken as ", desired, ": elastic allows ",
+                   context.job.spec.elastic->min_replicas, " to ", context.job.spec.elastic->max_replicas));
+}
+
+void UpdateBlocked(Context& context) {
+  if (!context.observed.obstacle.has_value()) {
+    context.ClearCondition(kBlocked, "NoObstacle", "the platform accepts what is asked of it");
+    return;
+  }
+  const Obstacle& obstacle = *context.observed.obstacle;
+  const api::Condition* before = FindCondition(context.status, kBlocked);
+  if (before == nullptr || !before->status || before->reason != obstacle.reason) {
+    context.Emit(true, obstacle.reason, obstacle.message);
+  }
+  context.SetCondition(kBlocked, true, obstacle.reason, obstacle.message);
 }
 
 // What the condition of this type gives as its reason.
@@ -149,6 +258,9 @@ void UpdatePhase(Context& context) {
   if (IsTrue(status, kRecovering)) return enter("Recovering", ReasonOf(context, kRecovering));
   if (const CoordinatorReport* report = TrainingReport(context)) {
     return enter(report->phase == CoordinatorPhase::kTraining ? "Running" : "Finishing", "");
+  }
+  for (const char* type : {kTemplateInvalid, kBlocked}) {
+    if (IsTrue(status, type)) return enter("Pending", ReasonOf(context, type));
   }
   const bool any_runs = std::any_of(context.observed.instances.begin(), context.observed.instances.end(),
                                     [](const Instance& instance) { return instance.phase == InstancePhase::kRunning; });
@@ -183,7 +295,13 @@ void UpdateStatus(Context& context) {
   UpdateRoleCounts(context);
   UpdateParametersLost(context);
   UpdateRecovering(context);
+  UpdateScheduled(context);
+  UpdateBlocked(context);
+  UpdateClamped(context);
   UpdateReady(context);
+  UpdateMembership(context);
+  UpdateProgress(context);
+  UpdateRecovery(context);
   UpdatePhase(context);
 }
 

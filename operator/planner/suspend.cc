@@ -28,6 +28,7 @@ bool Suspend(Context& context) {
       context.status.start_time.reset();
       context.status.last_progress_time.reset();
       context.status.last_progress_step = 0;
+      context.status.progress.reset();
     }
     StopAndAccount(context, "the job is suspended");
     return true;

@@ -116,6 +116,8 @@ class Faults:
         paused = [pid for _, pid, _ in self.paused]
         awake = sorted(other for other in processes
                        if other.split("-")[0] == name.split("-")[0] and processes[other]["pid"] not in paused)
+        if kind == "leave":
+            awake = [other for other in awake if self.has_begun(other)]
         if not awake:
             return  # another poll will find one
         if name not in awake:
@@ -138,6 +140,11 @@ class Faults:
         else:
             self.paused.append((now + seconds, pid, name))
             print(f"pause  {name} ({pid}) for {seconds} s", flush=True)
+
+    def has_begun(self, name):
+        """True if the newest start of a worker is past the point from which on it leaves when asked."""
+        with open(os.path.join(self.folder, "logs", name + ".log"), encoding="utf-8") as file:
+            return "starts as incarnation" in file.read().split("==== ")[-1]
 
     def resume(self, entries):
         for entry in entries:
@@ -190,7 +197,7 @@ def check_counts(path, updates):
 
 
 def check_left(folder):
-    """Whoever was asked to leave finished what it did. (A signal that comes before main() ends the process at once.)"""
+    """Whoever was asked to leave finished what it did."""
     left = 0
     for index in range(WORKERS):
         with open(os.path.join(folder, f"worker-{index}.log"), encoding="utf-8") as file:

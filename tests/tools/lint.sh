@@ -5,8 +5,8 @@ build=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 
-git ls-files '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
-git ls-files '*.sh' .ci/run | xargs shellcheck
+git ls-files --cached --others --exclude-standard '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
+git ls-files --cached --others --exclude-standard '*.sh' .ci/run | xargs shellcheck
 python3 -m compileall -q tests deploy
 
 # Generated protobuf headers must be there for clang-tidy to parse what includes them.
@@ -14,7 +14,7 @@ cmake --build "$build" --target downpour_grpc >/dev/null
 # A file is checked again only when it, a header of ours, or the checks changed.
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/downpour-clang-tidy"
 mkdir -p "$cache"
-headers=$({ cat .clang-tidy; git ls-files '*.h' '*.proto' 'CMakeLists.txt' '*/CMakeLists.txt' | xargs cat; } | sha256sum)
+headers=$({ cat .clang-tidy; git ls-files --cached --others --exclude-standard '*.h' '*.proto' 'CMakeLists.txt' '*/CMakeLists.txt' | xargs cat; } | sha256sum)
 check() {
   local file=$1 key
   key=$({ printf '%s' "$headers"; cat "$file"; } | sha256sum | cut -c1-40)
@@ -34,7 +34,7 @@ python3 - "$build" <<'PY' | xargs -P 2 -I{} bash -c 'check {}'
 # Those of our files that are compiled.
 import json, os, subprocess, sys
 # Tests are held by the compiler's warnings alone: clang-tidy over GoogleTest's macros costs more than it finds.
-tracked = {name for name in subprocess.check_output(["git", "ls-files", "*.cc"], text=True).split()
+tracked = {name for name in subprocess.check_output(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.cc"], text=True).split()
            if not name.endswith("_test.cc") and not name.startswith("tests/") and "/testing/" not in name}
 root = os.getcwd()
 for entry in json.load(open(os.path.join(sys.argv[1], "compile_commands.json"))):

@@ -800,6 +800,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     member->set_index(index);
     member->set_session(ps.registration->self().session());
     member->set_address(ps.registration->self().address());
+    member->set_process_incarnation(ps.registration->self().process_incarnation());
     const absl::Duration silent = std::max(now - ps.last_heard, absl::ZeroDuration());
     member->set_silent_milliseconds(static_cast<std::uint64_t>(absl::ToInt64Milliseconds(silent)));
     member->set_state(silent > options_.lease ? "silent" : ps.initialised ? "serving" : "starting");
@@ -816,6 +817,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     member->set_role("worker");
     member->set_index(session.index);
     member->set_session(id);
+    member->set_process_incarnation(session.process_incarnation);
     const absl::Duration silent = now - session.last_heard;
     member->set_silent_milliseconds(static_cast<std::uint64_t>(absl::ToInt64Milliseconds(silent)));
     member->set_state(session.stats.state());

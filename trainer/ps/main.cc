@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "CLI/CLI.hpp"
+#include "grpcpp/health_check_service_interface.h"
 #include "spdlog/spdlog.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/ps/server.h"
@@ -34,6 +35,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.process_incarnation = flags.incarnation;
   options.coordinator = flags.coordinator;
   options.listen = flags.listen;
+  options.advertise = flags.advertise;
   options.metrics_listen = flags.metrics_listen;
   auto server = ps::PsServer::Start(std::move(options));
   if (!server.ok()) return server.status();
@@ -60,6 +62,7 @@ int Main(int argc, char** argv) {
   }
   service::BlockSignals();
   wire::KeepReceiveMemory();
+  grpc::EnableDefaultHealthCheckService(true);  // for the probes of Kubernetes
   const bool is_ps = ps->parsed();
   service::StartLogging(is_ps ? "ps-" + std::to_string(flags.index) : "coordinator");
   const absl::Status alive = service::DieWithParent(flags.parent);

@@ -58,7 +58,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
     }
     address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
-    core_options.address = address_;
+    core_options.address = options_.advertise.empty() ? address_ : options_.advertise;
     absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
     if (!core.ok()) return core.status();
     core_ = *std::move(core);

@@ -17,6 +17,7 @@ struct PsServerOptions {
   std::uint32_t process_incarnation = 1;
   std::string coordinator;  // host:port, or @FILE that holds it; empty: none, directives come from the caller (tests)
   std::string listen = "127.0.0.1:0";
+  std::string advertise;       // where workers reach it; empty: the address served
   std::string metrics_listen;  // empty: none
 };
 

@@ -6,6 +6,7 @@
 #include "prometheus/counter.h"
 #include "prometheus/exposer.h"
 #include "prometheus/gauge.h"
+#include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 
 namespace downpour::service {
@@ -18,6 +19,7 @@ struct Metrics::Series {
   };
   std::map<Key, Total> counters;
   std::map<Key, prometheus::Gauge*> gauges;
+  std::map<Key, prometheus::Histogram*> histograms;
 };
 
 Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()), series_(std::make_unique<Series>()) {}
@@ -50,6 +52,25 @@ void Metrics::SetGauge(const std::string& name, const std::string& help, const L
   prometheus::Gauge*& gauge = series_->gauges[{name, labels}];
   if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
   gauge->Set(value);
+}
+
+void Metrics::Increment(const std::string& name, const std::string& help, const Labels& labels, double by) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Series::Total& series = series_->counters[{name, labels}];
+  if (series.counter == nullptr) {
+    series.counter = &prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
+  }
+  series.counter->Increment(by);
+}
+
+void Metrics::Observe(const std::string& name, const std::string& help, const Labels& labels,
+                      const std::vector<double>& buckets, double value) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  prometheus::Histogram*& histogram = series_->histograms[{name, labels}];
+  if (histogram == nullptr) {
+    histogram = &prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
+  }
+  histogram->Observe(value);
 }
 
 }  // namespace downpour::service

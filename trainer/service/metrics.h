@@ -34,6 +34,11 @@ class Metrics {
   // (a new history began), the series goes on from where it was.
   void SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total);
   void SetGauge(const std::string& name, const std::string& help, const Labels& labels, double value);
+  // Adds to a counter; 0 makes the series. Not for one that SetCounter sets.
+  void Increment(const std::string& name, const std::string& help, const Labels& labels, double by = 1);
+  // Into a histogram; `buckets` rise strictly and are those of the first call with this name.
+  void Observe(const std::string& name, const std::string& help, const Labels& labels,
+               const std::vector<double>& buckets, double value);
 
  private:
   struct Series;

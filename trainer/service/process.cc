@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -20,9 +21,14 @@
 #include "spdlog/spdlog.h"
 
 namespace downpour::service {
+namespace {
+
+constexpr char kFromEnvironment[] = "env:";
+
+}  // namespace
 
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
-  app.add_option("--config", flags->config_path, "the job's TrainingConfig, as protobuf JSON")->required();
+  app.add_option("--config", flags->config_path, "the job's TrainingConfig, as protobuf JSON: a file, or env:NAME")->required();
   app.add_option("--incarnation", flags->incarnation, "number of this start, never given out twice")->required();
   if (set.index) app.add_option("--index", flags->index, "which one of its role")->required();
   if (set.coordinator) {
@@ -31,6 +37,7 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
   }
   if (set.listen) {
     app.add_option("--listen", flags->listen, "address to serve; port 0: any free one")->capture_default_str();
+    app.add_option("--advertise", flags->advertise, "host:port where others reach it; empty: the address served");
     app.add_option("--address-file", flags->address_file, "write the address served into this file");
   }
   app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; empty: none")
@@ -39,16 +46,22 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
   app.add_option("--parent", flags->parent, "end when this process ends");
 }
 
-absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& source) {
   std::stringstream text;
-  text << file.rdbuf();
+  if (source.rfind(kFromEnvironment, 0) == 0) {
+    const char* value = std::getenv(source.c_str() + std::strlen(kFromEnvironment));
+    if (value == nullptr) return absl::NotFoundError(absl::StrCat(source, ": there is no such environment variable"));
+    text << value;
+  } else {
+    std::ifstream file(source);
+    if (!file) return absl::NotFoundError(absl::StrCat(source, ": ", std::strerror(errno)));
+    text << file.rdbuf();
+  }
   v1::TrainingConfig config;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text.str(), &config);
-  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", std::string(parsed.message())));
-  const auto missing = [&path](const char* field) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", field, ": must be set"));
+  if (!parsed.ok()) return absl::InvalidArgumentError(absl::StrCat(source, ": ", std::string(parsed.message())));
+  const auto missing = [&source](const char* field) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", field, ": must be set"));
   };
   if (config.job_uid().empty()) return missing("jobUid");
   if (config.ps_replicas() == 0) return missing("psReplicas");

@@ -30,6 +30,7 @@ struct ProcessFlags {
   std::uint32_t incarnation = 1;
   std::string coordinator;  // host:port, or @FILE that holds it
   std::string listen = "127.0.0.1:0";
+  std::string advertise;  // where others reach what listens; empty: at the address it listens on
   std::string address_file;
   std::string metrics_listen = "127.0.0.1:0";
   std::string metrics_address_file;
@@ -44,8 +45,8 @@ struct FlagSet {
 };
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags);
 
-// kInvalidArgument or kNotFound name the file and the field.
-absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& path);
+// Of a file or, as "env:NAME", of an environment variable. kInvalidArgument or kNotFound name it and the field.
+absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& source);
 
 // Asks the kernel to kill this process when `parent` ends. kFailedPrecondition: it has ended already.
 absl::Status DieWithParent(int parent);

@@ -203,6 +203,8 @@ grpc::ChannelArguments BaseChannelArguments() {
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
+  // A coordinator that was replaced has another address under the same name; by default gRPC asks again after 30 s.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);  // in truth the time-out of one attempt to connect
   arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
   arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));

@@ -27,6 +27,7 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
   if (!written.ok()) return written;
   service::SignalThread signals([&worker] { (*worker)->Leave(); });
+  spdlog::info("starts as incarnation {}, metrics on {}", flags.incarnation, (*worker)->metrics_address());
   absl::Status ended = (*worker)->Run();
   if (ended.ok()) spdlog::info("done");
   return ended;

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Lays out the root file system of one of our images: the program, the shared libraries it needs, and no more of Debian
+# than name resolution, CA certificates and a shell for `kubectl exec` (busybox). Each folder in OUT is one layer.
+# The Dockerfiles and e2e/images.py both use it, so that an image is the same whichever of them makes it.
+# Usage: collect.sh operator|server|trainer BINARIES OUT [LIBTORCH]
+set -euo pipefail
+
+image=$1 binaries=$2 out=$3 libtorch=${4:+$(realpath "$4")}
+case "$image" in
+  operator) program=downpour-operator ;;
+  server) program=downpour-server ;;
+  trainer) program=downpour-worker ;;
+  *) echo "collect: got '$image', expected operator, server or trainer" >&2; exit 2 ;;
+esac
+# Where the trainer's image has LibTorch.
+libtorch_place=/opt/libtorch
+root=$out/programs
+
+[ -x "$binaries/$program" ] || { echo "collect: no program $binaries/$program; build it first" >&2; exit 1; }
+if [ "$image" = trainer ] && [ ! -f "$libtorch/torch/lib/libtorch_cpu.so" ]; then
+  echo "collect: no LibTorch in '$libtorch'; docker/setup.sh installs it into .deps/" >&2
+  exit 1
+fi
+rm -rf "$out"
+mkdir -p "$root"/usr/{bin,lib,lib64} "$root"/etc/ssl/certs "$root"/usr/lib/ssl "$root"/var/lib/dpkg/status.d
+ln -s usr/bin "$root/bin"
+ln -s usr/lib "$root/lib"
+ln -s usr/lib64 "$root/lib64"
+
+# Files of Debian that the image has: for their licences, and for scanners.
+files=()
+
+add_library() { # PATH as the loader names it
+  local real name
+  real=$(realpath "$1")
+  name=$(realpath "$(dirname "$1")")/$(basename "$1")
+  install -D -m 755 "$real" "$root$real"
+  if [ "$name" != "$real" ]; then
+    mkdir -p "$(dirname "$root$name")"
+    ln -sf "$real" "$root$name"
+  fi
+  files+=("$real")
+}
+
+libraries_of() { # PROGRAM: Debian's, not LibTorch's
+  local found
+  found=$(ldd "$1")
+  if grep -q 'not found' <<<"$found"; then
+    echo "collect: $1 needs libraries that are not installed:" >&2
+    grep 'not found' <<<"$found" >&2
+    exit 1
+  fi
+  awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' <<<"$found" | xargs realpath --no-symlinks |
+    grep -v "^${libtorch:-/nowhere}/" | sort -u
+}
+
+install -m 755 "$binaries/$program" "$root/usr/bin/$program"
+needed=$(libraries_of "$binaries/$program" && libraries_of /bin/busybox)
+while read -r library; do add_library "$library"; done < <(sort -u <<<"$needed")
+
+install -m 755 /bin/busybox "$root/usr/bin/busybox"
+files+=(/usr/bin/busybox)
+for applet in $(busybox --list); do
+  [ -e "$root/usr/bin/$applet" ] || ln -s busybox "$root/usr/bin/$applet"
+done
+
+# Debian's own authorities alone: the builder's bundle may have private ones.
+cat /usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
+ln -s /etc/ssl/certs/ca-certificates.crt "$root/usr/lib/ssl/cert.pem"
+files+=(/usr/sbin/update-ca-certificates)
+printf 'hosts: files dns\npasswd: files\ngroup: files\n' >"$root/etc/nsswitch.conf"
+printf 'root:x:0:0:root:/:/usr/bin/sh\ndownpour:x:65532:65532:Downpour:/tmp:/usr/bin/sh\n' >"$root/etc/passwd"
+printf 'root:x:0:\ndownpour:x:65532:\n' >"$root/etc/group"
+install -m 644 /usr/lib/os-release "$root/etc/os-release"
+# All that is ever written: mounts take their place where the root file system is read-only.
+install -d -m 1777 "$root/tmp" "$root/output"
+
+# dpkg knows a file by the name it had before /lib became /usr/lib.
+owners=$(dpkg-query -S "${files[@]}" "${files[@]#/usr}" 2>/dev/null || true)
+known=$(sed -e 's/^[^/]*: //' -e 's,^/usr,,' <<<"$owners")
+for file in "${files[@]}"; do
+  grep -qxF "${file#/usr}" <<<"$known" || { echo "collect: $file is of no Debian package" >&2; exit 1; }
+done
+sed -E 's/(:[a-z0-9]+)?: .*//' <<<"$owners" | sort -u | while read -r package; do
+  dpkg-query -s "$package" >"$root/var/lib/dpkg/status.d/$package"
+  install -D -m 644 "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/copyright"
+done
+
+if [ "$image" = trainer ]; then
+  # The build's own path to LibTorch means nothing in the image.
+  patchelf --set-rpath "$libtorch_place/torch/lib" "$root/usr/bin/$program"
+  # The wheels' layout is kept: LibTorch's libraries find each other by it.
+  layer=$out/libtorch$libtorch_place
+  mkdir -p "$layer/torch/lib"
+  for library in libtorch_cpu.so libc10.so libgomp.so.1; do
+    install -m 755 "$libtorch/torch/lib/$library" "$layer/torch/lib/$library"
+  done
+  for library in libcudart.so.13 libcupti.so.13; do
+    install -D -m 755 "$libtorch/nvidia/cu13/lib/$library" "$layer/nvidia/cu13/lib/$library"
+  done
+  cp -r "$libtorch"/torch-*.dist-info "$layer/"
+  mkdir -p "$out/dataset/usr/share/datasets"
+  cp -rL /usr/share/datasets/fashion-mnist "$out/dataset/usr/share/datasets/"
+fi

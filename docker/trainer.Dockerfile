@@ -1,0 +1,31 @@
+# The worker, with LibTorch's CPU part and Fashion-MNIST for the examples.
+#
+#     docker build -f docker/trainer.Dockerfile -t downpour.dev/trainer:dev .   # from the root
+#
+# The last stage has no Debian of its own: the program, the shared libraries it needs, name resolution, CA certificates
+# and busybox, so that `kubectl exec` finds a shell. Runs as a numeric user without rights.
+# Writes only to /tmp and /output, so that its root file system can be read-only.
+FROM debian:bookworm-slim AS build
+WORKDIR /src
+COPY docker docker
+RUN docker/setup.sh \
+ && sed -e 's/#.*//' docker/packages-image.txt | xargs apt-get -q -y install --no-install-recommends
+COPY CMakeLists.txt CMakePresets.json ./
+COPY cmake cmake
+COPY cli cli
+COPY operator operator
+COPY proto proto
+COPY tests tests
+COPY trainer trainer
+RUN cmake --preset release \
+ && cmake --build --preset release --target downpour-worker \
+ && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0
+
+FROM scratch
+# What changes least comes first.
+COPY --from=build /image/libtorch /
+COPY --from=build /image/dataset /
+COPY --from=build /image/programs /
+USER 65532:65532
+ENV HOME=/tmp
+ENTRYPOINT ["/usr/bin/downpour-worker"]

@@ -1,0 +1,115 @@
+"""What belongs to the whole machine: devices, control groups, kernel settings, locks, HTTP."""
+
+import fcntl
+import json
+import os
+import pathlib
+import urllib.error
+import urllib.request
+
+from .base import wait_for
+
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+# The kubelet sets these for the whole machine; the last cluster that goes down sets them back to what is kept here.
+KERNEL_BEFORE = pathlib.Path("/run/downpour-e2e-kernel.json")
+KERNEL_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+                   "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
+
+
+class Lock:
+    """One command at a time for each file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __enter__(self):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = open(self.path, "w")
+
+        def taken():
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                return False
+
+        # Longer than building the programs takes.
+        wait_for(f"another command to leave {self.path}", taken, 1800)
+
+    def __exit__(self, *error):
+        self.file.close()
+
+
+def has_device(name):
+    return pathlib.Path("/sys/class/net", name).exists()
+
+
+def wait_device_gone(name):
+    """After a namespace has ended the kernel takes a moment to remove its devices."""
+    wait_for(f"the device {name} to be gone", lambda: not has_device(name), 20)
+
+
+def keep_kernel_settings():
+    if not KERNEL_BEFORE.exists():
+        paths = [pathlib.Path("/proc/sys", name) for name in KERNEL_SETTINGS]
+        KERNEL_BEFORE.write_text(json.dumps({str(path): path.read_text().strip() for path in paths if path.exists()}))
+
+
+def restore_kernel_settings():
+    if KERNEL_BEFORE.exists():
+        for path, value in json.loads(KERNEL_BEFORE.read_text()).items():
+            pathlib.Path(path).write_text(value)
+        KERNEL_BEFORE.unlink()
+
+
+def cgroup_folders(name):
+    """A control group's folders: one in each hierarchy of cgroup v1, or the one of cgroup v2."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS / name]
+    return [hierarchy / name for hierarchy in sorted(CGROUPS.iterdir())
+            if hierarchy.is_dir() and not hierarchy.is_symlink()]
+
+
+def make_cgroup(name, child):
+    for base in cgroup_folders(name):
+        if base.parent.name == "unified":
+            continue
+        for folder in (base, base / child):
+            folder.mkdir(exist_ok=True)
+            for setting in ("cpuset.cpus", "cpuset.mems"):
+                # With cgroup v1 a new cpuset is empty, and nothing can run in it.
+                if (folder / setting).exists() and not (folder / setting).read_text().strip():
+                    (folder / setting).write_text((folder.parent / setting).read_text())
+
+
+def end_cgroup(name):
+    for base in cgroup_folders(name):
+        if base.exists():
+            wait_for(f"the processes in {base} to end", lambda base=base: _is_empty(base), 20)
+            for folder in sorted((path for path in base.rglob("*") if path.is_dir()), reverse=True):
+                folder.rmdir()
+            base.rmdir()
+
+
+def _is_empty(base):
+    """What still runs there is ended, for it can only be a container of this cluster."""
+    left = [int(pid) for file in base.rglob("cgroup.procs") for pid in file.read_text().split()]
+    for pid in left:
+        try:
+            os.kill(pid, 9)
+        except ProcessLookupError:
+            pass
+    return True if not left else f"not yet: {left}"
+
+
+def http_get(url, context):
+    """(the answer's text, whether it was a good answer); what went wrong otherwise."""
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}),
+                                             urllib.request.HTTPSHandler(context=context))
+        with opener.open(url, timeout=5) as answer:
+            return answer.read().decode(errors="replace").strip(), True
+    except urllib.error.HTTPError as error:
+        return f"HTTP {error.code}", False
+    except (OSError, ValueError) as error:
+        return str(error), False

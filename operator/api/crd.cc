@@ -1,0 +1,932 @@
+#include "operator/api/crd.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace downpour::api {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using schema::Presence;
+
+// "spec.a[].b" -> what `kubectl explain` shows. Below a pod template the path begins with "template".
+struct Description {
+  std::string_view path;
+  std::string_view text;
+};
+
+constexpr Description kDescriptions[] = {
+    {"",
+     "A TrainingJob trains one model with a coordinator, parameter servers and workers. The operator makes their "
+     "pods, replaces those that fail as the failure policy says, and reports what training does in the status."},
+    {"apiVersion", "The version of this format, training.downpour.dev/v1alpha1."},
+    {"kind", "TrainingJob."},
+
+    {"spec",
+     "What is wanted. While the job exists, only suspend, worker.replicas, elastic, failurePolicy, podCleanup, "
+     "activeDeadlineSeconds and ttlSecondsAfterFinished can change."},
+    {"spec.strategy",
+     "How the workers share what they learn. ParameterServer: the parameters are held by parameter "
+     "servers, to which every worker sends its gradients."},
+    {"spec.suspend",
+     "True: nothing runs. The pods of a running job end, and training begins again when this becomes "
+     "false."},
+    {"spec.managedBy", "The controller that carries the job out. The operator passes over jobs that are not its own."},
+    {"spec.coordinator",
+     "The coordinator: one process that hands out the data, keeps the members and counts every "
+     "update."},
+    {"spec.coordinator.template",
+     "Pod template of the coordinator. The operator adds the container of the trainer, "
+     "and merges it with the container of that name if the template has one."},
+    {"spec.parameterServer", "The parameter servers. Required with the strategy ParameterServer."},
+    {"spec.parameterServer.replicas", "The parameters are spread over so many parameter servers."},
+    {"spec.parameterServer.template",
+     "Pod template of the parameter servers. The operator adds the container of the "
+     "trainer, and merges it with the container of that name if the template has "
+     "one."},
+    {"spec.parameterServer.replicationFactor", "How many parameter servers hold each slice of the parameters."},
+    {"spec.worker", "The workers, which compute gradients."},
+    {"spec.worker.replicas",
+     "The wanted number of workers. The scale subresource reads and writes this field, so "
+     "kubectl scale and autoscalers work. Workers come and go without a restart of the "
+     "others. With spec.elastic, a number outside its bounds counts as the nearer bound."},
+    {"spec.worker.template",
+     "Pod template of the workers. The operator adds the container of the trainer, and merges "
+     "it with the container of that name if the template has one."},
+    {"spec.elastic",
+     "Lets the job go on with fewer workers than it wants when the cluster has no room for them, and "
+     "grow back later. Absent: the number of workers is fixed."},
+    {"spec.elastic.minReplicas", "Never fewer workers than this. At most maxReplicas."},
+    {"spec.elastic.maxReplicas", "Never more workers than this."},
+    {"spec.elastic.shrinkAfterSeconds",
+     "A worker that has been pending or lost for so long is given up, and training "
+     "goes on with those that are there."},
+    {"spec.elastic.growCooldownSeconds", "The least time between two attempts to grow."},
+    {"spec.successPolicy",
+     "Whose success is the success of the job. Coordinator: training is over when the "
+     "coordinator has counted every update of every epoch."},
+    {"spec.failurePolicy", "What happens when a pod ends before its time, or does not start, or does not end."},
+    {"spec.failurePolicy.maxRestarts", "Counted restarts of the whole job within the window. One more fails the job."},
+    {"spec.failurePolicy.maxRestartsPerReplica",
+     "Counted restarts of one role and index within the window. One more "
+     "fails the job."},
+    {"spec.failurePolicy.windowSeconds",
+     "The sliding window in which maxRestarts and maxRestartsPerReplica count, so "
+     "that a long job does not die of rare faults. 0: for life."},
+    {"spec.failurePolicy.backoff",
+     "How long a replacement waits. The first one within the window starts at once, the "
+     "second after initialSeconds, and each further one after twice as long."},
+    {"spec.failurePolicy.backoff.initialSeconds", "The first wait. At most maxSeconds."},
+    {"spec.failurePolicy.backoff.maxSeconds", "The longest wait."},
+    {"spec.failurePolicy.terminationTimeoutSeconds",
+     "A pod that has been terminating for so long, for example on a "
+     "node that is gone, is deleted by force. A process that still "
+     "runs there is fenced by its incarnation."},
+    {"spec.failurePolicy.pendingTimeoutSeconds",
+     "A pod that has not started for so long counts as failed, with the "
+     "cause PendingTimeout."},
+    {"spec.failurePolicy.rules",
+     "What to do about which failure. In order; the first rule that matches wins. Without "
+     "a match the pod is replaced and the restart counts."},
+    {"spec.failurePolicy.rules[]",
+     "One rule. It matches if all of what it names matches, and names at least one of "
+     "roles, onPodConditions, onContainerReasons and onExitCodes."},
+    {"spec.failurePolicy.rules[].name", "Names the rule in events and in the status. Unique, an RFC 1035 label."},
+    {"spec.failurePolicy.rules[].roles", "Matches pods of these roles. Empty: every role."},
+    {"spec.failurePolicy.rules[].onPodConditions", "Matches if the pod has one of these conditions."},
+    {"spec.failurePolicy.rules[].onPodConditions[]", "A condition of a pod."},
+    {"spec.failurePolicy.rules[].onPodConditions[].type",
+     "Type of the condition, as DisruptionTarget, which a pod has "
+     "when it was preempted, evicted or drained."},
+    {"spec.failurePolicy.rules[].onPodConditions[].status",
+     "Status of the condition. A string: YAML needs the quotes, "
+     "\"True\"."},
+    {"spec.failurePolicy.rules[].onContainerReasons",
+     "Matches if the container ended or waits for one of these "
+     "reasons, as OOMKilled or ImagePullBackOff."},
+    {"spec.failurePolicy.rules[].onExitCodes", "Matches the exit code of the trainer's container."},
+    {"spec.failurePolicy.rules[].onExitCodes.operator",
+     "In: the exit code is one of the values. NotIn: it is none of "
+     "them, and not 0."},
+    {"spec.failurePolicy.rules[].onExitCodes.values",
+     "Exit codes, without 0. A process that a signal ended has 128 "
+     "and the number of the signal."},
+    {"spec.failurePolicy.rules[].action",
+     "Replace: a new pod takes the place. Replace of a parameter server starts "
+     "the training again from the beginning. RestartJob: all pods start again. "
+     "FailJob: the job fails at once. Ignore: the pod is not replaced."},
+    {"spec.failurePolicy.rules[].countsTowardsLimit",
+     "Whether such a restart counts towards maxRestarts and "
+     "maxRestartsPerReplica. Set it to false for what is not the "
+     "job's fault, such as preemption."},
+    {"spec.progressDeadlineSeconds", "A job that applies no update for so long counts as hung and fails. 0: off."},
+    {"spec.activeDeadlineSeconds",
+     "The job fails if it runs longer than this, counted from status.startTime. Absent: "
+     "no limit."},
+    {"spec.ttlSecondsAfterFinished", "Deletes the job, and with it its pods, so long after its end. Absent: never."},
+    {"spec.podCleanup", "Which pods are deleted when the job has ended."},
+    {"spec.podCleanup.onSuccess",
+     "After success. All: all pods. Running: those that still run. KeepFailed: all but "
+     "the failed ones, whose logs stay readable. None: no pod."},
+    {"spec.podCleanup.onFailure", "After failure; the values mean the same as for onSuccess."},
+    {"spec.checkpoint", "Where and when the parameters are saved, and what a new job begins with."},
+    {"spec.checkpoint.uri", "Where checkpoints go."},
+    {"spec.checkpoint.intervalSeconds", "The time between two checkpoints."},
+    {"spec.checkpoint.onDisruption", "Takes a checkpoint before a pod is moved."},
+    {"spec.checkpoint.onDisruption.timeoutSeconds", "How long the move waits for the checkpoint."},
+    {"spec.checkpoint.resumeFrom",
+     "Where training begins: Latest (the newest checkpoint at uri, if there is one), "
+     "Never (from the beginning), {trainingJob: name} or {uri: text}."},
+    {"spec.scheduling", "How the pods get onto nodes."},
+    {"spec.scheduling.gang",
+     "How many pods must find room before any starts. None: each for itself. MinReplicas: as "
+     "many as training needs. All: all of them."},
+    {"spec.scheduling.provider", "Who schedules the gang. Auto: what the cluster offers."},
+    {"spec.scheduling.queue", "Queue of the scheduler."},
+    {"spec.scheduling.priorityClassName", "Priority class of every pod of the job."},
+    {"spec.scheduling.avoidNodes", "Keeps the pods of this job off nodes on which they have failed."},
+    {"spec.scheduling.avoidNodes.afterFailures", "A node is avoided after so many failures."},
+    {"spec.scheduling.avoidNodes.forSeconds", "For so long."},
+    {"spec.model", "The network that is trained."},
+    {"spec.model.name", "A network of the model zoo."},
+    {"spec.dataset", "What it is trained and tested on. Every worker reads it from its own file system."},
+    {"spec.dataset.format", "IDX: the four files of the MNIST family, gzipped or not."},
+    {"spec.dataset.path", "The directory with the files, inside the container. At most 4096 bytes."},
+    {"spec.training", "How long and with what the workers compute."},
+    {"spec.training.epochs", "Passes over the training set."},
+    {"spec.training.batchSize", "Samples of a minibatch, on each worker."},
+    {"spec.training.seed", "Seed of the initial weights and of the order of the samples."},
+    {"spec.training.device", "Where workers compute. Auto takes a GPU if there is one."},
+    {"spec.training.precision", "Precision of the forward and the backward pass."},
+    {"spec.training.threads", "Threads of one worker. 0: chosen by measurement."},
+    {"spec.training.updatesPerShard", "Updates in one lease of data. 0: chosen by the coordinator."},
+    {"spec.training.evaluate", "Whether the accuracy on the test set is measured after each epoch."},
+    {"spec.update", "How gradients become new parameters."},
+    {"spec.update.mode", "Async: workers do not wait for each other."},
+    {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
+    {"spec.update.optimizer.type", "SGD: stochastic gradient descent."},
+    {"spec.update.optimizer.learningRate", "Learning rate. Greater than 0."},
+    {"spec.update.optimizer.stalenessAware",
+     "Divides the learning rate of an update by its staleness: by how many "
+     "updates of others came between the worker's pull and its push."},
+    {"spec.update.codec", "How gradients are encoded on the wire."},
+    {"spec.update.accumulate", "Minibatches of one update."},
+    {"spec.output", "What is left when training is over."},
+    {"spec.output.directory",
+     "Directory in which the final model is written. Empty: it is not written to a directory "
+     "of its own choice."},
+
+    {"template.metadata", "Labels and annotations of the pods. The operator adds its own."},
+    {"template.metadata.labels", "Labels of the pods. Those under training.downpour.dev/ belong to the operator."},
+    {"template.metadata.annotations", "Annotations of the pods."},
+    {"template.spec",
+     "PodSpec as Kubernetes defines it. It is passed on and checked by the API server when a pod is "
+     "made from it."},
+    {"template.spec.restartPolicy",
+     "May only be Never, which is what the operator sets: the failure policy decides "
+     "what is started again."},
+    {"template.spec.containers", "Containers of the pod. The operator adds that of the trainer if it is not here."},
+    {"template.spec.activeDeadlineSeconds", "The pod fails if it runs longer."},
+    {"template.spec.affinity", "To which nodes and pods it is drawn, and from which it keeps away."},
+    {"template.spec.automountServiceAccountToken",
+     "Whether it gets a token of the API server. Default of the operator: "
+     "false."},
+    {"template.spec.dnsConfig", "More of its name resolution."},
+    {"template.spec.dnsPolicy", "How it resolves names."},
+    {"template.spec.enableServiceLinks",
+     "Variables for every Service of the namespace. Default of the operator: "
+     "false."},
+    {"template.spec.ephemeralContainers", "Not possible in a new pod."},
+    {"template.spec.hostAliases", "More lines of /etc/hosts."},
+    {"template.spec.hostIPC", "Whether it shares the IPC namespace of its node."},
+    {"template.spec.hostNetwork", "Whether it shares the network of its node."},
+    {"template.spec.hostPID", "Whether it shares the process namespace of its node."},
+    {"template.spec.hostUsers", "Whether it shares the user namespace of its node."},
+    {"template.spec.hostname", "Set by the operator to the name of the pod."},
+    {"template.spec.hostnameOverride", "A host name that DNS does not know."},
+    {"template.spec.imagePullSecrets", "Secrets with which images are pulled."},
+    {"template.spec.initContainers", "Containers that run before the others, or beside them."},
+    {"template.spec.nodeName", "The node; no scheduler is asked."},
+    {"template.spec.nodeSelector", "Labels that its node must have."},
+    {"template.spec.os", "Operating system of its node."},
+    {"template.spec.overhead", "Resources that the runtime class needs beside its containers."},
+    {"template.spec.preemptionPolicy", "Whether it may preempt others."},
+    {"template.spec.priority", "Priority; set from priorityClassName."},
+    {"template.spec.priorityClassName", "Priority class."},
+    {"template.spec.readinessGates", "More conditions that make it ready."},
+    {"template.spec.resourceClaims", "Claims of devices."},
+    {"template.spec.resources", "Resources of all containers together."},
+    {"template.spec.runtimeClassName", "Runtime class."},
+    {"template.spec.schedulerName", "The scheduler."},
+    {"template.spec.schedulingGates", "What must be lifted before it is scheduled."},
+    {"template.spec.securityContext",
+     "User, groups and the like of all containers. Default of the operator: 65532, not "
+     "root."},
+    {"template.spec.serviceAccount", "The old name of serviceAccountName."},
+    {"template.spec.serviceAccountName", "Service account."},
+    {"template.spec.setHostnameAsFQDN", "Whether its host name is the fully qualified one."},
+    {"template.spec.shareProcessNamespace", "Whether its containers see the processes of each other."},
+    {"template.spec.subdomain", "Set by the operator to the name of the job, which is that of its Service."},
+    {"template.spec.terminationGracePeriodSeconds", "Seconds from the request to end until it is killed."},
+    {"template.spec.tolerations", "Taints of nodes that it tolerates."},
+    {"template.spec.topologySpreadConstraints", "How it is spread over zones and nodes."},
+    {"template.spec.volumes", "Volumes that its containers mount."},
+
+    {"status", "What the operator sees. It is written by the operator alone and never read as a wish."},
+    {"status.observedGeneration", "The metadata.generation that this status is about."},
+    {"status.phase",
+     "The conditions in one word, for people: Pending, Starting, Running, Recovering, Suspended, "
+     "Finishing, Succeeded or Failed. Programs read the conditions."},
+    {"status.reason", "Why the phase is what it is, in one line."},
+    {"status.conditions",
+     "One entry a type: Suspended, Scheduled, Ready, Recovering, Restarting, ParametersLost, "
+     "SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
+     "has ended)."},
+    {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
+    {"status.conditions[].type", "Type of the condition."},
+    {"status.conditions[].status", "True, False or Unknown."},
+    {"status.conditions[].reason", "Why, in one CamelCase word for programs."},
+    {"status.conditions[].message", "Why, in a sentence for people."},
+    {"status.conditions[].lastTransitionTime", "When the status of this condition changed last."},
+    {"status.conditions[].observedGeneration", "The metadata.generation that this condition is about."},
+    {"status.startTime", "When the job began to run. Resets when a suspended job goes on."},
+    {"status.completionTime", "When the job was over, with every pod ended."},
+    {"status.coordinator", "The coordinator's pod."},
+    {"status.parameterServer", "The pods of the parameter servers."},
+    {"status.worker", "The pods of the workers."},
+    {"status.restarts", "Restarts of any pod since the job was made."},
+    {"status.restarts.total", "All of them."},
+    {"status.restarts.counted", "Those that count towards the limits of the failure policy."},
+    {"status.membership", "The members as training sees them."},
+    {"status.membership.epoch", "Raised by each change of the members. A process of an older epoch is fenced."},
+    {"status.recovery", "The newest recovery from a failure."},
+    {"status.recovery.lastCause", "What had happened, as NodeLost or OOMKilled."},
+    {"status.recovery.lastRole", "To which role."},
+    {"status.recovery.lastStartTime", "When the failure was seen."},
+    {"status.recovery.lastDurationSeconds", "From then until training went on. Absent while it does not."},
+    {"status.progress", "What training has done. It may be some seconds old; curves are in the metrics."},
+    {"status.progress.step", "Updates applied."},
+    {"status.progress.totalSteps", "Updates of the whole training. 0: not known yet."},
+    {"status.progress.percent", "The share of totalSteps that is done."},
+    {"status.progress.samplesPerSecond",
+     "Samples of the training set a second, of all workers together. A decimal "
+     "number as text."},
+    {"status.progress.etaSeconds", "Seconds until training is over at this speed. Absent: not known."},
+    {"status.progress.lastUpdateTime", "When these numbers were read."},
+    {"status.progress.epoch", "The pass over the training set that is under way, from 1. 0: none has begun."},
+    {"status.progress.loss", "Training loss, mean over the workers. A decimal number as text; empty: not known."},
+    {"status.progress.testAccuracy",
+     "Accuracy of the newest evaluation, 0 to 1. A decimal number as text; empty: "
+     "none yet."},
+    {"status.incarnations",
+     "Internal: the newest incarnation given out for each role and index, as worker-2: 3. It "
+     "is stored before the pod is made, so that no incarnation is given out twice."},
+    {"status.recentFailures",
+     "Internal: restarts inside the window of the failure policy, oldest first. The limits "
+     "and the back-off are computed from them."},
+    {"status.failures", "The newest ten failures, oldest first. They stay when the pods are gone."},
+    {"status.countedUids", "Internal: failed pods that are counted already, so that no failure counts twice."},
+    {"status.lastProgressTime", "Internal: when lastProgressStep changed last, for spec.progressDeadlineSeconds."},
+    {"status.lastProgressStep", "Internal: updates applied when they were last seen to grow."},
+};
+
+// Of the fields that the coordinator, the parameter servers and the workers have in common.
+constexpr Description kRoleDescriptions[] = {
+    {"desired", "Pods that should be there."},
+    {"replicas", "Pods that are there and have not ended."},
+    {"pending", "Pods that have not started."},
+    {"ready", "Pods that are ready."},
+    {"succeeded", "Pods that ended with success."},
+    {"failed", "Pods that failed and are still there."},
+    {"terminating", "Pods that are being deleted."},
+    {"restarts", "Restarts of pods of this role since the job was made."},
+    {"summary", "Ready and desired, as 7/8."},
+    {"selector",
+     "Label selector of the pods, as kubectl -l takes it. Of the workers it is what the scale subresource "
+     "reports."},
+};
+constexpr Description kFailureDescriptions[] = {
+    {"", "How one pod ended and what was done about it."},
+    {"time", "When the failure was seen."},
+    {"role", "Role of the pod."},
+    {"index", "Index of the pod within its role."},
+    {"uid", "The uid of the pod."},
+    {"cause", "What happened, in one word: a reason of the pod or the container, as OOMKilled, or Exit and the code."},
+    {"exitCode", "Exit code of the trainer's container. Absent: it left none."},
+    {"action", "What was done about it."},
+    {"counted", "Whether the restart counts towards the limits."},
+    {"message", "The same for people, in a sentence."},
+    {"node", "The node that the pod ran on."},
+    {"lastLogLine", "The last line that the container wrote."},
+};
+constexpr std::string_view kRolePaths[] = {"status.coordinator", "status.parameterServer", "status.worker"};
+constexpr std::string_view kFailurePaths[] = {"status.recentFailures[]", "status.failures[]"};
+
+// What a user may change while the job exists.
+constexpr std::string_view kMutable[] = {"spec.suspend",
+                                         "spec.worker.replicas",
+                                         "spec.elastic",
+                                         "spec.activeDeadlineSeconds",
+                                         "spec.ttlSecondsAfterFinished",
+                                         "spec.failurePolicy",
+                                         "spec.podCleanup"};
+
+// Relations between fields: those of CheckRelations in manifest.cc that the types of lists do not already hold.
+struct Relation {
+  std::string_view path;  // of the object that `rule` is about
+  std::string_view field;
+  std::string_view rule;
+  std::string_view message;
+  std::string_view reason = "FieldValueInvalid";
+};
+constexpr Relation kRelations[] = {
+    {"spec", "parameterServer", "self.strategy != 'ParameterServer' || has(self.parameterServer)",
+     "is required for the strategy ParameterServer", "FieldValueRequired"},
+    {"spec.elastic", "minReplicas", "self.minReplicas <= self.maxReplicas", "must be at most maxReplicas"},
+    {"spec.failurePolicy.backoff", "initialSeconds", "self.initialSeconds <= self.maxSeconds",
+     "must be at most maxSeconds"},
+    {"spec.failurePolicy.rules[]", "",
+     "size(self.roles) > 0 || size(self.onPodConditions) > 0 || size(self.onContainerReasons) > 0 || "
+     "has(self.onExitCodes)",
+     "must have at least one of roles, onPodConditions, onContainerReasons, onExitCodes"},
+};
+
+// Lists of objects whose items have keys. The API server refuses two items with one key. Other lists of the spec are
+// sets, those of the status are replaced as a whole.
+struct ListKeys {
+  std::string_view path;
+  std::string_view keys[2];
+};
+constexpr ListKeys kListKeys[] = {{"spec.failurePolicy.rules", {"name", ""}},
+                                  {"spec.failurePolicy.rules[].onPodConditions", {"type", "status"}},
+                                  {"status.conditions", {"type", ""}}};
+
+constexpr std::string_view kLabel1035 = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
+constexpr std::string_view kLabel1123 = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+constexpr TextPattern kTextPatterns[] = {
+    {schema::AnyText, 0, "", ""},
+    {schema::IsShortText, 253, "", "", "size(bytes(self)) <= 253"},
+    {schema::IsJobName, 40, kLabel1035, "Upper"},
+    {schema::IsNamespace, 63, kLabel1123, "Upper"},
+    {schema::IsRuleName, 63, kLabel1035, "Upper"},
+    {schema::IsQualifiedName, 317,
+     "^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*/)?"
+     "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$",
+     "a b", "self.indexOf('/') <= 253"},
+    {schema::IsLabelValue, 63, "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", "a b"},
+    {schema::IsReason, 128, "^[A-Za-z0-9]+$", "a b"},
+    {schema::IsManagedBy, 63,
+     "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+     "a b"},
+    {schema::IsPath, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
+    {schema::IsPathOrEmpty, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
+};
+
+std::string CelText(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\\' || c == '\'') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "'";
+}
+
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+bool StartsWithPath(std::string_view path, std::string_view parent) {
+  return path.starts_with(parent) && path.size() > parent.size() && path[parent.size()] == '.';
+}
+
+// Whether nothing at the path or below it may change.
+bool IsImmutable(const std::string& path) {
+  if (!path.starts_with("spec.")) return false;
+  return std::none_of(std::begin(kMutable), std::end(kMutable), [&](std::string_view changeable) {
+    return changeable == path || StartsWithPath(path, changeable) || StartsWithPath(changeable, path);
+  });
+}
+
+// The field is immutable and the object that it is in is not, as a whole.
+bool NeedsTransitionRule(const std::string& path) {
+  if (!IsImmutable(path)) return false;
+  const std::string parent = path.substr(0, path.rfind('.'));
+  return parent == "spec" || !IsImmutable(parent);
+}
+
+// What is added to a description.
+struct Notes {
+  bool unsupported = false;
+  bool immutable = false;
+};
+
+// Writes the schema of one value after another.
+class SchemaWriter {
+ public:
+  // What a part of the resource is written with.
+  struct Style {
+    bool defaults = false;          // and what is required
+    bool preserve_unknown = false;  // of every object
+  };
+
+  SchemaWriter() {
+    for (const Description& row : kDescriptions) descriptions_.emplace(row.path, row.text);
+    for (const std::string_view path : kRolePaths) {
+      for (const Description& row : kRoleDescriptions) {
+        descriptions_.emplace(absl::StrCat(std::string(path), ".", std::string(row.path)), row.text);
+      }
+    }
+    for (const std::string_view path : kFailurePaths) {
+      for (const Description& row : kFailureDescriptions) {
+        const std::string below = row.path.empty() ? "" : absl::StrCat(".", std::string(row.path));
+        descriptions_.emplace(std::string(path) + below, row.text);
+      }
+    }
+  }
+
+  Json Root() {
+    TrainingJobSpec spec;
+    TrainingJobStatus status;
+    Json json = Begin("", "object", "");
+    Json& properties = json["properties"];
+    properties["apiVersion"] = Begin("apiVersion", "string", "");
+    properties["kind"] = Begin("kind", "string", "");
+    // Described by the API server; the schema may only limit the name. It is here so that a rule can point at it.
+    properties["metadata"] = {{"type", "object"}, {"properties", {{"name", {{"type", "string"}}}}}};
+    style_ = {.defaults = true};
+    properties["spec"] = Write(spec, schema::Object{}, "spec", Notes());
+    style_ = {};
+    properties["status"] = Write(status, schema::Object{}, "status", Notes());
+    json["required"] = {"spec"};
+    const TextPattern& name = PatternOf(schema::IsJobName, "metadata.name");
+    json["x-kubernetes-validations"] = {
+        Validation(absl::StrCat("size(self.metadata.name) <= ", name.max_length),
+                   schema::IsJobName(std::string(name.max_length + 1, 'a')), ".metadata.name"),
+        Validation(absl::StrCat("self.metadata.name.matches(", CelText(name.pattern), ")"),
+                   schema::IsJobName(name.refused), ".metadata.name")};
+    return json;
+  }
+
+  std::vector<std::string> TakeProblems() {
+    for (const auto& [path, text] : descriptions_) {
+      if (!described_.contains(path)) problems_.push_back("no field has the description of " + path);
+    }
+    for (const Relation& relation : kRelations) {
+      if (!objects_.contains(std::string(relation.path)))
+        problems_.push_back("no object has the relation of " + std::string(relation.path));
+    }
+    for (const std::string_view path : kMutable) {
+      if (!described_.contains(std::string(path))) problems_.push_back("no field is changed by " + std::string(path));
+    }
+    for (const ListKeys& list : kListKeys) {
+      if (!lists_.contains(std::string(list.path))) {
+        problems_.push_back("no list has the keys of " + std::string(list.path));
+      }
+    }
+    return std::move(problems_);
+  }
+
+ private:
+  // Visits the fields of one object.
+  struct Object {
+    template <class Value, class Rule>
+    void Field(std::string_view name, Value& value, const Rule& rule, Presence presence = Presence::kOptional) {
+      const std::string at = absl::StrCat(path, ".", std::string(name));
+      const bool unsupported = presence == Presence::kUnsupported;
+      const bool frozen = !unsupported && NeedsTransitionRule(at);
+      const Notes notes{.unsupported = unsupported, .immutable = frozen};
+      Json& property = properties[std::string(name)];
+      if constexpr (kIsOptional<Value>) {
+        typename Value::value_type inner{};
+        property = writer.Write(inner, rule, at, notes);
+      } else {
+        property = writer.Write(value, rule, at, notes);
+        if (writer.style_.defaults && presence == Presence::kOptional) {
+          Json preset = std::is_same_v<Rule, schema::Object> ? DefaultsOf(property) : Default(value, rule);
+          if (!preset.is_null()) property["default"] = std::move(preset);
+        }
+      }
+      if (writer.style_.defaults || writer.style_.preserve_unknown || path == "status.conditions[]") {
+        if (presence == Presence::kRequired) required.push_back(name);
+      }
+      const std::string self = absl::StrCat("self.", std::string(name));
+      const std::string old = absl::StrCat("oldSelf.", std::string(name));
+      const std::string field_path = absl::StrCat(".", std::string(name));
+      if (unsupported) {
+        validations.push_back(Validation(absl::StrCat("!has(", self, ")"), "is not supported yet", field_path, "",
+                                         "FieldValueForbidden"));
+      }
+      if (frozen) {
+        validations.push_back(Validation(
+            absl::StrCat("has(", self, ") == has(", old, ") && (!has(", self, ") || ", self, " == ", old, ")"),
+            "cannot be changed", field_path, "", "FieldValueForbidden"));
+      }
+    }
+    void Dropped(std::string_view) {}
+
+    SchemaWriter& writer;
+    std::string path;
+    Json properties = Json::object();
+    Json required = Json::array();
+    Json validations = Json::array();
+  };
+
+  // No number is put into a message: the server takes its text to be as long as a request.
+  static Json Validation(const std::string& rule, std::string_view message, const std::string& field_path = "",
+                         std::string_view message_expression = {}, std::string_view reason = "FieldValueInvalid") {
+    Json json;
+    json["rule"] = rule;
+    json["message"] = message;
+    if (!message_expression.empty()) json["messageExpression"] = message_expression;
+    if (!field_path.empty()) json["fieldPath"] = field_path;
+    json["reason"] = reason;
+    return json;
+  }
+
+  const TextPattern& PatternOf(schema::TextCheck check, const std::string& path) {
+    for (const TextPattern& pattern : kTextPatterns) {
+      if (pattern.check == check) return pattern;
+    }
+    problems_.push_back("no pattern for the text of " + path);
+    return kTextPatterns[0];
+  }
+
+  Json Begin(const std::string& path, std::string_view type, std::string_view format, const Notes& notes = Notes(),
+             const std::string& extra = "") {
+    const std::size_t cut = path.find(".template.");
+    const std::string row = cut == std::string::npos || !path.starts_with("spec.") ? path : path.substr(cut + 1);
+    const auto found = descriptions_.find(row);
+    described_.insert(row);
+    const bool item = path.ends_with("[]");  // described where the list or the map is
+    if (found == descriptions_.end() && !item) problems_.push_back("no description of " + path);
+    std::string text = found == descriptions_.end() ? "" : std::string(found->second);
+    if (notes.unsupported) text = "Not supported yet, and refused. " + text;
+    text += extra;
+    if (notes.immutable) text += " It cannot be changed.";
+    Json json;
+    if (!text.empty()) json["description"] = text;
+    if (!type.empty()) json["type"] = type;
+    if (!format.empty()) json["format"] = format;
+    return json;
+  }
+
+  template <class Value>
+  Json Write(Value& value, const schema::Object&, const std::string& path, const Notes& notes) {
+    objects_.insert(path);
+    Json json = Begin(path, "object", "", notes);
+    Object object{*this, path};
+    schema::Fields(object, value);
+    for (const Relation& relation : kRelations) {
+      if (relation.path != path) continue;
+      const std::string field = relation.field.empty() ? "" : absl::StrCat(".", std::string(relation.field));
+      object.validations.push_back(
+          Validation(std::string(relation.rule), relation.message, field, "", relation.reason));
+    }
+    json["properties"] = std::move(object.properties);
+    // As metav1.Condition has it.
+    if (path == "status.conditions[]") object.required = {"type", "status", "lastTransitionTime", "reason", "message"};
+    if (!object.required.empty()) json["required"] = std::move(object.required);
+    if (style_.preserve_unknown) json["x-kubernetes-preserve-unknown-fields"] = true;
+    if (!object.validations.empty()) json["x-kubernetes-validations"] = std::move(object.validations);
+    return json;
+  }
+
+  template <class Value>
+  Json Write(Value&, const schema::Integer& rule, const std::string& path, const Notes& notes) {
+    constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
+    const bool limited = rule.supported_max < rule.max;
+    const std::string extra = limited ? absl::StrCat(" More than ", rule.supported_max, " is not supported yet.") : "";
+    Json json = Begin(path, "integer", sizeof(Value) > sizeof(std::int32_t) ? "int64" : "int32", notes, extra);
+    json["minimum"] = rule.min;
+    if (rule.max != kNoLimit) json["maximum"] = rule.max;
+    if (limited) {
+      json["x-kubernetes-validations"] = {
+          Validation(absl::StrCat("self <= ", rule.supported_max),
+                     absl::StrCat("more than ", rule.supported_max, " is not supported yet"))};
+    }
+    return json;
+  }
+
+  Json Write(double&, const schema::Number& rule, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "number", "double", notes);
+    if (rule.positive) {
+      json["minimum"] = 0;
+      json["exclusiveMinimum"] = true;
+    }
+    return json;
+  }
+
+  Json Write(double&, const schema::Time&, const std::string& path, const Notes& notes) {
+    return Begin(path, "string", "date-time", notes);
+  }
+
+  Json Write(bool&, const schema::Flag&, const std::string& path, const Notes& notes) {
+    return Begin(path, "boolean", "", notes);
+  }
+
+  Json Write(std::string&, const schema::Text& rule, const std::string& path, const Notes& notes) {
+    const bool limited = !rule.supported.empty();
+    const std::string extra =
+        limited ? absl::StrCat(" Anything but ", std::string(rule.supported), " is not supported yet.") : "";
+    Json json = Begin(path, "string", "", notes, extra);
+    const TextPattern& pattern = PatternOf(rule.check, path);
+    Json validations = Json::array();
+    if (pattern.max_length > 0) json["maxLength"] = pattern.max_length;
+    if (!rule.check("").empty()) json["minLength"] = 1;
+    if (!pattern.pattern.empty()) {
+      validations.push_back(
+          Validation(absl::StrCat("self.matches(", CelText(pattern.pattern), ")"), rule.check(pattern.refused)));
+    }
+    if (!pattern.condition.empty()) {
+      const std::string too_long(pattern.max_length + 1, 'a');
+      validations.push_back(Validation(std::string(pattern.condition), rule.check(too_long)));
+    }
+    if (limited) {
+      validations.push_back(Validation(absl::StrCat("self == ", CelText(rule.supported)), "is not supported yet", "",
+                                       "self + ' is not supported yet'"));
+    }
+    if (!validations.empty()) json["x-kubernetes-validations"] = std::move(validations);
+    return json;
+  }
+
+  template <class Value, class Choice>
+  Json Write(Value&, const schema::Choice<Choice>& rule, const std::string& path, const Notes& notes) {
+    Json names = Json::array();
+    std::string refused;
+    std::string refused_list;
+    for (const schema::Name<Choice>& entry : rule.names) {
+      names.push_back(std::string(entry.name));
+      if (entry.supported) continue;
+      refused += (refused.empty() ? "" : ", ") + std::string(entry.name);
+      refused_list += (refused_list.empty() ? "" : ", ") + CelText(entry.name);
+    }
+    Json json = Begin(path, "string", "", notes, refused.empty() ? "" : " Not supported yet: " + refused + ".");
+    json["enum"] = std::move(names);
+    if (!refused.empty()) {
+      json["x-kubernetes-validations"] = {Validation(absl::StrCat("!(self in [", refused_list, "])"),
+                                                     absl::StrCat("not supported yet: ", refused), "",
+                                                     "self + ' is not supported yet'")};
+    }
+    return json;
+  }
+
+  template <class Value, class Item>
+  Json Write(std::vector<Value>&, const schema::ListOf<Item>& rule, const std::string& path, const Notes& notes) {
+    lists_.insert(path);
+    Json json = Begin(path, "array", "", notes);
+    if (rule.min_size > 0) json["minItems"] = rule.min_size;
+    if (rule.max_size != schema::kUnlimited) json["maxItems"] = rule.max_size;
+    const bool in_spec = path.starts_with("spec.") && !style_.preserve_unknown;
+    std::string_view type = in_spec ? "set" : "atomic";
+    Json keys = Json::array();
+    for (const ListKeys& list : kListKeys) {
+      if (list.path != path) continue;
+      type = "map";
+      for (const std::string_view key : list.keys) {
+        if (!key.empty()) keys.push_back(std::string(key));
+      }
+    }
+    json["x-kubernetes-list-type"] = type;
+    if (!keys.empty()) json["x-kubernetes-list-map-keys"] = std::move(keys);
+    Value item{};
+    Json items = Write(item, rule.item, path + "[]", Notes());
+    json["items"] = std::move(items);
+    return json;
+  }
+
+  template <class Value, class Item>
+  Json Write(std::map<std::string, Value>&, const schema::MapOf<Item>& rule, const std::string& path,
+             const Notes& notes) {
+    Json json = Begin(path, "object", "", notes);
+    Value item{};
+    json["additionalProperties"] = Write(item, rule.item, path + "[]", Notes());
+    return json;
+  }
+
+  Json Write(std::string&, const schema::Template&, const std::string& path, const Notes& notes) {
+    schema::PodTemplate looked_at;
+    const Style style = std::exchange(style_, {.preserve_unknown = true});
+    Json json = Write(looked_at, schema::Object{}, path, notes);
+    style_ = style;
+    return json;
+  }
+
+  Json Write(schema::OpaqueValue&, const schema::Opaque&, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "", "", notes);
+    json["x-kubernetes-preserve-unknown-fields"] = true;
+    return json;
+  }
+
+  Json Write(ResumeFrom&, const schema::ResumePoint&, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "", "", notes);
+    json["x-kubernetes-preserve-unknown-fields"] = true;
+    return json;
+  }
+
+  // Of an object: what its fields have. Just {} would do if its rules were not tried on the default as it stands.
+  static Json DefaultsOf(const Json& object) {
+    Json preset = Json::object();
+    for (const auto& [name, property] : object["properties"].items()) {
+      if (property.contains("default")) preset[name] = property["default"];
+    }
+    return preset;
+  }
+
+  // The default of a field, from the value that the struct begins with; null: it has none.
+  template <class Value>
+  static Json Default(const Value& value, const schema::Integer&) {
+    return value;
+  }
+  static Json Default(double value, const schema::Number&) { return value; }
+  static Json Default(bool value, const schema::Flag&) { return value; }
+  static Json Default(const std::string& value, const schema::Text&) { return value; }
+  template <class Value, class Choice>
+  static Json Default(const Value& value, const schema::Choice<Choice>& rule) {
+    for (const schema::Name<Choice>& entry : rule.names) {
+      if (entry.value == value) return std::string(entry.name);
+    }
+    return nullptr;
+  }
+  template <class Value, class Item>
+  static Json Default(const std::vector<Value>&, const schema::ListOf<Item>&) {
+    return Json::array();
+  }
+  static Json Default(const ResumeFrom&, const schema::ResumePoint&) { return "Latest"; }
+  template <class Value, class Rule>
+  static Json Default(const Value&, const Rule&) {
+    return nullptr;
+  }
+
+  Style style_;
+  std::map<std::string, std::string_view> descriptions_;
+  std::set<std::string> described_;
+  std::set<std::string> objects_;
+  std::set<std::string> lists_;
+  std::vector<std::string> problems_;
+};
+
+Json Column(std::string_view name, std::string_view type, std::string_view path, std::string_view description,
+            int priority = 0) {
+  Json json;
+  json["name"] = name;
+  json["type"] = type;
+  json["description"] = description;
+  json["jsonPath"] = path;
+  if (priority > 0) json["priority"] = priority;
+  return json;
+}
+
+Json Definition(Json root) {
+  Json version;
+  version["name"] = "v1alpha1";
+  version["served"] = true;
+  version["storage"] = true;
+  version["subresources"]["status"] = Json::object();
+  version["subresources"]["scale"]["specReplicasPath"] = ".spec.worker.replicas";
+  version["subresources"]["scale"]["statusReplicasPath"] = ".status.worker.replicas";
+  version["subresources"]["scale"]["labelSelectorPath"] = ".status.worker.selector";
+  version["additionalPrinterColumns"] = {
+      Column("Phase", "string", ".status.phase", "The conditions in one word."),
+      Column("Workers", "string", ".status.worker.summary", "Ready and desired workers."),
+      Column("PS", "string", ".status.parameterServer.summary", "Ready and desired parameter servers."),
+      Column("Step", "integer", ".status.progress.step", "Updates applied."),
+      Column("Restarts", "integer", ".status.restarts.total", "Restarts of any pod."),
+      Column("Age", "date", ".metadata.creationTimestamp", "Since the job was made."),
+      Column("Done", "integer", ".status.progress.percent", "Percent of the updates.", 1),
+      Column("Accuracy", "string", ".status.progress.testAccuracy", "Of the newest evaluation.", 1),
+      Column("Reason", "string", ".status.reason", "Why the phase is what it is.", 1)};
+  version["schema"]["openAPIV3Schema"] = std::move(root);
+
+  Json json;
+  json["apiVersion"] = "apiextensions.k8s.io/v1";
+  json["kind"] = "CustomResourceDefinition";
+  json["metadata"]["name"] = absl::StrCat(kPlural, ".", kGroup);
+  Json& spec = json["spec"];
+  spec["group"] = kGroup;
+  spec["scope"] = "Namespaced";
+  spec["names"]["kind"] = kKind;
+  spec["names"]["listKind"] = absl::StrCat(kKind, "List");
+  spec["names"]["plural"] = kPlural;
+  spec["names"]["singular"] = "trainingjob";
+  spec["names"]["shortNames"] = {"tj"};
+  spec["names"]["categories"] = {"all", "training"};
+  spec["versions"] = Json::array();
+  spec["versions"].push_back(std::move(version));
+  return json;
+}
+
+// Block YAML. A string stands plain only where every reader of YAML takes it for the same string.
+class YamlWriter {
+ public:
+  std::string Write(const Json& json) {
+    Map(json, 0);
+    return std::move(text_);
+  }
+
+ private:
+  static constexpr std::size_t kWidth = 120;
+
+  static bool IsPlain(const std::string& text) {
+    static const std::set<std::string_view> kWords = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"};
+    const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+    std::string lower = text;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+    return !text.empty() && letter(text.front()) && !kWords.contains(lower) &&
+           std::all_of(text.begin(), text.end(),
+                       [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '/'; });
+  }
+
+  static std::string Scalar(const Json& json) {
+    if (!json.is_string()) return json.dump();
+    const auto& text = json.get_ref<const std::string&>();
+    return IsPlain(text) ? text : json.dump();
+  }
+
+  // Lines of one paragraph, to which a reader puts the blanks back.
+  void Folded(const std::string& text, std::size_t indent) {
+    text_ += " >-";
+    std::size_t column = kWidth;
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.find(' ', begin), text.size());
+      if (column + 1 + end - begin > kWidth) {
+        text_ += "\n" + std::string(indent, ' ');
+        column = indent;
+      } else {
+        text_ += ' ';
+        ++column;
+      }
+      text_ += text.substr(begin, end - begin);
+      column += end - begin;
+      begin = end + 1;
+    }
+    text_ += '\n';
+  }
+
+  // What stands behind "key:" or "-"; `indent` is that of what is inside.
+  void Value(const Json& json, std::size_t indent, bool prose) {
+    if (json.is_object() && !json.empty()) {
+      text_ += '\n';
+      Map(json, indent);
+    } else if (json.is_array() && !json.empty()) {
+      text_ += '\n';
+      List(json, indent - 2);
+    } else if (prose && json.is_string() && json.dump().size() + indent > 80 &&
+               json.get_ref<const std::string&>().find_first_of("\n\t") == std::string::npos) {
+      Folded(json.get<std::string>(), indent);
+    } else {
+      text_ += ' ' + Scalar(json) + '\n';
+    }
+  }
+
+  void Map(const Json& json, std::size_t indent, bool first_is_indented = false) {
+    for (const auto& [key, value] : json.items()) {
+      if (!std::exchange(first_is_indented, false)) text_ += std::string(indent, ' ');
+      text_ += Scalar(Json(key)) + ':';
+      Value(value, indent + 2, key == "description");
+    }
+  }
+
+  void List(const Json& json, std::size_t indent) {
+    for (const Json& item : json) {
+      text_ += std::string(indent, ' ') + '-';
+      if (item.is_object() && !item.empty()) {
+        text_ += ' ';
+        Map(item, indent + 2, true);
+      } else {
+        Value(item, indent + 2, false);
+      }
+    }
+  }
+
+  std::string text_;
+};
+
+}  // namespace
+
+std::span<const TextPattern> TextPatterns() { return kTextPatterns; }
+
+std::string CustomResourceDefinitionYaml() {
+  return "# Written by downpour-crd from operator/api; do not edit.\n" +
+         YamlWriter().Write(Definition(SchemaWriter().Root()));
+}
+
+std::string CustomResourceDefinitionJson() { return Definition(SchemaWriter().Root()).dump(2); }
+
+std::vector<std::string> CustomResourceDefinitionProblems() {
+  SchemaWriter writer;
+  writer.Root();
+  return writer.TakeProblems();
+}
+
+}  // namespace downpour::api

@@ -1,0 +1,392 @@
+#include "operator/api/crd.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <random>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "operator/api/document.h"
+#include "operator/api/manifest.h"
+#include "operator/api/testing/random_job.h"
+
+namespace downpour::api {
+namespace {
+
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+// Tests run in the root of the source tree.
+constexpr char kCorpus[] = "tests/testdata/manifests";
+
+std::string ReadText(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  EXPECT_TRUE(file.is_open()) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::vector<std::filesystem::path> Manifests(const std::string& kind) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(kCorpus) / kind)) {
+    if (entry.path().extension() != ".expect") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// What a plain reader of YAML makes of it.
+Json ToJsonTree(const DocumentNode& node) {
+  using Kind = DocumentNode::Kind;
+  switch (node.kind) {
+    case Kind::kNull:
+      return nullptr;
+    case Kind::kBoolean:
+      return node.text.starts_with('t') || node.text.starts_with('T');
+    case Kind::kNumber:
+      return Json::parse(node.text, nullptr, false);
+    case Kind::kString:
+    case Kind::kAmbiguous:
+      return node.text;
+    case Kind::kList: {
+      Json list = Json::array();
+      for (const DocumentNode& item : node.items) list.push_back(ToJsonTree(item));
+      return list;
+    }
+    case Kind::kMap: {
+      Json map = Json::object();
+      for (const DocumentNode& item : node.items) map[item.key] = ToJsonTree(item);
+      return map;
+    }
+  }
+  return nullptr;
+}
+
+Json Definition() { return Json::parse(CustomResourceDefinitionJson()); }
+Json Schema() { return Definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]; }
+
+TEST(CrdTest, TheFilesAreThoseThatTheProgramPrints) {
+  for (const char* path : {"charts/downpour/crds/training.downpour.dev_trainingjobs.yaml", "deploy/crd.yaml"}) {
+    EXPECT_TRUE(ReadText(path) == CustomResourceDefinitionYaml())
+        << path << " is not up to date: build/release/bin/downpour-crd > " << path;
+  }
+}
+
+TEST(CrdTest, EveryFieldIsDescribedAndEveryRowOfTheTablesIsUsed) {
+  EXPECT_THAT(CustomResourceDefinitionProblems(), IsEmpty());
+}
+
+TEST(CrdTest, TheYamlIsTheJson) {
+  const Document document = ParseDocument(CustomResourceDefinitionYaml());
+  ASSERT_TRUE(document.readable) << document.errors.front().error.ToString();
+  EXPECT_THAT(document.errors, IsEmpty());
+  EXPECT_EQ(ToJsonTree(document.root), Definition());
+}
+
+// The rules of the API server for structural schemas that are easily broken, and what `kubectl explain` needs.
+void CheckStructural(const Json& schema, const std::string& path) {
+  const bool any = schema.value("x-kubernetes-preserve-unknown-fields", false);
+  ASSERT_TRUE(schema.contains("type") || any) << path;
+  if (schema.contains("properties")) {
+    ASSERT_FALSE(schema.contains("additionalProperties")) << path;
+    for (const auto& [name, property] : schema["properties"].items()) {
+      const std::string at = JoinPath(path, name);
+      const std::string description = property.value("description", "");
+      EXPECT_TRUE(description.ends_with('.') || at.starts_with("metadata")) << at << ": " << description;
+      for (const auto& required : schema.value("required", Json::array())) {
+        EXPECT_FALSE(required == name && property.contains("default")) << at;
+      }
+      CheckStructural(property, at);
+    }
+  }
+  for (const auto& required : schema.value("required", Json::array())) {
+    EXPECT_TRUE(schema["properties"].contains(required.get<std::string>())) << path << " " << required;
+  }
+  if (schema.value("type", "") == "array") {
+    ASSERT_TRUE(schema.contains("items")) << path;
+    EXPECT_TRUE(schema.contains("x-kubernetes-list-type")) << path;
+    const bool ruled = path.starts_with("spec.") && path.find(".template.") == std::string::npos;
+    EXPECT_TRUE(!ruled || schema.contains("maxItems")) << path << ": what a rule costs must have a bound";
+    for (const auto& key : schema.value("x-kubernetes-list-map-keys", Json::array())) {
+      const auto required = schema["items"].value("required", Json::array());
+      EXPECT_NE(std::find(required.begin(), required.end(), key), required.end()) << path << " " << key;
+    }
+    CheckStructural(schema["items"], path + "[]");
+  }
+  if (schema.contains("additionalProperties")) CheckStructural(schema["additionalProperties"], path + "[]");
+  for (const Json& rule : schema.value("x-kubernetes-validations", Json::array())) {
+    EXPECT_FALSE(rule.value("message", "").empty()) << path;
+    if (!rule.contains("fieldPath")) continue;
+    Json::json_pointer pointer("/properties");
+    std::istringstream names(rule["fieldPath"].get<std::string>().substr(1));
+    const Json* at = &schema;
+    for (std::string name; std::getline(names, name, '.');) {
+      ASSERT_TRUE((*at)["properties"].contains(name)) << path << " " << rule;
+      at = &(*at)["properties"][name];
+    }
+  }
+}
+
+TEST(CrdTest, TheSchemaIsStructuralAndDescribed) { CheckStructural(Schema(), ""); }
+
+TEST(CrdTest, ColumnsAndTheScaleSubresourceNameFields) {
+  const Json version = Definition()["spec"]["versions"][0];
+  const Json schema = Schema();
+  std::vector<std::string> paths;
+  for (const Json& column : version["additionalPrinterColumns"]) paths.push_back(column["jsonPath"]);
+  for (const auto& [name, path] : version["subresources"]["scale"].items()) paths.push_back(path);
+  EXPECT_GE(paths.size(), 10u);
+  for (const std::string& path : paths) {
+    if (path.starts_with(".metadata.")) continue;
+    const Json* at = &schema;
+    std::istringstream names(path.substr(1));
+    for (std::string name; std::getline(names, name, '.');) {
+      ASSERT_TRUE((*at)["properties"].contains(name)) << path;
+      at = &(*at)["properties"][name];
+    }
+  }
+}
+
+// Text patterns are written twice, in C++ and as regular expressions; random texts must not tell them apart.
+TEST(CrdTest, PatternsSayWhatTheChecksSay) {
+  static const std::string kPieces[] = {"a", "b", "Z",  "0",    "9",    "-", "_", ".",
+                                        "/", " ", "\n", "\x01", "\x7f", "A", "~"};
+  for (const TextPattern& pattern : TextPatterns()) {
+    if (pattern.pattern.empty()) continue;
+    const std::regex expression{std::string(pattern.pattern)};
+    EXPECT_FALSE(pattern.check(pattern.refused).empty()) << pattern.pattern;
+    EXPECT_FALSE(std::regex_search(std::string(pattern.refused), expression)) << pattern.pattern;
+    std::size_t good = 0;
+    std::size_t bad = 0;
+    for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+      std::mt19937_64 random(seed);
+      const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+      std::string text;
+      // Mostly letters, so that long ones are often right; sometimes one run of a letter up to a limit.
+      const std::size_t kinds = seed % 3 == 0 ? std::size(kPieces) : seed % 3 == 1 ? 1 : 9;
+      for (std::size_t n = below(6); n > 0; --n) text += kPieces[below(kinds)];
+      if (seed % 4 == 0) {
+        constexpr std::size_t kLengths[] = {38, 39, 40, 41, 60, 61, 62, 63, 64, 65, 127, 128, 129, 250, 253, 254, 255};
+        text.insert(below(text.size() + 1), kLengths[below(std::size(kLengths))], below(8) == 0 ? '.' : 'a');
+      }
+      const bool empty_is_right = pattern.check("").empty();
+      const bool fits =
+          (!text.empty() || empty_is_right) && (pattern.max_length == 0 || text.size() <= pattern.max_length);
+      const std::size_t slash = std::min(text.find('/'), text.size());
+      const bool condition = pattern.check != schema::IsQualifiedName || slash == text.size() || slash <= 253;
+      const bool matches = std::regex_search(text, expression) && fits && condition;
+      ASSERT_EQ(pattern.check(text).empty(), matches) << "seed " << seed << ": " << text << "\n" << pattern.pattern;
+      ++(matches ? good : bad);
+    }
+    EXPECT_GT(good, 50u) << pattern.pattern;
+    EXPECT_GT(bad, 100u) << pattern.pattern;
+  }
+}
+
+// As much of the API server as a schema without its CEL rules tells it: types, bounds, names, unknown fields.
+class Checker {
+ public:
+  std::vector<std::string> problems;
+
+  void Check(const Json& schema, const Json& value, const std::string& path) {
+    if (!schema.contains("type")) return;
+    const std::string type = schema["type"];
+    const auto fail = [&](const std::string& what) { problems.push_back(path + ": " + what); };
+    if (type == "object") {
+      if (!value.is_object()) return fail("no object");
+      for (const auto& name : schema.value("required", Json::array())) {
+        if (!value.contains(name.get<std::string>())) fail("required " + name.get<std::string>());
+      }
+      for (const auto& [name, field] : value.items()) {
+        const std::string at = JoinPath(path, name);
+        if (schema.contains("additionalProperties")) {
+          Check(schema["additionalProperties"], field, at);
+        } else if (schema.contains("properties") && schema["properties"].contains(name)) {
+          Check(schema["properties"][name], field, at);
+        } else if (!schema.value("x-kubernetes-preserve-unknown-fields", false) && path != "metadata") {
+          problems.push_back(at + ": unknown");
+        }
+      }
+    } else if (type == "array") {
+      if (!value.is_array()) return fail("no array");
+      if (value.size() < schema.value("minItems", std::size_t{0})) fail("too short");
+      if (value.size() > schema.value("maxItems", schema::kUnlimited)) fail("too long");
+      std::set<Json> seen;
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        Check(schema["items"], value[i], JoinPath(path, i));
+        Json key = value[i];
+        if (schema["x-kubernetes-list-type"] == "map") {
+          key = Json::array();
+          for (const auto& name : schema["x-kubernetes-list-map-keys"]) {
+            key.push_back(value[i].is_object() ? value[i].value(name.get<std::string>(), Json()) : Json());
+          }
+        }
+        if (schema["x-kubernetes-list-type"] != "atomic" && !seen.insert(key).second) fail("twice");
+      }
+    } else if (type == "integer" || type == "number") {
+      if (type == "integer" ? !value.is_number_integer() : !value.is_number()) return fail("no " + type);
+      const bool exclusive = schema.value("exclusiveMinimum", false);
+      if (schema.contains("minimum") && (exclusive ? value <= schema["minimum"] : value < schema["minimum"])) {
+        fail("too small");
+      }
+      if (schema.contains("maximum") && value > schema["maximum"]) fail("too large");
+    } else if (type == "boolean") {
+      if (!value.is_boolean()) fail("no boolean");
+    } else if (type == "string") {
+      if (!value.is_string()) return fail("no string");
+      const auto& text = value.get_ref<const std::string&>();
+      const auto characters =
+          static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+      if (characters < schema.value("minLength", std::size_t{0})) fail("too short");
+      if (characters > schema.value("maxLength", schema::kUnlimited)) fail("too long");
+      if (schema.contains("enum") &&
+          std::find(schema["enum"].begin(), schema["enum"].end(), value) == schema["enum"].end()) {
+        fail("not one of the names");
+      }
+      static const std::regex kTime("[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?Z");
+      if (schema.value("format", "") == "date-time" && !std::regex_match(text, kTime)) fail("no time");
+    } else {
+      fail("type " + type);
+    }
+  }
+};
+
+std::vector<std::string> Problems(const Json& manifest) {
+  static const Json schema = Schema();
+  Checker checker;
+  checker.Check(schema, manifest, "");
+  return checker.problems;
+}
+
+TEST(CrdTest, EveryValidJobFitsTheSchema) {
+  for (const auto& path : Manifests("valid")) {
+    const ParsedManifest parsed = ParseManifest(ReadText(path));
+    EXPECT_THAT(Problems(Json::parse(ToJson(parsed.job))), IsEmpty()) << path;
+  }
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    const TrainingJob job = testing::RandomJob(random);
+    ASSERT_THAT(Problems(Json::parse(ToJson(job))), IsEmpty()) << "seed " << seed << "\n" << ToJson(job);
+  }
+}
+
+TEST(CrdTest, TheExamplesAreValid) {
+  int examples = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("deploy/examples")) {
+    for (const FieldError& error : ParseManifest(ReadText(entry.path())).errors) {
+      ADD_FAILURE() << entry.path() << " " << error.ToString();
+    }
+    ++examples;
+  }
+  EXPECT_GE(examples, 4);
+}
+
+TEST(CrdTest, EveryStatusFitsTheSchema) {
+  const Json schema = Schema()["properties"]["status"];
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    const TrainingJobStatus status = testing::RandomStatus(random);
+    Json json = Json::parse(StatusToJson(status, TimeFormat::kRfc3339));
+    json["conditions"] = Json::parse(R"([{"type": "Ready", "status": "True", "reason": "A", "message": "b",
+        "lastTransitionTime": "2026-01-02T03:04:05.123456Z", "observedGeneration": 1}])");
+    Checker checker;
+    checker.Check(schema, json, "");
+    ASSERT_THAT(checker.problems, IsEmpty()) << "seed " << seed << "\n" << json.dump(2);
+  }
+}
+
+// The file says which broken manifests only the reader of the text can refuse, and why.
+std::map<std::string, std::string> LocalOnly() {
+  std::map<std::string, std::string> reasons;
+  std::istringstream lines(ReadText(std::filesystem::path(kCorpus) / "local-only.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.starts_with('#')) continue;
+    const std::size_t cut = line.find(": ");
+    EXPECT_NE(cut, std::string::npos) << line;
+    EXPECT_TRUE(std::filesystem::exists(std::filesystem::path(kCorpus) / line.substr(0, cut))) << line;
+    reasons.emplace(line.substr(0, cut), line.substr(cut + 2));
+  }
+  return reasons;
+}
+
+// The rules at the place of an error or at the objects around it, one of which must speak of it.
+bool HasRule(const Json& schema, const std::string& path) {
+  std::string plain = std::regex_replace(path, std::regex("\\[[0-9]+\\]"), "[]");
+  const Json* at = &schema;
+  std::istringstream names(plain);
+  std::vector<std::string> below;
+  for (std::string name; std::getline(names, name, '.');) below.push_back(name);
+  const auto speaks = [](const Json& node, const std::string& field) {
+    for (const Json& rule : node.value("x-kubernetes-validations", Json::array())) {
+      const std::string about = rule.value("fieldPath", "");
+      if (about == field || (!about.empty() && field.starts_with(about + "."))) return true;
+    }
+    return false;
+  };
+  for (std::size_t i = 0; i < below.size(); ++i) {
+    std::string rest;
+    for (std::size_t j = i; j < below.size(); ++j) rest += "." + below[j];
+    if (speaks(*at, rest)) return true;
+    std::string name = below[i];
+    const bool item = name.ends_with("[]");
+    if (item) name.resize(name.size() - 2);
+    if (!at->contains("properties") || !(*at)["properties"].contains(name)) return false;
+    at = &(*at)["properties"][name];
+    if (item) at = &(*at)["items"];
+  }
+  return speaks(*at, "");
+}
+
+// check_api_server.py beside the corpus asks an API server; here is what can be known without one.
+TEST(CrdTest, EveryBrokenManifestIsRefusedByTheSchemaOrHasARule) {
+  const Json schema = Schema();
+  const auto local_only = LocalOnly();
+  std::size_t refused = 0;
+  for (const auto& path : Manifests("invalid")) {
+    if (local_only.contains("invalid/" + path.filename().string())) continue;
+    const Document document = ParseDocument(ReadText(path));
+    const std::vector<FieldError> errors = ParseManifest(ReadText(path)).errors;
+    ++refused;
+    if (!document.readable) continue;  // no text that kubectl could send
+    if (!Problems(ToJsonTree(document.root)).empty()) continue;
+    for (const FieldError& error : errors) {
+      // What every resource has is checked by the API server itself.
+      const std::string top = error.path.substr(0, error.path.find_first_of(".["));
+      if (top == "apiVersion" || top == "kind" || (top == "metadata" && error.path != "metadata.name")) continue;
+      EXPECT_TRUE(HasRule(schema, error.path)) << path << " " << error.ToString();
+    }
+  }
+  EXPECT_GE(refused, 60u);
+}
+
+void ApplyDefaults(const Json& schema, Json& value) {
+  if (value.is_object() && schema.contains("properties")) {
+    for (const auto& [name, property] : schema["properties"].items()) {
+      if (!value.contains(name) && property.contains("default")) value[name] = property["default"];
+      if (value.contains(name)) ApplyDefaults(property, value[name]);
+    }
+  } else if (value.is_array() && schema.contains("items")) {
+    for (Json& item : value) ApplyDefaults(schema["items"], item);
+  }
+}
+
+// A job read back from the API server is the one that was read from the file.
+TEST(CrdTest, TheDefaultsAreThoseOfTheParser) {
+  const Json schema = Schema()["properties"]["spec"];
+  for (const auto& path : Manifests("valid")) {
+    const std::string text = ReadText(path);
+    Json spec = ToJsonTree(ParseDocument(text).root)["spec"];
+    ApplyDefaults(schema, spec);
+    EXPECT_EQ(spec, Json::parse(ToJson(ParseManifest(text).job))["spec"]) << path;
+  }
+}
+
+}  // namespace
+}  // namespace downpour::api

@@ -1,0 +1,185 @@
+#ifndef DOWNPOUR_OPERATOR_API_TESTING_RANDOM_JOB_H_
+#define DOWNPOUR_OPERATOR_API_TESTING_RANDOM_JOB_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "operator/api/fields.h"
+#include "operator/api/training_job.h"
+
+// Jobs and statuses with random values, for tests of what must hold for all of them.
+namespace downpour::api::testing {
+
+// Fills every supported field with a random value that its rule allows.
+class RandomFill {
+ public:
+  explicit RandomFill(std::mt19937_64& random) : random_(random) {}
+
+  template <class Value, class Rule>
+  void Field(std::string_view, Value& value, const Rule& rule,
+             schema::Presence presence = schema::Presence::kOptional) {
+    if (presence == schema::Presence::kUnsupported) return;
+    if constexpr (requires { value.has_value(); }) {
+      if (Below(2) == 0) Fill(value.emplace(), rule);
+    } else {
+      Fill(value, rule);
+    }
+  }
+  void Dropped(std::string_view) {}
+
+ private:
+  std::size_t Below(std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+
+  template <class Value>
+  void Fill(Value& value, const schema::Object&) {
+    schema::Fields(*this, value);
+  }
+  template <class Value>
+  void Fill(Value& value, const schema::Integer& rule) {
+    const std::int64_t max = std::min(rule.max, rule.supported_max);
+    const std::int64_t choices[] = {rule.min, max, std::uniform_int_distribution<std::int64_t>(rule.min, max)(random_)};
+    value = static_cast<Value>(choices[Below(3)]);
+  }
+  void Fill(double& value, const schema::Number& rule) {
+    value = std::uniform_real_distribution<double>(1, 2)(random_) * std::pow(10, static_cast<int>(Below(600)) - 300);
+    if (!rule.positive && Below(2) == 0) value = -value;
+    if (!rule.positive && Below(4) == 0) value = 0;
+  }
+  void Fill(double& value, const schema::Time&) { Fill(value, schema::Number{}); }
+  void Fill(bool& value, const schema::Flag&) { value = Below(2) == 0; }
+  void Fill(std::string& value, const schema::Text& rule) {
+    static const std::string kPool[] = {"",
+                                        "a",
+                                        "yes",
+                                        "42",
+                                        "worker-1",
+                                        "OOMKilled",
+                                        "DisruptionTarget",
+                                        "/data/\"quoted\" {ünicode}: 😀 # no comment",
+                                        "two\nlines\ttab\x01",
+                                        "training.downpour.dev/operator",
+                                        kApiVersion,
+                                        kKind};
+    do {
+      value = kPool[Below(std::size(kPool))];
+    } while (!rule.check(value).empty() || (!rule.supported.empty() && value != rule.supported));
+  }
+  template <class Value, class Choice>
+  void Fill(Value& value, const schema::Choice<Choice>& rule) {
+    const schema::Name<Choice>* name = nullptr;
+    do {
+      name = &rule.names[Below(rule.names.size())];
+    } while (!name->supported);
+    value = name->value;
+  }
+  template <class Value, class Item>
+  void Fill(std::vector<Value>& value, const schema::ListOf<Item>& rule) {
+    value.assign(rule.min_size + Below(std::min<std::size_t>(rule.max_size - rule.min_size, 5) + 1), Value());
+    for (Value& item : value) Fill(item, rule.item);
+  }
+  template <class Value, class Item>
+  void Fill(std::map<std::string, Value>& value, const schema::MapOf<Item>& rule) {
+    value.clear();
+    for (std::size_t i = Below(4); i > 0; --i) {
+      std::string key;
+      Fill(key, schema::Text{rule.key});
+      Fill(value[key], rule.item);
+    }
+  }
+  void Fill(std::string& value, const schema::Template&) {
+    static const std::string kPool[] = {
+        "", "{}", R"({"metadata":{"labels":{"a":"1"}},"spec":{"restartPolicy":"Never"}})",
+        R"({"spec":{"containers":[{"args":["","ünicode 😀"],"name":"a","x":[null,true,-1,1.5,1e+300,{"y":{}}]}]}})"};
+    value = kPool[Below(std::size(kPool))];
+  }
+  template <class Value>
+  void Fill(Value&, const schema::ResumePoint&) {}
+
+  std::mt19937_64& random_;
+};
+
+template <class T>
+void MakeUnique(std::vector<T>& values) {
+  std::vector<T> unique;
+  for (T& value : values) {
+    if (std::find(unique.begin(), unique.end(), value) == unique.end()) unique.push_back(std::move(value));
+  }
+  values = std::move(unique);
+}
+
+inline TrainingJob RandomJob(std::mt19937_64& random) {
+  TrainingJob job;
+  RandomFill fill(random);
+  schema::Fields(fill, job);
+  if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
+  FailurePolicy& policy = job.spec.failure_policy;
+  if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;
+  if (std::optional<ElasticSpec>& elastic = job.spec.elastic; elastic.has_value()) {
+    if (elastic->min_replicas > elastic->max_replicas) std::swap(elastic->min_replicas, elastic->max_replicas);
+  }
+  for (std::size_t i = 0; i < policy.rules.size(); ++i) {
+    FailureRule& rule = policy.rules[i];
+    rule.name = "rule-" + std::to_string(i);
+    rule.roles.push_back(Role::kWorker);
+    MakeUnique(rule.roles);
+    MakeUnique(rule.on_pod_conditions);
+    MakeUnique(rule.on_container_reasons);
+    if (rule.on_exit_codes.has_value()) MakeUnique(rule.on_exit_codes->values);
+  }
+  return job;
+}
+
+// Puts every time on a whole microsecond of the years 1970 to 2200.
+class WholeMicroseconds {
+ public:
+  explicit WholeMicroseconds(std::mt19937_64& random) : random_(random) {}
+
+  template <class Value, class Rule>
+  void Field(std::string_view, Value& value, const Rule& rule, schema::Presence = schema::Presence::kOptional) {
+    if constexpr (requires { value.has_value(); }) {
+      if (value.has_value()) Round(*value, rule);
+    } else {
+      Round(value, rule);
+    }
+  }
+
+ private:
+  template <class Value, class Rule>
+  void Round(Value&, const Rule&) {}
+  template <class Value>
+  void Round(Value& value, const schema::Object&) {
+    schema::Fields(*this, value);
+  }
+  template <class Value>
+  void Round(std::vector<Value>& values, const schema::ListOf<schema::Object>&) {
+    for (Value& value : values) schema::Fields(*this, value);
+  }
+  void Round(double& value, const schema::Time&) {
+    value = static_cast<double>(std::uniform_int_distribution<std::int64_t>(0, 7258118400000000)(random_)) / 1e6;
+  }
+
+  std::mt19937_64& random_;
+};
+
+// Survives being written with times as RFC 3339.
+inline TrainingJobStatus RandomStatus(std::mt19937_64& random) {
+  TrainingJobStatus status;
+  RandomFill fill(random);
+  schema::Fields(fill, status);
+  WholeMicroseconds round(random);
+  schema::Fields(round, status);
+  return status;
+}
+
+}  // namespace downpour::api::testing
+
+#endif  // DOWNPOUR_OPERATOR_API_TESTING_RANDOM_JOB_H_

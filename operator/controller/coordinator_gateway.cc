@@ -1,0 +1,222 @@
+#include "operator/controller/coordinator_gateway.h"
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "downpour/v1/control.grpc.pb.h"
+#include "grpcpp/grpcpp.h"
+#include "operator/controller/objects.h"
+#include "operator/job/coordinator_client.h"
+
+namespace downpour::controller {
+namespace {
+
+double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+// What a reconciler must hear of at once when it changes.
+std::string Digest(const v1::ProgressReply& reply) {
+  std::string digest = absl::StrCat(static_cast<int>(reply.phase()), "|", reply.view().generation(), "|",
+                                    reply.parameters_lost(), "|", reply.message(), "|", reply.updates_applied() > 0);
+  for (const v1::MemberProgress& member : reply.members()) {
+    absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
+  }
+  return digest;
+}
+
+class GrpcCoordinatorGateway final : public CoordinatorGateway {
+ public:
+  GrpcCoordinatorGateway(GatewayOptions options, absl::Duration progress_interval,
+                         std::function<void(const std::string&)> on_change)
+      : options_(options),
+        progress_interval_(progress_interval),
+        on_change_(std::move(on_change)),
+        thread_([this] { Run(); }) {}
+
+  ~GrpcCoordinatorGateway() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopped_ = true;
+      for (const auto& call : calls_) call->context.TryCancel();
+    }
+    thread_.join();
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](std::set<std::shared_ptr<Call>>* calls) { return calls->empty(); }, &calls_));
+  }
+
+  void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
+              absl::Duration period) override {
+    absl::MutexLock lock(&mutex_);
+    Job& job = jobs_[job_uid];
+    job.key = key;
+    if (job.address != address) {
+      job.address = address;
+      job.asking = false;  // a question under way goes to the one before
+      job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
+      Schedule(job_uid, job, absl::Now());
+    }
+    if (period < job.period) Schedule(job_uid, job, std::min(job.next, absl::Now() + period));
+    job.period = period;
+  }
+
+  void Forget(const std::string& job_uid) override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job_uid);
+    if (found == jobs_.end()) return;
+    due_.erase({found->second.next, job_uid});
+    jobs_.erase(found);
+  }
+
+  std::optional<Answer> Latest(const std::string& job_uid) const override {
+    absl::MutexLock lock(&mutex_);
+    const auto found = jobs_.find(job_uid);
+    return found == jobs_.end() ? std::nullopt : found->second.answer;
+  }
+
+  void Finish(api::Role role, const std::string& job_uid, const std::string& address) override {
+    auto call = std::make_shared<Call>();
+    call->channel = job::MakeControlChannel(address);
+    call->finish.set_job_uid(ProcessJobUid(job_uid));
+    SetDeadline(*call);
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopped_) return;
+      calls_.insert(call);
+    }
+    Call* const raw = call.get();
+    auto done = [this, call](const grpc::Status&) { End(call); };
+    if (role == api::Role::kCoordinator) {
+      call->coordinator = v1::Coordinator::NewStub(call->channel);
+      call->coordinator->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
+    } else {
+      call->ps = v1::ParameterServer::NewStub(call->channel);
+      call->ps->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
+    }
+  }
+
+ private:
+  struct Job {
+    std::string key;
+    std::string address;
+    absl::Duration period = absl::InfiniteDuration();
+    std::shared_ptr<v1::Coordinator::Stub> stub;
+    absl::Time next = absl::InfiniteFuture();
+    bool asking = false;
+    std::optional<Answer> answer;
+    std::string digest;
+    absl::Time told = absl::InfinitePast();  // when on_change was called last
+  };
+  struct Call {
+    grpc::ClientContext context;
+    v1::ProgressRequest question;
+    v1::ProgressReply reply;
+    v1::FinishRequest finish;
+    v1::FinishReply finished;
+    std::shared_ptr<grpc::Channel> channel;
+    std::shared_ptr<v1::Coordinator::Stub> coordinator;
+    std::unique_ptr<v1::ParameterServer::Stub> ps;
+  };
+
+  void SetDeadline(Call& call) const {
+    call.context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.deadline));
+  }
+
+  void Schedule(const std::string& job_uid, Job& job, absl::Time at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    due_.erase({job.next, job_uid});
+    job.next = at;
+    due_.insert({at, job_uid});
+    wake_.Signal();
+  }
+
+  void End(const std::shared_ptr<Call>& call) {
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(call);
+    wake_.Signal();
+  }
+
+  void Run() {
+    absl::MutexLock lock(&mutex_);
+    while (!stopped_) {
+      const absl::Time now = absl::Now();
+      const bool full = static_cast<int>(calls_.size()) >= options_.most_in_flight;
+      if (due_.empty() || full) {
+        wake_.WaitWithTimeout(&mutex_, absl::Seconds(1));
+        continue;
+      }
+      const auto [at, job_uid] = *due_.begin();
+      if (at > now) {
+        wake_.WaitWithDeadline(&mutex_, std::min(at, now + absl::Seconds(1)));
+        continue;
+      }
+      Job& job = jobs_.at(job_uid);
+      Schedule(job_uid, job, now + job.period);
+      if (!job.asking) Ask(job_uid, job);
+    }
+  }
+
+  void Ask(const std::string& job_uid, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    auto call = std::make_shared<Call>();
+    call->coordinator = job.stub;
+    call->question.set_job_uid(ProcessJobUid(job_uid));
+    SetDeadline(*call);
+    calls_.insert(call);
+    job.asking = true;
+    Call* const raw = call.get();
+    // gRPC calls back from a thread of its own, never from within this call.
+    job.stub->async()->GetProgress(&raw->context, &raw->question, &raw->reply,
+                                   [this, call, job_uid](const grpc::Status& status) {
+                                     Answered(job_uid, *call, status);
+                                     End(call);
+                                   });
+  }
+
+  void Answered(const std::string& job_uid, Call& call, const grpc::Status& status) {
+    std::string key;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto found = jobs_.find(job_uid);
+      if (found == jobs_.end() || found->second.stub != call.coordinator) return;
+      Job& job = found->second;
+      job.asking = false;
+      if (!status.ok()) return;
+      std::string digest = Digest(call.reply);
+      const absl::Time now = absl::Now();
+      const bool progressed =
+          !job.answer.has_value() || job.answer->reply.updates_applied() != call.reply.updates_applied();
+      if (digest != job.digest || (progressed && now - job.told >= progress_interval_)) {
+        job.told = now;
+        key = job.key;
+      }
+      job.digest = std::move(digest);
+      job.answer = Answer{std::move(call.reply), Now()};
+    }
+    if (!key.empty()) on_change_(key);
+  }
+
+  const GatewayOptions options_;
+  const absl::Duration progress_interval_;
+  const std::function<void(const std::string&)> on_change_;
+  mutable absl::Mutex mutex_;
+  absl::CondVar wake_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unordered_map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<absl::Time, std::string>> due_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options, absl::Duration progress_interval,
+                                                           std::function<void(const std::string& key)> on_change) {
+  return std::make_unique<GrpcCoordinatorGateway>(options, progress_interval, std::move(on_change));
+}
+
+}  // namespace downpour::controller

@@ -1,0 +1,241 @@
+#include "operator/controller/objects.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "operator/api/manifest.h"
+#include "operator/controller/pod.h"
+#include "operator/job/training_config.h"
+
+namespace downpour::controller {
+namespace {
+
+using kube::Json;
+
+constexpr char kConfigVariable[] = "DOWNPOUR_CONFIG";
+constexpr char kOutputDirectory[] = "/output";
+constexpr int kUser = 65532;
+constexpr int kWorkerGraceSeconds = 30;  // for an update under way
+
+const std::string* Template(const api::TrainingJobSpec& spec, api::Role role) {
+  switch (role) {
+    case api::Role::kCoordinator:
+      return spec.coordinator.has_value() ? &spec.coordinator->pod_template : nullptr;
+    case api::Role::kParameterServer:
+      return spec.parameter_server.has_value() ? &spec.parameter_server->pod_template : nullptr;
+    case api::Role::kWorker:
+      return &spec.worker.pod_template;
+  }
+  return nullptr;
+}
+
+const char* TemplatePath(api::Role role) {
+  return role == api::Role::kCoordinator       ? "spec.coordinator.template"
+         : role == api::Role::kParameterServer ? "spec.parameterServer.template"
+                                               : "spec.worker.template";
+}
+
+Json Owner(const api::TrainingJob& job) {
+  return {{"apiVersion", api::kApiVersion}, {"kind", api::kKind}, {"name", job.metadata.name},
+          {"uid", job.metadata.uid},        {"controller", true}, {"blockOwnerDeletion", true}};
+}
+
+Json Labels(const api::TrainingJob& job) {
+  return {{kManagedByLabel, kManagedByValue}, {kJobNameLabel, job.metadata.name}, {kJobUidLabel, job.metadata.uid}};
+}
+
+Json Meta(const api::TrainingJob& job, const std::string& name) {
+  return {{"name", name},
+          {"namespace", job.metadata.namespace_name},
+          {"labels", Labels(job)},
+          {"ownerReferences", Json::array({Owner(job)})}};
+}
+
+// Sets what is not there.
+void Default(Json& object, const char* key, Json value) {
+  if (!object.contains(key)) object[key] = std::move(value);
+}
+
+std::string CoordinatorAddress(const api::TrainingJob& job) {
+  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", job.metadata.name, ".",
+                      job.metadata.namespace_name, ".svc:", kControlPort);
+}
+
+Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incarnation) {
+  Json arguments = Json::array();
+  if (role != api::Role::kWorker) arguments.push_back(role == api::Role::kCoordinator ? "coordinator" : "ps");
+  const auto add = [&arguments](const char* flag, std::string value) {
+    arguments.push_back(flag);
+    arguments.push_back(std::move(value));
+  };
+  add("--config", absl::StrCat("env:", kConfigVariable));
+  add("--incarnation", absl::StrCat(incarnation));
+  if (role != api::Role::kCoordinator) {
+    add("--index", absl::StrCat(index));
+    add("--coordinator", CoordinatorAddress(job));
+  }
+  if (role != api::Role::kWorker) add("--listen", absl::StrCat("0.0.0.0:", kControlPort));
+  if (role == api::Role::kParameterServer) add("--advertise", absl::StrCat("$(POD_IP):", kControlPort));
+  add("--metrics-listen", absl::StrCat("0.0.0.0:", kMetricsPort));
+  return arguments;
+}
+
+// Our container in the list; made if there is none.
+Json* FindContainer(Json& containers) {
+  for (Json& container : containers) {
+    if (container.is_object() && container.value("name", Json()) == kContainerName) return &container;
+  }
+  containers.push_back({{"name", kContainerName}});
+  return &containers.back();
+}
+
+void SetVariable(Json& container, const char* name, Json entry) {
+  entry["name"] = name;
+  Json& variables = container["env"];
+  if (!variables.is_array()) variables = Json::array();
+  for (Json& variable : variables) {
+    if (variable.is_object() && variable.value("name", Json()) == name) {
+      variable = std::move(entry);
+      return;
+    }
+  }
+  variables.push_back(std::move(entry));
+}
+
+void AddMount(Json& spec, Json& container, const char* name, const char* path) {
+  Json& mounts = container["volumeMounts"];
+  if (!mounts.is_array()) mounts = Json::array();
+  for (const Json& mount : mounts) {
+    if (mount.is_object() && mount.value("mountPath", Json()) == path) return;  // the template's own
+  }
+  mounts.push_back({{"name", name}, {"mountPath", path}});
+  Json& volumes = spec["volumes"];
+  if (!volumes.is_array()) volumes = Json::array();
+  volumes.push_back({{"name", name}, {"emptyDir", Json::object()}});
+}
+
+void AddProbe(Json& container) {
+  Default(container, "readinessProbe",
+          {{"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}});
+}
+
+}  // namespace
+
+std::string PodName(const api::TrainingJob& job, api::Role role, int index) {
+  return absl::StrCat(job.metadata.name, "-", std::string(api::ToString(role)), "-", index);
+}
+
+std::string PodSelector(const std::string& job_uid) { return absl::StrCat(kJobUidLabel, "=", job_uid); }
+
+std::string ProcessJobUid(const std::string& kubernetes_uid) {
+  std::string uid = kubernetes_uid;
+  std::erase(uid, '-');
+  return uid;
+}
+
+Json MakeService(const api::TrainingJob& job) {
+  return {{"apiVersion", "v1"},
+          {"kind", "Service"},
+          {"metadata", Meta(job, job.metadata.name)},
+          {"spec",
+           {{"clusterIP", "None"},
+            {"publishNotReadyAddresses", true},
+            {"selector", {{kJobUidLabel, job.metadata.uid}}},
+            {"ports", Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}})}}}};
+}
+
+Json MakePodDisruptionBudget(const api::TrainingJob& job) {
+  return {{"apiVersion", "policy/v1"},
+          {"kind", "PodDisruptionBudget"},
+          {"metadata", Meta(job, absl::StrCat(job.metadata.name, "-ps"))},
+          {"spec",
+           {{"maxUnavailable", 0},
+            {"selector",
+             {{"matchLabels",
+               {{kJobUidLabel, job.metadata.uid},
+                {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}}}}}};
+}
+
+absl::StatusOr<Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
+                             int incarnation) {
+  const auto refuse = [role](const std::string& what) {
+    return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
+  };
+  Json pod = Json::object();
+  if (const std::string* text = Template(job.spec, role); text != nullptr && !text->empty()) {
+    pod = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!pod.is_object()) return refuse(": must be a map");
+  }
+  for (const char* key : {"metadata", "spec"}) {
+    Default(pod, key, Json::object());
+    if (!pod[key].is_object()) return refuse(absl::StrCat(".", key, ": must be a map"));
+  }
+  Json& spec = pod["spec"];
+  Default(spec, "containers", Json::array());
+  if (!spec["containers"].is_array()) return refuse(".spec.containers: must be a list");
+
+  const std::string name = PodName(job, role, index);
+  Json meta = Meta(job, name);
+  const auto keep = [&meta, &pod](const char* key) {
+    const Json& wanted = pod["metadata"].value(key, Json());
+    if (!wanted.is_object()) return;
+    Json merged = wanted;
+    if (meta.contains(key)) merged.update(meta[key]);
+    meta[key] = std::move(merged);
+  };
+  meta["labels"][kRoleLabel] = std::string(api::ToString(role));
+  meta["labels"][kIndexLabel] = absl::StrCat(index);
+  meta["labels"][kIncarnationLabel] = absl::StrCat(incarnation);
+  meta["annotations"] = {{"prometheus.io/scrape", "true"},
+                         {"prometheus.io/port", absl::StrCat(kMetricsPort)},
+                         {"prometheus.io/path", "/metrics"}};
+  keep("labels");
+  keep("annotations");
+  pod["metadata"] = std::move(meta);
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+
+  const bool worker = role == api::Role::kWorker;
+  spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
+  spec["hostname"] = name;
+  spec["subdomain"] = job.metadata.name;
+  Default(spec, "enableServiceLinks", false);
+  Default(spec, "automountServiceAccountToken", false);
+  Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);
+  Default(spec, "securityContext",
+          {{"runAsNonRoot", true},
+           {"runAsUser", kUser},
+           {"runAsGroup", kUser},
+           {"fsGroup", kUser},
+           {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+
+  Json& container = *FindContainer(spec["containers"]);
+  Default(container, "image", worker ? images.trainer : images.server);
+  Default(container, "imagePullPolicy", images.pull_policy);
+  container["args"] = Arguments(job, role, index, incarnation);
+  Default(container, "command", Json::array({worker ? "downpour-worker" : "downpour-server"}));
+  // The end of the log becomes the reason that the job's status gives, without a right to read logs.
+  Default(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+  Default(container, "securityContext",
+          {{"allowPrivilegeEscalation", false},
+           {"readOnlyRootFilesystem", true},
+           {"capabilities", {{"drop", Json::array({"ALL"})}}}});
+  Default(container, "ports",
+          worker ? Json::array({{{"name", "metrics"}, {"containerPort", kMetricsPort}}})
+                 : Json::array({{{"name", "grpc"}, {"containerPort", kControlPort}},
+                                {{"name", "metrics"}, {"containerPort", kMetricsPort}}}));
+  if (!worker) AddProbe(container);
+  AddMount(spec, container, "tmp", "/tmp");
+  const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
+  if (worker && job.spec.output.directory.empty()) AddMount(spec, container, "output", kOutputDirectory);
+
+  const absl::StatusOr<std::string> config =
+      job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
+  if (!config.ok()) return config.status();
+  SetVariable(container, kConfigVariable, {{"value", *config}});
+  SetVariable(container, "POD_IP", {{"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  return pod;
+}
+
+}  // namespace downpour::controller

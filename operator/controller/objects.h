@@ -1,0 +1,42 @@
+#ifndef DOWNPOUR_OPERATOR_CONTROLLER_OBJECTS_H_
+#define DOWNPOUR_OPERATOR_CONTROLLER_OBJECTS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "operator/api/training_job.h"
+#include "operator/kube/object.h"
+
+// The objects that the operator makes for a job. Pure functions; names are deterministic, so that making one twice is
+// refused by the server.
+namespace downpour::controller {
+
+struct ImageOptions {
+  std::string server;   // coordinator and ps
+  std::string trainer;  // worker
+  std::string pull_policy = "IfNotPresent";
+};
+
+inline constexpr int kControlPort = 7070;  // of the coordinator; control and data of a ps
+inline constexpr int kMetricsPort = 8080;
+
+// "lenet-worker-3".
+std::string PodName(const api::TrainingJob& job, api::Role role, int index);
+// Of all objects: the job's own labels of kube::kTrainingJobs are not copied.
+std::string PodSelector(const std::string& job_uid);
+// The uid of the job as the processes know it: 32 hexadecimal digits.
+std::string ProcessJobUid(const std::string& kubernetes_uid);
+
+// The headless service under whose name the coordinator is found, ready or not.
+kube::Json MakeService(const api::TrainingJob& job);
+// Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
+kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
+// The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What the
+// template says is kept where it does not contradict. kInvalidArgument: "spec.worker.template: ...".
+absl::StatusOr<kube::Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
+                                   int incarnation);
+
+}  // namespace downpour::controller
+
+#endif  // DOWNPOUR_OPERATOR_CONTROLLER_OBJECTS_H_

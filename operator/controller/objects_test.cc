@@ -1,0 +1,145 @@
+#include "operator/controller/objects.h"
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "operator/controller/pod.h"
+
+namespace downpour::controller {
+namespace {
+
+using kube::Json;
+
+const ImageOptions kImages{"server:1", "trainer:1", "IfNotPresent"};
+
+api::TrainingJob MakeJob() {
+  api::TrainingJob job;
+  job.metadata.name = "lenet";
+  job.metadata.namespace_name = "team";
+  job.metadata.uid = "01234567-89ab-cdef-0123-456789abcdef";
+  job.spec.parameter_server.emplace();
+  job.spec.parameter_server->replicas = 2;
+  job.spec.worker.replicas = 3;
+  job.spec.model.name = "LeNet";
+  job.spec.dataset = {"IDX", "/data"};
+  return job;
+}
+
+Json Build(const api::TrainingJob& job, api::Role role, int index = 0, int incarnation = 1) {
+  const absl::StatusOr<Json> pod = MakePod(job, kImages, role, index, incarnation);
+  EXPECT_TRUE(pod.ok()) << pod.status();
+  return pod.value_or(Json());
+}
+
+std::string Argument(const Json& container, const std::string& flag) {
+  const Json& arguments = container.at("args");
+  const auto found = std::find(arguments.begin(), arguments.end(), flag);
+  return found == arguments.end() || found + 1 == arguments.end() ? "" : (found + 1)->get<std::string>();
+}
+
+TEST(ObjectsTest, APodTellsItsProcessWhoItIs) {
+  const Json pod = Build(MakeJob(), api::Role::kWorker, 2, 5);
+  EXPECT_EQ(pod.at("metadata").at("name"), "lenet-worker-2");
+  EXPECT_EQ(pod.at("metadata").at("namespace"), "team");
+  const Json& owner = pod.at("metadata").at("ownerReferences").at(0);
+  EXPECT_EQ(owner.at("uid"), "01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(owner.at("controller"), true);
+  const Json& container = pod.at("spec").at("containers").at(0);
+  EXPECT_EQ(container.at("image"), "trainer:1");
+  EXPECT_EQ(container.at("command"), Json::array({"downpour-worker"}));
+  EXPECT_EQ(Argument(container, "--index"), "2");
+  EXPECT_EQ(Argument(container, "--incarnation"), "5");
+  EXPECT_EQ(Argument(container, "--coordinator"), "lenet-coordinator-0.lenet.team.svc:7070");
+  const Json config = Json::parse(container.at("env").at(0).at("value").get<std::string>());
+  EXPECT_EQ(config.at("jobUid"), "0123456789abcdef0123456789abcdef");
+  EXPECT_EQ(config.at("psReplicas"), 2);
+  EXPECT_EQ(config.at("outputDirectory"), "/output");
+  // Read back, it is the pod that was asked for.
+  Json stored = pod;
+  stored["metadata"]["uid"] = "u";
+  const std::optional<Pod> read = DecodePod(stored);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->role, api::Role::kWorker);
+  EXPECT_EQ(read->index, 2);
+  EXPECT_EQ(read->incarnation, 5);
+  EXPECT_EQ(read->meta.controller_uid, "01234567-89ab-cdef-0123-456789abcdef");
+}
+
+TEST(ObjectsTest, ThePartsOfEachRole) {
+  const Json coordinator = Build(MakeJob(), api::Role::kCoordinator).at("spec").at("containers").at(0);
+  EXPECT_EQ(coordinator.at("args").at(0), "coordinator");
+  EXPECT_EQ(Argument(coordinator, "--listen"), "0.0.0.0:7070");
+  EXPECT_EQ(Argument(coordinator, "--coordinator"), "");
+  EXPECT_TRUE(coordinator.at("readinessProbe").contains("grpc"));
+  const Json ps = Build(MakeJob(), api::Role::kParameterServer, 1).at("spec").at("containers").at(0);
+  EXPECT_EQ(ps.at("args").at(0), "ps");
+  EXPECT_EQ(ps.at("image"), "server:1");
+  EXPECT_EQ(Argument(ps, "--advertise"), "$(POD_IP):7070");
+  EXPECT_FALSE(Build(MakeJob(), api::Role::kWorker).at("spec").at("containers").at(0).contains("readinessProbe"));
+}
+
+TEST(ObjectsTest, PodsHaveNoRightsTheyDoNotNeed) {
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
+    const Json spec = Build(MakeJob(), role).at("spec");
+    EXPECT_EQ(spec.at("restartPolicy"), "Never");
+    EXPECT_EQ(spec.at("automountServiceAccountToken"), false);
+    EXPECT_EQ(spec.at("enableServiceLinks"), false);
+    EXPECT_EQ(spec.at("securityContext").at("runAsNonRoot"), true);
+    const Json& security = spec.at("containers").at(0).at("securityContext");
+    EXPECT_EQ(security.at("readOnlyRootFilesystem"), true);
+    EXPECT_EQ(security.at("allowPrivilegeEscalation"), false);
+    EXPECT_EQ(security.at("capabilities").at("drop"), Json::array({"ALL"}));
+  }
+}
+
+TEST(ObjectsTest, ATemplateIsKeptWhereItDoesNotContradict) {
+  api::TrainingJob job = MakeJob();
+  job.spec.worker.pod_template = R"({
+    "metadata": {"labels": {"team": "vision", "training.downpour.dev/role": "chief"}, "annotations": {"note": "x"}},
+    "spec": {"restartPolicy": "Always", "nodeSelector": {"gpu": "yes"},
+             "containers": [{"name": "sidecar", "image": "proxy:2"},
+                            {"name": "trainer", "image": "mine:3", "args": ["--evil"], "resources": {"limits": {"cpu": "2"}},
+                             "env": [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "DOWNPOUR_CONFIG", "value": "no"}],
+                             "volumeMounts": [{"name": "model", "mountPath": "/output"}]}],
+             "volumes": [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]}})";
+  const Json pod = Build(job, api::Role::kWorker, 1);
+  EXPECT_EQ(pod.at("metadata").at("labels").at("team"), "vision");
+  EXPECT_EQ(pod.at("metadata").at("labels").at("training.downpour.dev/role"), "worker");
+  EXPECT_EQ(pod.at("metadata").at("annotations").at("note"), "x");
+  const Json& spec = pod.at("spec");
+  EXPECT_EQ(spec.at("restartPolicy"), "Never");
+  EXPECT_EQ(spec.at("nodeSelector").at("gpu"), "yes");
+  ASSERT_EQ(spec.at("containers").size(), 2u);
+  const Json& container = spec.at("containers").at(1);
+  EXPECT_EQ(container.at("image"), "mine:3");
+  EXPECT_EQ(Argument(container, "--index"), "1");
+  EXPECT_EQ(container.at("resources").at("limits").at("cpu"), "2");
+  EXPECT_EQ(container.at("env").at(0).at("value"), "1");
+  EXPECT_NE(container.at("env").at(1).at("value"), "no");
+  EXPECT_EQ(container.at("volumeMounts").size(), 2u) << "its own volume for /output, and /tmp";
+  EXPECT_EQ(spec.at("volumes").size(), 2u);
+}
+
+TEST(ObjectsTest, ATemplateThatIsNoneIsRefusedByPath) {
+  api::TrainingJob job = MakeJob();
+  for (const auto& [text, error] :
+       {std::pair{"[]", "spec.worker.template: must be a map"},
+        std::pair{R"({"spec": 3})", "spec.worker.template.spec: must be a map"},
+        std::pair{R"({"spec": {"containers": {}}})", "spec.worker.template.spec.containers: must be a list"}}) {
+    job.spec.worker.pod_template = text;
+    EXPECT_EQ(std::string(MakePod(job, kImages, api::Role::kWorker, 0, 1).status().message()), error);
+  }
+}
+
+TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
+  const Json service = MakeService(MakeJob());
+  EXPECT_EQ(service.at("metadata").at("name"), "lenet");
+  EXPECT_EQ(service.at("spec").at("clusterIP"), "None");
+  EXPECT_EQ(service.at("spec").at("publishNotReadyAddresses"), true);
+  EXPECT_EQ(service.at("spec").at("selector").at(kJobUidLabel), "01234567-89ab-cdef-0123-456789abcdef");
+}
+
+}  // namespace
+}  // namespace downpour::controller

@@ -1,0 +1,246 @@
+#include "operator/controller/operator.h"
+
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "operator/controller/operator_metrics.h"
+#include "operator/controller/work_queue.h"
+#include "operator/kube/client_metrics.h"
+#include "spdlog/spdlog.h"
+
+namespace downpour::controller {
+namespace {
+
+constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
+constexpr absl::Duration kProgressInterval = absl::Seconds(10);
+
+// To the microsecond, as times are stored.
+double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
+
+}  // namespace
+
+class Operator::Impl {
+ public:
+  Impl(OperatorOptions options, const MakeTransport& make_transport, service::Metrics* metrics)
+      : options_(std::move(options)),
+        metrics_(metrics),
+        client_metrics_{[this](const std::string& method, int code, absl::Duration taken) {
+                          metrics_.OnRequest(method, code, taken);
+                        },
+                        nullptr, nullptr},
+        watch_transport_(make_transport()),
+        client_(make_transport(), options_.client, &client_metrics_),
+        event_client_(make_transport(), options_.client, &client_metrics_),
+        events_(&event_client_, "downpour-operator", options_.election.identity),
+        jobs_(
+            DecodeJob, [](const JobRecord&) { return std::string(); },
+            [this](const auto& before, const auto& after) {
+              queue_.Add((after != nullptr ? after : before)->meta.Key(), !workers_begun_);
+            }),
+        pods_(
+            DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
+            [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
+        gateway_(MakeCoordinatorGateway({}, kProgressInterval, [this](const std::string& key) { queue_.Add(key); })),
+        reconciler_(
+            options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
+            {[this](const kube::EventToRecord& event) { events_.Record(event); }, [this] { metrics_.OnStale(); },
+             [this](const JobRecord& before, const api::TrainingJobStatus& after) {
+               metrics_.OnStatus(before, after, Now());
+             }},
+            Now) {
+    kube::ReflectorOptions watch = options_.watch;
+    watch.namespace_name = options_.namespace_name;
+    std::random_device seed;
+    watch.resource = kube::kTrainingJobs;
+    job_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &jobs_, seed());
+    watch.resource = kube::kPods;
+    watch.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedByValue);
+    pod_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &pods_, seed());
+    if (options_.elect_leader) {
+      kube::ClientOptions client = options_.client;
+      client.timeout = options_.election.renew_deadline / 2;
+      elector_ = std::make_unique<kube::LeaderElector>(
+          options_.election, std::make_unique<kube::Client>(make_transport(), client, &client_metrics_),
+          [this] {
+            spdlog::info("this process leads");
+            SetLeading();
+          },
+          [this](const std::string& reason) { Lose(reason); });
+    }
+  }
+
+  ~Impl() {
+    Stop();
+    for (std::thread& worker : workers_) worker.join();
+    if (publisher_.joinable()) publisher_.join();
+    if (starter_.joinable()) starter_.join();
+    job_reflector_.reset();
+    pod_reflector_.reset();
+    // Given back only now that nothing writes any more.
+    elector_.reset();
+    gateway_.reset();
+  }
+
+  void Start() {
+    job_reflector_->Start();
+    pod_reflector_->Start();
+    publisher_ = std::thread([this] { Publish(); });
+    starter_ = std::thread([this] { BeginWork(); });
+    if (elector_ != nullptr) {
+      elector_->Start();
+    } else {
+      SetLeading();
+    }
+  }
+
+  absl::Status Wait() {
+    absl::MutexLock lock(&mutex_);
+    const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || !lost_.empty(); };
+    mutex_.Await(absl::Condition(&over));
+    return lost_.empty() ? absl::OkStatus() : absl::AbortedError(lost_);
+  }
+
+  void Stop() {
+    {
+      absl::MutexLock lock(&mutex_);
+      stopped_ = true;
+    }
+    queue_.Shutdown();
+  }
+
+  std::string Unready() const {
+    for (const auto& [name, reflector] :
+         {std::pair{"trainingjobs", job_reflector_.get()}, std::pair{"pods", pod_reflector_.get()}}) {
+      const kube::ReflectorState state = reflector->state();
+      if (!state.synced) {
+        return absl::StrCat("the cache of ", name, " is not filled yet", state.last_error.empty() ? "" : ": ",
+                            state.last_error);
+      }
+      if (absl::Now() - state.last_contact > options_.stale_watch) {
+        return absl::StrCat("nothing was heard about ", name, " for ",
+                            absl::FormatDuration(absl::Now() - state.last_contact), ": ", state.last_error);
+      }
+    }
+    return "";
+  }
+
+ private:
+  void OnPod(const Pod& pod) {
+    const auto name = pod.meta.labels.find(kJobNameLabel);
+    if (name != pod.meta.labels.end()) queue_.Add(absl::StrCat(pod.meta.namespace_name, "/", name->second));
+  }
+
+  void SetLeading() {
+    metrics_.SetLeading(true);
+    absl::MutexLock lock(&mutex_);
+    leading_ = true;
+  }
+
+  void Lose(const std::string& reason) {
+    metrics_.SetLeading(false);
+    absl::MutexLock lock(&mutex_);
+    lost_ = absl::StrCat("leadership is lost: ", reason);
+  }
+
+  // Workers begin when this process leads and its caches are whole.
+  void BeginWork() {
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto leads = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return leading_ || stopped_; };
+      mutex_.Await(absl::Condition(&leads));
+    }
+    while (!Stopped()) {
+      if (job_reflector_->WaitForSync(absl::Seconds(1)) && pod_reflector_->WaitForSync(absl::Seconds(1))) break;
+    }
+    if (Stopped()) return;
+    workers_begun_ = true;
+    absl::MutexLock lock(&mutex_);
+    if (stopped_) return;
+    for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
+    spdlog::info("works on {} jobs and {} pods with {} workers", jobs_.size(), pods_.size(), options_.workers);
+  }
+
+  bool Stopped() const {
+    absl::MutexLock lock(&mutex_);
+    return stopped_;
+  }
+
+  void Work() {
+    while (const std::optional<WorkQueue::Item> item = queue_.Get()) {
+      const absl::Time begun = absl::Now();
+      ReconcileResult result;
+      try {
+        result = reconciler_.Reconcile(item->key);
+      } catch (const std::exception& error) {  // a defect of ours must not end the work on all other jobs
+        result.status = absl::InternalError(error.what());
+      }
+      const bool conflict = absl::IsAborted(result.status);
+      if (!result.status.ok() && !conflict) {
+        spdlog::warn("{}: {}", item->key, std::string(result.status.message()));
+      }
+      metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(), item->waited,
+                            absl::Now() - begun);
+      if (!result.status.ok()) {
+        queue_.Retry(item->key);
+      } else {
+        queue_.Forget(item->key);
+        if (result.requeue_after.has_value()) queue_.AddAfter(item->key, *result.requeue_after);
+      }
+      queue_.Done(item->key);
+    }
+  }
+
+  void Publish() {
+    for (;;) {
+      {
+        absl::MutexLock lock(&mutex_);
+        if (mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kPublishPeriod)) return;
+      }
+      metrics_.Publish(queue_.counters(), jobs_, pods_);
+      metrics_.PublishWatch("trainingjobs", job_reflector_->state());
+      metrics_.PublishWatch("pods", pod_reflector_->state());
+    }
+  }
+
+  const OperatorOptions options_;
+  OperatorMetrics metrics_;
+  kube::ClientMetrics client_metrics_;
+  mutable absl::Mutex mutex_;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  bool leading_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string lost_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> workers_begun_ = false;
+
+  WorkQueue queue_;
+  std::shared_ptr<kube::Transport> watch_transport_;
+  kube::Client client_, event_client_;
+  kube::EventRecorder events_;
+  kube::Store<JobRecord> jobs_;
+  kube::Store<Pod> pods_;
+  std::unique_ptr<CoordinatorGateway> gateway_;
+  Reconciler reconciler_;
+  std::unique_ptr<kube::Reflector> job_reflector_, pod_reflector_;
+  std::unique_ptr<kube::LeaderElector> elector_;
+  std::vector<std::thread> workers_;
+  std::thread publisher_, starter_;
+};
+
+Operator::Operator(OperatorOptions options, MakeTransport make_transport, service::Metrics* metrics)
+    : impl_(std::make_unique<Impl>(std::move(options), make_transport, metrics)) {}
+Operator::~Operator() = default;
+void Operator::Start() { impl_->Start(); }
+absl::Status Operator::Wait() { return impl_->Wait(); }
+void Operator::Stop() { impl_->Stop(); }
+std::string Operator::Unhealthy() const { return ""; }
+std::string Operator::Unready() const { return impl_->Unready(); }
+
+}  // namespace downpour::controller

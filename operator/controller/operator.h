@@ -1,0 +1,58 @@
+#ifndef DOWNPOUR_OPERATOR_CONTROLLER_OPERATOR_H_
+#define DOWNPOUR_OPERATOR_CONTROLLER_OPERATOR_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "operator/controller/reconciler.h"
+#include "operator/kube/leader_election.h"
+#include "operator/kube/transport.h"
+#include "trainer/service/metrics.h"
+
+namespace downpour::controller {
+
+struct OperatorOptions {
+  std::string namespace_name;  // of the jobs; empty: all
+  int workers = 8;             // jobs reconciled at a time
+  kube::ClientOptions client;
+  ReconcilerOptions reconciler;
+  kube::ReflectorOptions watch;  // times; what it watches is filled in
+  bool elect_leader = false;
+  kube::LeaderElectionOptions election;
+  // A cache that heard nothing for so long makes the process unready.
+  absl::Duration stale_watch = absl::Minutes(5);
+};
+
+// Watches, queue and workers of one process.
+class Operator {
+ public:
+  // Makes a transport to the API server; called several times, as watches, writes and the election have one each.
+  using MakeTransport = std::function<std::shared_ptr<kube::Transport>()>;
+
+  // Outlived by `metrics`.
+  Operator(OperatorOptions options, MakeTransport make_transport, service::Metrics* metrics);
+  ~Operator();
+
+  // Begins to watch and, once it leads, to work.
+  void Start();
+  // OK: Stop was called. kAborted: leadership is lost; the process must end at once.
+  absl::Status Wait();
+  // Ends what is under way and gives leadership back.
+  void Stop();
+
+  // Empty: well; else why not.
+  std::string Unhealthy() const;
+  std::string Unready() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace downpour::controller
+
+#endif  // DOWNPOUR_OPERATOR_CONTROLLER_OPERATOR_H_

@@ -1,0 +1,67 @@
+#ifndef DOWNPOUR_OPERATOR_CONTROLLER_POD_H_
+#define DOWNPOUR_OPERATOR_CONTROLLER_POD_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "operator/api/training_job.h"
+#include "operator/kube/object.h"
+#include "operator/planner/plan.h"
+
+namespace downpour::controller {
+
+// Labels of every object that belongs to a job.
+inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
+inline constexpr char kManagedByValue[] = "downpour-operator";
+inline constexpr char kJobNameLabel[] = "training.downpour.dev/job-name";
+inline constexpr char kJobUidLabel[] = "training.downpour.dev/job-uid";
+inline constexpr char kRoleLabel[] = "training.downpour.dev/role";  // coordinator, ps, worker
+inline constexpr char kIndexLabel[] = "training.downpour.dev/index";
+inline constexpr char kIncarnationLabel[] = "training.downpour.dev/incarnation";
+
+// The container that runs Downpour; a template may have others beside it.
+inline constexpr char kContainerName[] = "trainer";
+
+struct PodCondition {
+  std::string type;
+  std::string status;  // "True", "False", "Unknown"
+  std::string reason;
+  std::string message;
+};
+
+// What the operator keeps of a pod.
+struct Pod {
+  kube::ObjectMeta meta;  // without annotations
+  api::Role role = api::Role::kWorker;
+  int index = 0;
+  int incarnation = 1;
+  std::string phase;  // Pending, Running, Succeeded, Failed, Unknown
+  std::string node;
+  std::string address;  // IP; empty: none yet
+  std::string reason;   // of the pod: Evicted, NodeLost, ...
+  std::string message;
+  std::vector<PodCondition> conditions;  // those that are not as in a healthy pod, and PodScheduled
+  // Of the container named kContainerName.
+  std::optional<int> exit_code;
+  std::string container_reason;   // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...
+  std::string container_message;  // its last words: the end of its log if it failed
+  std::optional<double> finished_time;
+  bool waiting = false;
+};
+
+// Nothing for a pod that lacks a label of ours or carries one that makes no sense.
+std::optional<Pod> DecodePod(const kube::Json& object);
+
+// Failed or succeeded: it will never run again.
+bool HasEnded(const Pod& pod);
+
+// How the planner sees it; `ready`: the coordinator counts it as a member.
+planner::Instance ToInstance(const Pod& pod, bool ready);
+
+// Why a pod that is pending is so, for people: "Unschedulable: 0/1 nodes ...", "ImagePullBackOff: ...". Empty: no word.
+std::string WaitingReason(const Pod& pod);
+
+}  // namespace downpour::controller
+
+#endif  // DOWNPOUR_OPERATOR_CONTROLLER_POD_H_

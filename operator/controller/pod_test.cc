@@ -1,0 +1,131 @@
+#include "operator/controller/pod.h"
+
+#include <functional>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace downpour::controller {
+namespace {
+
+using kube::Json;
+
+Json MakeObject() {
+  return Json::parse(R"({
+    "metadata": {"name": "lenet-worker-2", "namespace": "team", "uid": "pod-uid", "resourceVersion": "17",
+                 "creationTimestamp": "2026-01-02T03:04:05Z",
+                 "labels": {"training.downpour.dev/role": "worker", "training.downpour.dev/index": "2",
+                            "training.downpour.dev/incarnation": "3"},
+                 "ownerReferences": [{"kind": "TrainingJob", "uid": "job-uid", "controller": true}]},
+    "spec": {"nodeName": "node-1"},
+    "status": {"phase": "Running", "podIP": "10.0.0.7",
+               "containerStatuses": [{"name": "sidecar", "state": {"terminated": {"exitCode": 9}}},
+                                     {"name": "trainer", "state": {"running": {}}}]}
+  })");
+}
+
+Json Terminated(int exit_code, const std::string& reason) {
+  Json object = MakeObject();
+  object["status"]["phase"] = exit_code == 0 ? "Succeeded" : "Failed";
+  object["status"]["containerStatuses"][1]["state"] = {{"terminated",
+                                                        {{"exitCode", exit_code},
+                                                         {"reason", reason},
+                                                         {"finishedAt", "2026-01-02T04:00:00Z"},
+                                                         {"message", "a line\nthe last line\n"}}}};
+  return object;
+}
+
+TEST(PodTest, ReadsWhatThePlannerNeeds) {
+  const std::optional<Pod> pod = DecodePod(MakeObject());
+  ASSERT_TRUE(pod.has_value());
+  EXPECT_EQ(pod->role, api::Role::kWorker);
+  EXPECT_EQ(pod->meta.controller_uid, "job-uid");
+  EXPECT_EQ(pod->address, "10.0.0.7");
+  const planner::Instance instance = ToInstance(*pod, true);
+  EXPECT_EQ(instance.uid, "pod-uid");
+  EXPECT_EQ(instance.index, 2);
+  EXPECT_EQ(instance.incarnation, 3);
+  EXPECT_EQ(instance.phase, planner::InstancePhase::kRunning);
+  EXPECT_TRUE(instance.ready);
+  EXPECT_FALSE(instance.terminating);
+  EXPECT_EQ(instance.node, "node-1");
+  EXPECT_FALSE(instance.exit_code.has_value()) << "that is another container's";
+}
+
+TEST(PodTest, PodsWithoutOurLabelsAreNotOurs) {
+  const std::function<void(Json&)> spoilers[] = {
+      [](Json& labels) { labels.erase("training.downpour.dev/role"); },
+      [](Json& labels) { labels["training.downpour.dev/role"] = "chief"; },
+      [](Json& labels) { labels["training.downpour.dev/index"] = "-1"; },
+      [](Json& labels) { labels["training.downpour.dev/index"] = "2x"; },
+      [](Json& labels) { labels["training.downpour.dev/incarnation"] = "0"; },
+      [](Json& labels) { labels["training.downpour.dev/incarnation"] = "99999999999999999999"; },
+      [](Json& labels) { labels["training.downpour.dev/index"] = 2; },
+  };
+  for (const auto& spoil : spoilers) {
+    Json object = MakeObject();
+    spoil(object["metadata"]["labels"]);
+    EXPECT_FALSE(DecodePod(object).has_value()) << object["metadata"]["labels"];
+  }
+  for (const char* text : {"null", "[]", "{}", R"({"metadata": 3})", R"({"metadata": {"labels": []}})"}) {
+    EXPECT_FALSE(DecodePod(Json::parse(text)).has_value()) << text;
+  }
+}
+
+TEST(PodTest, EndsCarryTheirCause) {
+  planner::Instance instance = ToInstance(*DecodePod(Terminated(3, "Error")), true);
+  EXPECT_EQ(instance.phase, planner::InstancePhase::kFailed);
+  EXPECT_EQ(instance.exit_code, 3);
+  EXPECT_EQ(instance.reason, "Error");
+  EXPECT_EQ(instance.last_log_line, "the last line");
+  EXPECT_EQ(instance.finished_time, kube::ParseTime("2026-01-02T04:00:00Z"));
+  EXPECT_FALSE(instance.ready);
+
+  instance = ToInstance(*DecodePod(Terminated(137, "OOMKilled")), true);
+  EXPECT_EQ(instance.reason, "OOMKilled");
+
+  instance = ToInstance(*DecodePod(Terminated(0, "Completed")), true);
+  EXPECT_EQ(instance.phase, planner::InstancePhase::kSucceeded);
+  EXPECT_EQ(instance.last_log_line, "");
+
+  Json evicted = Terminated(137, "Error");
+  evicted["status"]["reason"] = "Evicted";
+  EXPECT_EQ(ToInstance(*DecodePod(evicted), true).reason, "Evicted") << "the platform's word goes first";
+
+  Json disrupted = MakeObject();
+  disrupted["metadata"]["deletionTimestamp"] = "2026-01-02T03:05:00Z";
+  disrupted["metadata"]["deletionGracePeriodSeconds"] = 30;
+  disrupted["status"]["conditions"] = Json::parse(
+      R"([{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"},
+          {"type": "Ready", "status": "False"}])");
+  instance = ToInstance(*DecodePod(disrupted), true);
+  EXPECT_TRUE(instance.terminating);
+  EXPECT_EQ(*instance.terminating_since, *kube::ParseTime("2026-01-02T03:04:30Z"));
+  ASSERT_EQ(instance.conditions.size(), 1u);
+  EXPECT_EQ(instance.conditions[0].type, "DisruptionTarget");
+}
+
+TEST(PodTest, SaysWhyAPodWaits) {
+  Json object = MakeObject();
+  object["status"]["phase"] = "Pending";
+  object["status"]["containerStatuses"] = Json::array();
+  EXPECT_EQ(WaitingReason(*DecodePod(object)), "");
+  object["status"]["conditions"] = Json::parse(
+      R"([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"}])");
+  EXPECT_EQ(WaitingReason(*DecodePod(object)), "Unschedulable: 0/1 nodes are available");
+  object["status"]["conditions"] = Json::parse(R"([{"type": "PodScheduled", "status": "True"}])");
+  object["status"]["containerStatuses"] = Json::parse(
+      R"([{"name": "trainer", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}}}])");
+  EXPECT_EQ(WaitingReason(*DecodePod(object)), "ImagePullBackOff: Back-off pulling");
+  EXPECT_EQ(ToInstance(*DecodePod(object), true).phase, planner::InstancePhase::kPending);
+}
+
+TEST(PodTest, AnUnknownPhaseMayStillRun) {
+  Json object = MakeObject();
+  object["status"]["phase"] = "Unknown";
+  EXPECT_EQ(ToInstance(*DecodePod(object), false).phase, planner::InstancePhase::kRunning);
+}
+
+}  // namespace
+}  // namespace downpour::controller

@@ -1,0 +1,431 @@
+#include "operator/controller/reconciler.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "operator/api/manifest.h"
+#include "operator/job/report.h"
+#include "operator/kube/api_error.h"
+
+namespace downpour::controller {
+namespace {
+
+using planner::Action;
+using planner::ActionType;
+using Pods = std::vector<kube::Store<Pod>::Pointer>;
+
+constexpr double kTemplateRetrySeconds = 30;
+
+// Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
+std::uint64_t ParseVersion(std::string_view text) {
+  std::uint64_t version = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
+  return error == std::errc() && end == text.data() + text.size() ? version : 0;
+}
+
+bool IsOver(const api::TrainingJobStatus& status) {
+  return std::any_of(status.conditions.begin(), status.conditions.end(), [](const api::Condition& condition) {
+    return condition.status && (condition.type == "Complete" || condition.type == "Failed");
+  });
+}
+
+// True if nothing changed but counts, messages and progress.
+bool IsCosmetic(const api::TrainingJobStatus& before, const planner::Plan& plan) {
+  if (!plan.events.empty() || plan.actions.size() != 1 || plan.actions.front().type != ActionType::kStoreStatus) {
+    return false;
+  }
+  const api::TrainingJobStatus& after = plan.status;
+  const auto bare = [](const api::TrainingJobStatus& status) {
+    std::set<std::tuple<std::string, bool, std::string>> conditions;
+    for (const api::Condition& condition : status.conditions) {
+      conditions.emplace(condition.type, condition.status, condition.reason);
+    }
+    return conditions;
+  };
+  return before.phase == after.phase && before.observed_generation == after.observed_generation &&
+         before.incarnations == after.incarnations && before.counted_uids == after.counted_uids &&
+         before.failures == after.failures && bare(before) == bare(after);
+}
+
+// What the platform's refusal means for the job; nothing if trying again soon may help.
+std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const std::string& what) {
+  const std::optional<kube::ApiError> error = kube::GetApiError(status);
+  if (!error.has_value()) return std::nullopt;
+  const std::string message = absl::StrCat(what, ": ", error->message);
+  if (error->code == 403 && absl::StrContains(error->message, "exceeded quota")) {
+    return planner::Obstacle{"QuotaExceeded", message};
+  }
+  if (error->code == 403 && absl::StrContains(error->message, "because it is being terminated")) {
+    return planner::Obstacle{"NamespaceTerminating", message};
+  }
+  if (error->code == 404) return planner::Obstacle{"NamespaceGone", message};
+  if (error->code == 403) return planner::Obstacle{"Forbidden", message};
+  if (error->code == 400 || error->code == 422) return planner::Obstacle{"Refused", message};
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task) {
+  std::size_t batch = 1;
+  for (std::size_t first = 0; first < count;) {
+    const std::size_t size = std::min({batch, count - first, static_cast<std::size_t>(std::max(1, most))});
+    std::vector<absl::Status> results(size);
+    {
+      std::vector<std::jthread> threads;
+      for (std::size_t i = 1; i < size; ++i) {
+        threads.emplace_back([&, i] { results[i] = task(first + i); });
+      }
+      results[0] = task(first);
+    }
+    for (absl::Status& result : results) {
+      if (!result.ok()) return std::move(result);
+    }
+    first += size;
+    batch *= 2;
+  }
+  return absl::OkStatus();
+}
+
+Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
+                       const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,
+                       std::function<double()> clock)
+    : options_(std::move(options)),
+      client_(client),
+      jobs_(jobs),
+      pods_(pods),
+      gateway_(gateway),
+      hooks_(std::move(hooks)),
+      clock_(std::move(clock)) {}
+
+Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string& uid) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = memories_.find(key);
+  if (found != memories_.end() && found->second.uid == uid) return found->second;
+  Memory fresh;
+  fresh.uid = uid;
+  return fresh;
+}
+
+void Reconciler::Remember(const std::string& key, Memory memory) {
+  absl::MutexLock lock(&mutex_);
+  memories_[key] = std::move(memory);
+}
+
+bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
+  if (ParseVersion(jobs_->resource_version()) < memory.jobs_version) return true;
+  if (ParseVersion(pods_->resource_version()) < memory.pods_version) return true;
+  return std::any_of(pods.begin(), pods.end(), [&memory](const kube::Store<Pod>::Pointer& pod) {
+    return memory.deleted.count(pod->meta.uid) != 0 && (HasEnded(*pod) || !pod->meta.deletion_time.has_value());
+  });
+}
+
+planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory) const {
+  planner::Observed observed;
+  observed.deletion_requested = record.meta.deletion_time.has_value();
+  observed.obstacle = memory.obstacle;
+  observed.template_error = memory.template_error;
+  const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
+  if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    const bool ready =
+        answer.has_value() &&
+        (pod->role == api::Role::kCoordinator ? answer->received_time >= pod->meta.creation_time.value_or(0)
+                                              : job::IsMember(answer->reply, pod->role, pod->index, pod->incarnation));
+    planner::Instance instance = ToInstance(*pod, ready);
+    if (instance.phase == planner::InstancePhase::kPending) instance.waiting_reason = WaitingReason(*pod);
+    observed.instances.push_back(std::move(instance));
+  }
+  return observed;
+}
+
+void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    if (pod->role != api::Role::kCoordinator || pod->phase != "Running" || pod->address.empty()) continue;
+    const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
+    const auto trains = [&answer](const kube::Store<Pod>::Pointer& other) {
+      return other->phase == "Running" &&
+             (other->role == api::Role::kCoordinator ||
+              job::IsMember(answer->reply, other->role, other->index, other->incarnation));
+    };
+    const bool at_rest = answer.has_value() && answer->reply.phase() == v1::PHASE_TRAINING &&
+                         std::all_of(pods.begin(), pods.end(), trains);
+    gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
+                     at_rest ? options_.ask_interval_at_rest : options_.ask_interval);
+    return;
+  }
+}
+
+void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
+  const api::TrainingJobSpec& spec = record.job.spec;
+  if (record.job.status.start_time.has_value() || spec.suspend) return;
+  const bool checked = memory.templates_checked == record.meta.generation;
+  if (checked && (memory.template_error.empty() || now < memory.template_check_time + kTemplateRetrySeconds)) return;
+  std::vector<api::Role> roles;
+  if (spec.coordinator.has_value() && !spec.coordinator->pod_template.empty()) roles.push_back(api::Role::kCoordinator);
+  if (spec.parameter_server.has_value() && !spec.parameter_server->pod_template.empty()) {
+    roles.push_back(api::Role::kParameterServer);
+  }
+  if (!spec.worker.pod_template.empty()) roles.push_back(api::Role::kWorker);
+  memory.template_error.clear();
+  for (const api::Role role : roles) {
+    absl::StatusOr<kube::Json> pod = MakePod(record.job, options_.images, role, 0, 1);
+    absl::Status status = pod.status();
+    if (pod.ok()) status = client_->Create(kube::kPods, record.meta.namespace_name, *pod, /*dry_run=*/true).status();
+    if (absl::IsAlreadyExists(status)) continue;  // the name is taken, which is another matter
+    if (absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status)) {
+      const std::optional<kube::ApiError> error = kube::GetApiError(status);
+      memory.template_error =
+          error.has_value() ? absl::StrCat("the template of ", std::string(api::ToString(role)), ": ", error->message)
+                            : std::string(status.message());
+      break;
+    }
+    if (!status.ok()) return;  // no answer: ask again in the next pass
+  }
+  memory.templates_checked = record.meta.generation;
+  memory.template_check_time = now;
+}
+
+absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
+                                     double now) {
+  api::TrainingJobStatus complete = status;
+  complete.worker.selector =
+      absl::StrCat(PodSelector(record.meta.uid), ",", kRoleLabel, "=", std::string(api::ToString(api::Role::kWorker)));
+  const kube::Json json =
+      kube::Json::parse(api::StatusToJson(complete, api::TimeFormat::kRfc3339), nullptr, /*allow_exceptions=*/false);
+  const absl::StatusOr<kube::Json> stored = client_->ReplaceStatus(kube::kTrainingJobs, record.meta, json);
+  if (!stored.ok()) return stored.status();
+  memory.jobs_version = ParseVersion(kube::ReadMeta(*stored).resource_version);
+  memory.status_written = now;
+  if (hooks_.on_status) hooks_.on_status(record, status);
+  return absl::OkStatus();
+}
+
+void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>& events) const {
+  if (!hooks_.on_event) return;
+  for (const planner::Event& event : events) {
+    hooks_.on_event({kube::kTrainingJobs, record.meta, event.warning, event.reason, event.message});
+  }
+}
+
+absl::Status Reconciler::EnsureOwned(const JobRecord& record, const kube::Resource& resource,
+                                     const kube::Json& object) {
+  const std::string name = kube::FindText(object, {"metadata", "name"});
+  absl::Status created = client_->Create(resource, record.meta.namespace_name, object).status();
+  if (!absl::IsAlreadyExists(created)) return created;
+  const absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
+  if (!existing.ok()) return existing.status();
+  if (kube::ReadMeta(*existing).controller_uid == record.meta.uid) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
+}
+
+absl::StatusOr<Pod> Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods,
+                                          Memory& memory, absl::Mutex& memory_mutex) {
+  const absl::StatusOr<kube::Json> wanted =
+      MakePod(record.job, options_.images, start.role, start.index, start.incarnation);
+  if (!wanted.ok()) return wanted.status();
+  // What is left of the start before bears the same name.
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    if (pod->role != start.role || pod->index != start.index || !HasEnded(*pod)) continue;
+    kube::DeleteOptions options;
+    options.preconditions.uid = pod->meta.uid;
+    options.grace_seconds = 0;
+    const absl::Status removed = client_->Delete(kube::kPods, pod->meta.namespace_name, pod->meta.name, options);
+    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
+    absl::MutexLock lock(&memory_mutex);
+    memory.deleted.insert(pod->meta.uid);
+  }
+  absl::StatusOr<kube::Json> created = client_->Create(kube::kPods, record.meta.namespace_name, *wanted);
+  if (absl::IsAlreadyExists(created.status())) {
+    const std::string name = PodName(record.job, start.role, start.index);
+    absl::StatusOr<kube::Json> existing = client_->Get(kube::kPods, record.meta.namespace_name, name);
+    if (!existing.ok()) return existing.status();
+    if (kube::ReadMeta(*existing).controller_uid != record.meta.uid) {
+      return absl::AlreadyExistsError(
+          absl::StrCat("Pod ", name, " exists and belongs to somebody else; it is left alone"));
+    }
+    created = std::move(existing);  // ours: an answer was lost, or the cache is behind
+  }
+  if (!created.ok()) return created.status();
+  std::optional<Pod> pod = DecodePod(*created);
+  if (!pod.has_value()) return absl::InternalError("the server returned a pod without our labels");
+  absl::MutexLock lock(&memory_mutex);
+  memory.pods_version = std::max(memory.pods_version, ParseVersion(pod->meta.resource_version));
+  return *std::move(pod);
+}
+
+absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
+                               Memory& memory) {
+  if (!memory.service_made) {
+    absl::Status made = EnsureOwned(record, kube::kServices, MakeService(record.job));
+    if (made.ok()) made = EnsureOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job));
+    if (absl::IsAlreadyExists(made)) {
+      memory.obstacle = planner::Obstacle{"NameConflict", std::string(made.message())};
+      return made;
+    }
+    if (!made.ok()) {
+      memory.obstacle = ToObstacle(made, "the service of the job cannot be made");
+      return made;
+    }
+    memory.service_made = true;
+  }
+  absl::Mutex memory_mutex;
+  const absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
+    return CreatePod(record, starts[i], pods, memory, memory_mutex).status();
+  });
+  if (started.ok()) {
+    memory.obstacle.reset();
+  } else if (absl::IsAlreadyExists(started)) {
+    memory.obstacle = planner::Obstacle{"NameConflict", std::string(started.message())};
+  } else {
+    memory.obstacle = ToObstacle(started, "a pod cannot be made");
+  }
+  return started;
+}
+
+absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& plan, const Pods& pods,
+                                  Memory& memory) {
+  std::vector<Action> starts;
+  std::vector<const Action*> removals;
+  bool finish = false;
+  bool delete_job = false;
+  for (const Action& action : plan.actions) {
+    switch (action.type) {
+      case ActionType::kStoreStatus:
+        break;  // done
+      case ActionType::kStart:
+        starts.push_back(action);
+        break;
+      case ActionType::kStop:
+      case ActionType::kForceStop:
+      case ActionType::kRemove:
+        removals.push_back(&action);
+        break;
+      case ActionType::kFinish:
+        finish = true;
+        break;
+      case ActionType::kDeleteJob:
+        delete_job = true;
+        break;
+    }
+  }
+  std::unordered_map<std::string, const Pod*> by_uid;
+  for (const kube::Store<Pod>::Pointer& pod : pods) by_uid[pod->meta.uid] = pod.get();
+  absl::Mutex memory_mutex;
+  absl::Status result = SlowStart(removals.size(), options_.most_parallel, [&](std::size_t i) {
+    const Action& action = *removals[i];
+    const auto found = by_uid.find(action.uid);
+    if (found == by_uid.end()) return absl::OkStatus();
+    const kube::ObjectMeta& meta = found->second->meta;
+    if (action.type == ActionType::kStop && meta.deletion_time.has_value()) return absl::OkStatus();
+    kube::DeleteOptions options;
+    options.preconditions.uid = action.uid;
+    if (action.type != ActionType::kStop) options.grace_seconds = 0;
+    absl::Status deleted = client_->Delete(kube::kPods, meta.namespace_name, meta.name, options);
+    if (absl::IsNotFound(deleted)) deleted = absl::OkStatus();
+    if (!deleted.ok()) return deleted;
+    absl::MutexLock lock(&memory_mutex);
+    memory.deleted.insert(action.uid);
+    return absl::OkStatus();
+  });
+  if (finish) {
+    for (const kube::Store<Pod>::Pointer& pod : pods) {
+      if (pod->role == api::Role::kWorker || pod->phase != "Running" || pod->address.empty()) continue;
+      gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
+    }
+  }
+  if (result.ok() && !starts.empty()) result = Start(record, starts, pods, memory);
+  if (result.ok() && delete_job) {
+    kube::DeleteOptions options;
+    options.preconditions.uid = record.meta.uid;
+    result = client_->Delete(kube::kTrainingJobs, record.meta.namespace_name, record.meta.name, options);
+    if (absl::IsNotFound(result)) result = absl::OkStatus();
+  }
+  return result;
+}
+
+ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, double now) {
+  // Nothing of such a job is touched but its status: another version of the operator may know how to read it.
+  const std::string message = record.errors.front().ToString();
+  api::TrainingJobStatus status = record.job.status;
+  const auto same = std::find_if(status.conditions.begin(), status.conditions.end(),
+                                 [](const api::Condition& condition) { return condition.type == "SpecInvalid"; });
+  if (same != status.conditions.end() && same->status && same->message == message) return {};
+  if (same != status.conditions.end()) status.conditions.erase(same);
+  status.conditions.push_back({"SpecInvalid", true, "Unreadable", message, now, record.meta.generation});
+  status.phase = "Pending";
+  status.reason = "SpecInvalid";
+  const absl::Status stored = StoreStatus(record, status, memory, now);
+  if (!stored.ok()) return {stored, std::nullopt};
+  Emit(record, {{true, "SpecInvalid", message}});
+  return {};
+}
+
+ReconcileResult Reconciler::Reconcile(const std::string& key) {
+  const kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
+  if (record == nullptr) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = memories_.find(key);
+    if (found != memories_.end()) {
+      gateway_->Forget(found->second.uid);
+      memories_.erase(found);
+    }
+    return {};
+  }
+  if (!record->managed_here) return {};
+  const double now = clock_();
+  Memory memory = Recall(key, record->meta.uid);
+  const Pods pods = pods_->Group(record->meta.uid);
+  if (IsStale(memory, pods)) {
+    if (hooks_.on_stale) hooks_.on_stale();
+    return {absl::OkStatus(), options_.stale_check};
+  }
+  memory.deleted.clear();
+  ReconcileResult result;
+  if (!record->errors.empty()) {
+    result = RefuseSpec(*record, memory, now);
+    Remember(key, std::move(memory));
+    return result;
+  }
+
+  CheckTemplates(*record, memory, now);
+  const bool over = IsOver(record->job.status);
+  if (over) {
+    gateway_->Forget(record->meta.uid);
+  } else {
+    FollowCoordinator(*record, pods);
+  }
+  const planner::Plan plan = planner::MakePlan(record->job, Observe(*record, pods, memory), now);
+  if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
+  if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
+
+  if (!plan.actions.empty() && IsCosmetic(record->job.status, plan)) {
+    const double due = memory.status_written + absl::ToDoubleSeconds(options_.status_interval);
+    if (now < due) {
+      const absl::Duration wait = absl::Seconds(due - now);
+      result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
+      Remember(key, std::move(memory));
+      return result;
+    }
+  }
+  if (!plan.actions.empty() && plan.actions.front().type == ActionType::kStoreStatus) {
+    result.status = StoreStatus(*record, plan.status, memory, now);
+    if (!result.status.ok()) {
+      Remember(key, std::move(memory));
+      return result;
+    }
+    Emit(*record, plan.events);
+  }
+  result.status = CarryOut(*record, plan, pods, memory);
+  Remember(key, std::move(memory));
+  return result;
+}
+
+}  // namespace downpour::controller

@@ -1,0 +1,119 @@
+#ifndef DOWNPOUR_OPERATOR_CONTROLLER_RECONCILER_H_
+#define DOWNPOUR_OPERATOR_CONTROLLER_RECONCILER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "operator/controller/coordinator_gateway.h"
+#include "operator/controller/job_record.h"
+#include "operator/controller/objects.h"
+#include "operator/controller/pod.h"
+#include "operator/kube/client.h"
+#include "operator/kube/event_recorder.h"
+#include "operator/kube/informer.h"
+#include "operator/planner/plan.h"
+
+namespace downpour::controller {
+
+struct ReconcilerOptions {
+  ImageOptions images;
+  // A status in which only counts or progress changed is written at most this often.
+  absl::Duration status_interval = absl::Seconds(5);
+  // How often a coordinator is asked: while a job starts, recovers or ends, and while it trains.
+  absl::Duration ask_interval = absl::Seconds(1);
+  absl::Duration ask_interval_at_rest = absl::Seconds(10);
+  int most_parallel = 50;  // writes of one job at a time
+  // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
+  absl::Duration stale_check = absl::Seconds(2);
+};
+
+// What the metrics trainingjob_* are made of; each may be empty. Called from any thread.
+struct ReconcilerHooks {
+  std::function<void(const kube::EventToRecord&)> on_event;
+  std::function<void()> on_stale;
+  std::function<void(const JobRecord& before, const api::TrainingJobStatus& after)> on_status;
+};
+
+struct ReconcileResult {
+  absl::Status status;                          // an error: to be tried again after a back-off
+  std::optional<absl::Duration> requeue_after;  // absent: only on a change
+};
+
+// Brings one job a step nearer to what it asks for: looks into the caches, plans, stores the status, acts. One key is
+// reconciled by one thread at a time; different keys in parallel. Thread-safe otherwise.
+//
+// It never acts on a cache that has not seen its own writes: names are deterministic and writes carry preconditions, so
+// that what slips through is refused by the server.
+class Reconciler {
+ public:
+  // All outlive it. `clock`: seconds since 1970.
+  Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
+             const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,
+             std::function<double()> clock);
+
+  ReconcileResult Reconcile(const std::string& key);
+
+ private:
+  // What is remembered of a job between two passes; losing it costs a write or a question, never a mistake.
+  struct Memory {
+    std::string uid;
+    std::uint64_t jobs_version = 0;  // the cache must have seen these of our own writes
+    std::uint64_t pods_version = 0;
+    std::unordered_set<std::string> deleted;  // uids of pods that we deleted
+    double status_written = 0;
+    std::optional<planner::Obstacle> obstacle;
+    std::int64_t templates_checked = 0;  // generation
+    std::string template_error;
+    double template_check_time = 0;
+    bool service_made = false;
+  };
+  struct Pass;
+
+  Memory Recall(const std::string& key, const std::string& uid);
+  void Remember(const std::string& key, Memory memory);
+  bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
+  planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
+                            const Memory& memory) const;
+  void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods);
+  void CheckTemplates(const JobRecord& record, Memory& memory, double now);
+  absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
+  absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
+                        const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
+  absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
+                     const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
+  absl::Status EnsureOwned(const JobRecord& record, const kube::Resource& resource, const kube::Json& object);
+  absl::StatusOr<Pod> CreatePod(const JobRecord& record, const planner::Action& start,
+                                const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
+                                absl::Mutex& memory_mutex);
+  ReconcileResult RefuseSpec(const JobRecord& record, Memory& memory, double now);
+  void Emit(const JobRecord& record, const std::vector<planner::Event>& events) const;
+
+  const ReconcilerOptions options_;
+  kube::Client* const client_;
+  const kube::Store<JobRecord>* const jobs_;
+  const kube::Store<Pod>* const pods_;
+  CoordinatorGateway* const gateway_;
+  const ReconcilerHooks hooks_;
+  const std::function<double()> clock_;
+  absl::Mutex mutex_;
+  std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new
+// is begun. First one alone, then 2, 4, 8, ...: what is refused is refused once. Returns the first error.
+absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task);
+
+}  // namespace downpour::controller
+
+#endif  // DOWNPOUR_OPERATOR_CONTROLLER_RECONCILER_H_

@@ -1,0 +1,447 @@
+#include "operator/controller/reconciler.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "operator/kube/http_transport.h"
+#include "tests/support/fake_api_server.h"
+#include "tests/support/plain_credentials.h"
+
+namespace downpour::controller {
+namespace {
+
+using kube::FakeApiServer;
+using kube::Json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr char kNamespace[] = "team";
+constexpr char kKey[] = "team/lenet";
+
+class FakeGateway final : public CoordinatorGateway {
+ public:
+  void Follow(const std::string&, const std::string&, const std::string& address, absl::Duration) override {
+    followed = address;
+  }
+  void Forget(const std::string&) override { followed.clear(); }
+  std::optional<Answer> Latest(const std::string&) const override { return answer; }
+  void Finish(api::Role role, const std::string&, const std::string&) override { finished.insert(role); }
+
+  std::string followed;
+  std::optional<Answer> answer;
+  std::set<api::Role> finished;
+};
+
+// A reconciler with a real client, an API server that holds what it writes, and caches that are refreshed when the test
+// says so.
+class ReconcilerTest : public ::testing::Test {
+ protected:
+  ReconcilerTest()
+      : base_url_(server_.Start()),
+        client_(kube::MakeHttpTransport(std::make_shared<kube::PlainCredentials>(base_url_)),
+                {absl::Seconds(10), 10000, 10000}),
+        jobs_(
+            DecodeJob, [](const JobRecord&) { return std::string(); }, [](const auto&, const auto&) {}),
+        pods_(
+            DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; }, [](const auto&, const auto&) {}) {
+    server_.SetClock([this] { return now_; });
+    server_.SetGracefulPods(true);
+    Restart();
+  }
+
+  // What is in memory is lost, as when the operator is killed.
+  void Restart() {
+    ReconcilerOptions options;
+    options.images = {"server:1", "trainer:1", "IfNotPresent"};
+    ReconcilerHooks hooks;
+    hooks.on_event = [this](const kube::EventToRecord& event) { events_.push_back(event.reason); };
+    hooks.on_stale = [this] { ++stale_; };
+    reconciler_ =
+        std::make_unique<Reconciler>(options, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
+  }
+
+  void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object()) {
+    Json spec = {{"parameterServer", {{"replicas", ps}}},
+                 {"worker", {{"replicas", workers}}},
+                 {"model", {{"name", "LeNet"}}},
+                 {"dataset", {{"format", "IDX"}, {"path", "/data"}}}};
+    spec.merge_patch(more);
+    server_.Put(kube::kTrainingJobs, {{"apiVersion", "training.downpour.dev/v1alpha1"},
+                                      {"kind", "TrainingJob"},
+                                      {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
+                                      {"spec", spec}});
+  }
+
+  template <class T>
+  void Fill(kube::Store<T>& store, const kube::Resource& resource) {
+    store.OnListBegin();
+    for (const Json& object : server_.List(resource)) store.OnListed(object);
+    store.OnListEnd(server_.resource_version());
+  }
+  void Refresh() {
+    Fill(jobs_, kube::kTrainingJobs);
+    Fill(pods_, kube::kPods);
+  }
+
+  ReconcileResult Reconcile() {
+    now_ += 0.25;
+    return reconciler_->Reconcile(kKey);
+  }
+
+  // Until nothing is written any more.
+  void Settle() {
+    for (int i = 0; i < 50; ++i) {
+      const std::string before = server_.resource_version();
+      Refresh();
+      const ReconcileResult result = Reconcile();
+      now_ += 6;  // past the interval of cosmetic writes
+      if (result.status.ok() && server_.resource_version() == before) return;
+    }
+    FAIL() << "it does not come to rest";
+  }
+
+  // What a kubelet does: pods run, and those that were asked to end do.
+  void RunPods() {
+    for (const Json& object : server_.List(kube::kPods)) {
+      const std::string name = kube::FindText(object, {"metadata", "name"});
+      if (kube::Find(object, {"metadata", "deletionTimestamp"}) != nullptr) {
+        server_.Remove(kube::kPods, kNamespace, name);
+        continue;
+      }
+      const std::string phase = kube::FindText(object, {"status", "phase"});
+      if (phase == "Failed" || phase == "Succeeded" || phase == "Running") continue;
+      server_.Modify(kube::kPods, kNamespace, name, [](Json& pod) {
+        pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.1"}};
+      });
+    }
+  }
+
+  void EndPod(const std::string& name, int exit_code, const std::string& reason = "Error") {
+    server_.Modify(kube::kPods, kNamespace, name, [&](Json& pod) {
+      pod["status"] = {{"phase", exit_code == 0 ? "Succeeded" : "Failed"},
+                       {"containerStatuses", Json::array({{{"name", "trainer"},
+                                                           {"state",
+                                                            {{"terminated",
+                                                              {{"exitCode", exit_code},
+                                                               {"reason", reason},
+                                                               {"message", "the last words"},
+                                                               {"finishedAt", kube::FormatTime(now_)}}}}}}})}};
+    });
+  }
+
+  void Report(v1::JobPhase phase, std::uint64_t updates) {
+    CoordinatorGateway::Answer answer;
+    answer.received_time = now_;
+    answer.reply.set_phase(phase);
+    answer.reply.set_updates_applied(updates);
+    answer.reply.set_updates_expected(100);
+    answer.reply.mutable_view()->set_generation(1);
+    Refresh();
+    for (const auto& pod : pods_.All()) {
+      if (pod->phase != "Running" || pod->role == api::Role::kCoordinator) continue;
+      v1::MemberProgress* member = answer.reply.add_members();
+      member->set_role(pod->role == api::Role::kWorker ? "worker" : "ps");
+      member->set_index(static_cast<std::uint32_t>(pod->index));
+      member->set_process_incarnation(static_cast<std::uint32_t>(pod->incarnation));
+    }
+    gateway_.answer = std::move(answer);
+  }
+
+  std::vector<std::string> PodNames() const {
+    std::vector<std::string> names;
+    for (const Json& pod : server_.List(kube::kPods)) names.push_back(kube::FindText(pod, {"metadata", "name"}));
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  Json Status() const { return server_.Get(kube::kTrainingJobs, kNamespace, "lenet")->value("status", Json::object()); }
+  std::string Condition(const std::string& type) const {
+    const Json status = Status();
+    for (const Json& condition : status.value("conditions", Json::array())) {
+      if (condition.at("type") == type) {
+        return absl::StrCat(condition.at("status").get<std::string>(), " ", condition.at("reason").get<std::string>());
+      }
+    }
+    return "";
+  }
+  int Writes() const {
+    const std::vector<FakeApiServer::Request> requests = server_.requests();
+    return static_cast<int>(std::count_if(requests.begin(), requests.end(),
+                                          [](const FakeApiServer::Request& one) { return one.method != "GET"; }));
+  }
+
+  double now_ = 1'800'000'000;
+  FakeApiServer server_;
+  const std::string base_url_;
+  kube::Client client_;
+  kube::Store<JobRecord> jobs_;
+  kube::Store<Pod> pods_;
+  FakeGateway gateway_;
+  std::unique_ptr<Reconciler> reconciler_;
+  std::vector<std::string> events_;
+  int stale_ = 0;
+};
+
+TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
+  CreateJob(2, 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-coordinator-0", "lenet-ps-0", "lenet-ps-1", "lenet-worker-0",
+                                                  "lenet-worker-1", "lenet-worker-2"}));
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(Status().at("incarnations").at("worker-2"), 1);
+  RunPods();
+  Settle();
+  EXPECT_EQ(Status().at("phase"), "Starting");
+  EXPECT_EQ(gateway_.followed, "10.0.0.1:7070");
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  EXPECT_EQ(Status().at("phase"), "Running");
+  EXPECT_EQ(Status().at("worker").at("summary"), "3/3");
+  EXPECT_EQ(Status().at("progress").at("percent"), 10);
+  EXPECT_THAT(Status().at("worker").at("selector").get<std::string>(), HasSubstr("role=worker"));
+  now_ += 20;
+  Report(v1::PHASE_DONE, 100);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("SuccessCriteriaMet"), "True TrainingFinished");
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(gateway_.finished, (std::set<api::Role>{api::Role::kCoordinator, api::Role::kParameterServer}))
+      << "only once the outcome is stored";
+  for (const std::string& name : PodNames()) EndPod(name, 0);
+  Settle();
+  EXPECT_EQ(Condition("Complete"), "True TrainingFinished");
+  RunPods();
+  Settle();
+  EXPECT_TRUE(PodNames().empty()) << "podCleanup.onSuccess: All";
+  EXPECT_EQ(Status().at("progress").at("percent"), 100);
+}
+
+TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
+  CreateJob();
+  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);
+  Refresh();
+  EXPECT_TRUE(absl::IsAborted(Reconcile().status));
+  EXPECT_TRUE(PodNames().empty());
+  server_.ClearFaults();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(PodNames().size(), 4u);
+}
+
+TEST_F(ReconcilerTest, AStaleCacheIsNotActedOn) {
+  CreateJob();
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  const int writes = Writes();
+  // The caches have not seen the pods nor the status.
+  for (int i = 0; i < 3; ++i) {
+    const ReconcileResult result = Reconcile();
+    EXPECT_TRUE(result.status.ok());
+    EXPECT_TRUE(result.requeue_after.has_value());
+  }
+  EXPECT_EQ(stale_, 3);
+  EXPECT_EQ(Writes(), writes);
+}
+
+TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {
+  CreateJob();
+  Settle();
+  RunPods();
+  Settle();
+  EndPod("lenet-worker-1", 3);
+  Settle();
+  RunPods();
+  Settle();
+  const Json failure = Status().at("failures").at(0);
+  EXPECT_EQ(failure.at("exitCode"), 3);
+  EXPECT_EQ(failure.at("action"), "Replace");
+  EXPECT_THAT(failure.at("message").get<std::string>(), HasSubstr("the last words"));
+  EXPECT_EQ(Status().at("restarts").at("total"), 1);
+  EXPECT_EQ(Status().at("incarnations").at("worker-1"), 2);
+  const std::optional<Json> pod = server_.Get(kube::kPods, kNamespace, "lenet-worker-1");
+  ASSERT_TRUE(pod.has_value());
+  EXPECT_EQ(pod->at("metadata").at("labels").at(kIncarnationLabel), "2");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "WorkerLost"), 1);
+}
+
+TEST_F(ReconcilerTest, ScalingTouchesNoOtherPod) {
+  CreateJob(1, 3);
+  Settle();
+  RunPods();
+  Settle();
+  std::map<std::string, std::string> uids;
+  const auto note = [&] {
+    for (const Json& pod : server_.List(kube::kPods)) {
+      const auto [known, fresh] =
+          uids.emplace(kube::FindText(pod, {"metadata", "name"}), kube::FindText(pod, {"metadata", "uid"}));
+      EXPECT_EQ(known->second, kube::FindText(pod, {"metadata", "uid"})) << known->first;
+    }
+  };
+  note();
+  for (const int replicas : {5, 1}) {
+    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet",
+                   [replicas](Json& job) { job["spec"]["worker"]["replicas"] = replicas; });
+    Settle();
+    RunPods();
+    Settle();
+    note();
+    EXPECT_EQ(PodNames().size(), static_cast<std::size_t>(2 + replicas));
+  }
+  EXPECT_EQ(Status().at("restarts").at("total"), 0) << "a worker that is not wanted did not fail";
+}
+
+TEST_F(ReconcilerTest, ANameThatSomebodyElseOwnsIsLeftAlone) {
+  server_.Put(
+      kube::kPods,
+      {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "lenet-worker-0"}, {"namespace", kNamespace}}}});
+  CreateJob();
+  Refresh();
+  EXPECT_TRUE(absl::IsAlreadyExists(Reconcile().status));
+  Refresh();
+  EXPECT_FALSE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("Blocked"), "True NameConflict");
+  EXPECT_EQ(Status().at("reason"), "NameConflict");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "NameConflict"), 1);
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-0");
+  Settle();
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+  EXPECT_THAT(PodNames(), Contains("lenet-worker-0"));
+}
+
+TEST_F(ReconcilerTest, AQuotaIsAnObstacleNotAFailure) {
+  CreateJob();
+  server_.Inject("POST", "/pods",
+                 FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
+  for (int i = 0; i < 3; ++i) {
+    Refresh();
+    EXPECT_FALSE(Reconcile().status.ok());
+  }
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+  server_.ClearFaults();
+  Settle();
+  EXPECT_EQ(PodNames().size(), 4u);
+}
+
+TEST_F(ReconcilerTest, ATemplateThatThePlatformRefusesStopsTheJobBeforeItsFirstPod) {
+  CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "none"}}}}}}}});
+  server_.Inject("POST", "dryRun=All", FakeApiServer::Refuse(403, "Forbidden", "no PriorityClass with name none"), -1);
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("TemplateInvalid"), "True Refused");
+  EXPECT_TRUE(PodNames().empty());
+  server_.ClearFaults();
+  now_ += 60;
+  Settle();
+  EXPECT_EQ(Condition("TemplateInvalid"), "False Accepted");
+  EXPECT_EQ(PodNames().size(), 4u);
+}
+
+TEST_F(ReconcilerTest, JobsOfSomebodyElseAreLeftAlone) {
+  CreateJob(1, 1, {{"managedBy", "kueue.x-k8s.io/multikueue"}});
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Writes(), 0);
+}
+
+// Random ends of pods, refusals and broken connections, caches that lag, and an operator that is killed at any moment:
+// incarnations are never used twice, are stored before they are used, and in the end everything runs.
+TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
+  for (std::uint32_t seed = 0; seed < 25; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    for (const std::string& name : PodNames()) server_.Remove(kube::kPods, kNamespace, name);
+    server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
+    gateway_ = FakeGateway();
+    Restart();
+    CreateJob(
+        2, 3,
+        {{"failurePolicy", {{"maxRestarts", 1000}, {"maxRestartsPerReplica", 1000}}}, {"progressDeadlineSeconds", 0}});
+    std::set<std::string> seen_uids;
+    std::map<std::string, int> newest;  // incarnation by pod name
+    const auto check = [&] {
+      const Json incarnations = Status().value("incarnations", Json::object());
+      for (const Json& pod : server_.List(kube::kPods)) {
+        const std::string name = kube::FindText(pod, {"metadata", "name"});
+        const int incarnation = std::stoi(kube::FindText(pod, {"metadata", "labels", kIncarnationLabel}));
+        const std::string instance = name.substr(std::string("lenet-").size());
+        ASSERT_GE(incarnations.value(instance, 0), incarnation) << name << " was made before its number was stored";
+        if (!seen_uids.insert(kube::FindText(pod, {"metadata", "uid"})).second) continue;
+        ASSERT_GT(incarnation, newest[name]) << name << " used a number twice";
+        newest[name] = incarnation;
+      }
+    };
+    for (int step = 0; step < 60; ++step) {
+      switch (random() % 8) {
+        case 0:
+          RunPods();
+          break;
+        case 1: {
+          const std::vector<std::string> names = PodNames();
+          if (!names.empty()) EndPod(names[random() % names.size()], random() % 2 == 0 ? 1 : 137);
+          break;
+        }
+        case 2: {
+          const std::vector<std::string> names = PodNames();
+          if (!names.empty()) server_.Remove(kube::kPods, kNamespace, names[random() % names.size()]);
+          break;
+        }
+        case 3:
+          server_.Inject(random() % 2 == 0 ? "POST" : "PATCH", "",
+                         random() % 2 == 0 ? FakeApiServer::Refuse(409, "Conflict", "changed")
+                                           : FakeApiServer::End(FakeApiServer::Reaction::End::kReset));
+          break;
+        case 4:
+          Restart();
+          break;
+        default:
+          if (random() % 4 != 0) Refresh();
+          now_ += static_cast<double>(random() % 20);
+          static_cast<void>(Reconcile());
+      }
+      ASSERT_NO_FATAL_FAILURE(check());
+    }
+    server_.ClearFaults();
+    for (int i = 0; i < 40; ++i) {
+      now_ += 400;  // past every back-off
+      Refresh();
+      static_cast<void>(Reconcile());
+      RunPods();
+      ASSERT_NO_FATAL_FAILURE(check());
+    }
+    EXPECT_EQ(PodNames().size(), 6u) << Status().at("conditions").dump().substr(0, 2000);
+    for (const Json& pod : server_.List(kube::kPods)) EXPECT_EQ(kube::FindText(pod, {"status", "phase"}), "Running");
+  }
+}
+
+TEST(SlowStartTest, DoublesAndStopsAtTheFirstError) {
+  absl::Mutex mutex;
+  std::set<std::size_t> done;
+  EXPECT_TRUE(SlowStart(100, 8, [&](std::size_t i) {
+                absl::MutexLock lock(&mutex);
+                EXPECT_TRUE(done.insert(i).second);
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(done.size(), 100u);
+  int calls = 0;
+  EXPECT_FALSE(SlowStart(100, 8, [&](std::size_t) {
+                 absl::MutexLock lock(&mutex);
+                 ++calls;
+                 return absl::PermissionDeniedError("no");
+               }).ok());
+  EXPECT_EQ(calls, 1) << "what is refused is refused once";
+  EXPECT_TRUE(SlowStart(0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
+}
+
+}  // namespace
+}  // namespace downpour::controller

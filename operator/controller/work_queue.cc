@@ -1,0 +1,114 @@
+#include "operator/controller/work_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace downpour::controller {
+
+WorkQueue::WorkQueue(WorkQueueOptions options, std::function<absl::Time()> clock)
+    : options_(options), clock_(std::move(clock)) {}
+
+void WorkQueue::Enqueue(const std::string& key, bool low_priority) {
+  ++adds_;
+  if (processing_.count(key) != 0) {
+    again_.insert(key);
+    return;
+  }
+  if (!queued_.emplace(key, clock_()).second) return;
+  (low_priority ? low_ : ready_).push_back(key);
+  changed_.Signal();
+}
+
+void WorkQueue::Add(const std::string& key, bool low_priority) {
+  absl::MutexLock lock(&mutex_);
+  Enqueue(key, low_priority);
+}
+
+void WorkQueue::Delay(const std::string& key, absl::Duration delay) {
+  const absl::Time at = clock_() + delay;
+  const auto [due, fresh] = due_.emplace(key, at);
+  if (!fresh) {
+    if (due->second <= at) return;
+    delayed_.erase({due->second, key});
+    due->second = at;
+  }
+  delayed_.insert({at, key});
+  changed_.Signal();
+}
+
+void WorkQueue::AddAfter(const std::string& key, absl::Duration delay) {
+  absl::MutexLock lock(&mutex_);
+  if (delay <= absl::ZeroDuration()) {
+    Enqueue(key, false);
+  } else {
+    Delay(key, delay);
+  }
+}
+
+void WorkQueue::Retry(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  ++retries_;
+  int& failures = failures_[key];
+  absl::Duration backoff = options_.first_backoff;
+  for (int i = 0; i < failures && backoff < options_.most_backoff; ++i) backoff *= 2;
+  ++failures;
+  Delay(key, std::min(backoff, options_.most_backoff));
+}
+
+void WorkQueue::Forget(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  failures_.erase(key);
+}
+
+absl::Time WorkQueue::Promote(absl::Time now) {
+  while (!delayed_.empty()) {
+    const auto [at, key] = *delayed_.begin();
+    if (at > now) return at;
+    delayed_.erase(delayed_.begin());
+    due_.erase(key);
+    Enqueue(key, false);
+  }
+  return absl::InfiniteFuture();
+}
+
+std::optional<WorkQueue::Item> WorkQueue::Get() {
+  absl::MutexLock lock(&mutex_);
+  for (;;) {
+    if (shutdown_) return std::nullopt;
+    const absl::Time now = clock_();
+    const absl::Time next = Promote(now);
+    std::deque<std::string>& source = ready_.empty() ? low_ : ready_;
+    if (!source.empty()) {
+      Item item;
+      item.key = std::move(source.front());
+      source.pop_front();
+      const auto queued = queued_.find(item.key);
+      item.waited = now - queued->second;
+      queued_.erase(queued);
+      processing_.insert(item.key);
+      return item;
+    }
+    changed_.WaitWithDeadline(&mutex_, next);
+  }
+}
+
+void WorkQueue::Done(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  processing_.erase(key);
+  if (again_.erase(key) == 0) return;
+  --adds_;  // it was counted when it was added
+  Enqueue(key, false);
+}
+
+void WorkQueue::Shutdown() {
+  absl::MutexLock lock(&mutex_);
+  shutdown_ = true;
+  changed_.SignalAll();
+}
+
+WorkQueueCounters WorkQueue::counters() const {
+  absl::MutexLock lock(&mutex_);
+  return {ready_.size() + low_.size(), processing_.size(), adds_, retries_};
+}
+
+}  // namespace downpour::controller

@@ -1,0 +1,54 @@
+#include "operator/job/report.h"
+
+#include <algorithm>
+
+namespace downpour::job {
+namespace {
+
+planner::CoordinatorPhase ToPlanner(v1::JobPhase phase) {
+  switch (phase) {
+    case v1::PHASE_STARTING:
+      return planner::CoordinatorPhase::kStarting;
+    case v1::PHASE_RECOVERING:
+      return planner::CoordinatorPhase::kRecovering;
+    case v1::PHASE_TRAINING:
+      return planner::CoordinatorPhase::kTraining;
+    case v1::PHASE_FINISHING:
+      return planner::CoordinatorPhase::kFinishing;
+    case v1::PHASE_DONE:
+      return planner::CoordinatorPhase::kDone;
+    case v1::PHASE_FAILED:
+      return planner::CoordinatorPhase::kFailed;
+    default:
+      return planner::CoordinatorPhase::kUnknown;
+  }
+}
+
+}  // namespace
+
+planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time) {
+  planner::CoordinatorReport report;
+  report.received_time = received_time;
+  report.phase = ToPlanner(reply.phase());
+  report.message = reply.message();
+  report.generation = reply.view().generation();
+  report.updates_applied = reply.updates_applied();
+  report.updates_expected = reply.updates_expected();
+  report.parameters_lost = reply.parameters_lost();
+  if (reply.epochs() > 0) report.epoch = static_cast<int>(std::min(reply.epochs_done() + 1, reply.epochs()));
+  report.samples_per_second = reply.samples_per_second();
+  if (reply.updates_applied() > 0) report.loss = reply.loss();
+  if (reply.evaluations_size() > 0) {
+    report.test_accuracy = reply.evaluations(reply.evaluations_size() - 1).accuracy();
+  }
+  return report;
+}
+
+bool IsMember(const v1::ProgressReply& reply, api::Role role, int index, int incarnation) {
+  return std::any_of(reply.members().begin(), reply.members().end(), [&](const v1::MemberProgress& member) {
+    return member.role() == (role == api::Role::kWorker ? "worker" : "ps") &&
+           static_cast<int>(member.index()) == index && static_cast<int>(member.process_incarnation()) == incarnation;
+  });
+}
+
+}  // namespace downpour::job

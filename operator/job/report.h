@@ -1,0 +1,19 @@
+#ifndef DOWNPOUR_OPERATOR_JOB_REPORT_H_
+#define DOWNPOUR_OPERATOR_JOB_REPORT_H_
+
+#include "downpour/v1/control.pb.h"
+#include "operator/planner/plan.h"
+
+// What the planner takes from a coordinator's answer.
+namespace downpour::job {
+
+// `received_time`: when the answer came, on the planner's clock.
+planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time);
+
+// True if the coordinator counts this very start of a ps or worker as a member. Earlier and later starts of the same
+// role and index have other incarnations.
+bool IsMember(const v1::ProgressReply& reply, api::Role role, int index, int incarnation);
+
+}  // namespace downpour::job
+
+#endif  // DOWNPOUR_OPERATOR_JOB_REPORT_H_

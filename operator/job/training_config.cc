@@ -1,0 +1,60 @@
+#include "operator/job/training_config.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace downpour::job {
+namespace {
+
+v1::Device ToProto(api::Device device) {
+  switch (device) {
+    case api::Device::kAuto:
+      return v1::DEVICE_AUTO;
+    case api::Device::kCpu:
+      return v1::DEVICE_CPU;
+    case api::Device::kCuda:
+      return v1::DEVICE_CUDA;
+  }
+  return v1::DEVICE_AUTO;
+}
+
+}  // namespace
+
+v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
+                                    const std::string& output_directory) {
+  const api::TrainingJobSpec& spec = job.spec;
+  v1::TrainingConfig config;
+  config.set_job_uid(job_uid);
+  config.set_job_name(job.metadata.name);
+  config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
+  config.mutable_model()->set_name(spec.model.name);
+  config.mutable_dataset()->set_format(spec.dataset.format);
+  config.mutable_dataset()->set_path(spec.dataset.path);
+  config.set_epochs(spec.training.epochs);
+  config.set_batch_size(spec.training.batch_size);
+  config.set_updates_per_shard(spec.training.updates_per_shard);
+  config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
+  config.set_device(ToProto(spec.training.device));
+  config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
+  // Validation lets no other mode and no other optimizer through.
+  config.set_mode(v1::ASYNC);
+  config.mutable_optimizer()->set_type(v1::SGD);
+  config.mutable_optimizer()->set_learning_rate(spec.update.optimizer.learning_rate);
+  config.mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware);
+  config.set_output_directory(output_directory);
+  config.set_evaluate(spec.training.evaluate);
+  config.set_threads(spec.training.threads);
+  return config;
+}
+
+absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = true;
+  std::string text;
+  const google::protobuf::util::Status status = google::protobuf::util::MessageToJsonString(config, &text, options);
+  if (!status.ok()) return absl::InternalError(absl::StrCat("the configuration has no JSON form: ", status.ToString()));
+  return text;
+}
+
+}  // namespace downpour::job

@@ -1,0 +1,243 @@
+#include "operator/kube/client.h"
+
+#include <algorithm>
+#include <mutex>
+#include <random>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "operator/kube/api_error.h"
+#include "operator/kube/client_metrics.h"
+#include "operator/kube/json_text.h"
+#include "operator/kube/retry.h"
+#include "operator/kube/wait.h"
+
+namespace downpour::kube {
+namespace {
+
+constexpr char kJsonPatch[] = "application/json-patch+json";
+constexpr char kMergePatch[] = "application/merge-patch+json";
+constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
+constexpr int kMaxLogBytes = 1 << 20;
+
+// A new message for the same error, with what it carries.
+absl::Status WithPrefix(const std::string& prefix, const absl::Status& status) {
+  absl::Status longer(status.code(), absl::StrCat(prefix, ": ", status.message()));
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { longer.SetPayload(type, payload); });
+  return longer;
+}
+
+std::string Describe(const HttpRequest& request) { return absl::StrCat(request.method, " ", request.path); }
+
+HttpRequest Request(std::string method, std::string path) {
+  HttpRequest request;
+  request.method = std::move(method);
+  request.path = std::move(path);
+  return request;
+}
+
+}  // namespace
+
+class Client::Impl {
+ public:
+  Impl(std::shared_ptr<Transport> transport, const ClientOptions& options, ClientMetrics* metrics)
+      : transport_(std::move(transport)),
+        options_(options),
+        metrics_(metrics),
+        bucket_(options.requests_per_second, options.burst),
+        random_(std::random_device()()) {}
+
+  // The response to the last try, which is a success.
+  absl::StatusOr<HttpResponse> Do(const HttpRequest& request, const std::stop_token& stop = {}) {
+    std::stop_source either;
+    const auto forward = [&either] { either.request_stop(); };
+    const std::stop_callback stopped(stop_.get_token(), forward);
+    const std::stop_callback cancelled(stop, forward);
+    absl::StatusOr<HttpResponse> response = Try(request, either.get_token());
+    if (!response.ok()) return WithPrefix(Describe(request), response.status());
+    if (response->status >= 300) return WithPrefix(Describe(request), ToStatus(ReadApiError(*response)));
+    return response;
+  }
+
+  absl::StatusOr<Json> DoJson(const HttpRequest& request, const std::stop_token& stop = {}) {
+    const absl::StatusOr<HttpResponse> response = Do(request, stop);
+    if (!response.ok()) return response.status();
+    absl::StatusOr<Json> json = ParseJson(response->body);
+    if (!json.ok()) return WithPrefix(Describe(request), json.status());
+    if (!json->is_object()) return absl::DataLossError(absl::StrCat(Describe(request), ": the answer is no object"));
+    StripManagedFields(*json);
+    return json;
+  }
+
+  void Stop() { stop_.request_stop(); }
+
+ private:
+  absl::StatusOr<HttpResponse> Try(HttpRequest request, const std::stop_token& stop) {
+    const absl::Duration deadline = MonotonicNow() + options_.timeout;
+    for (int tries = 1;; ++tries) {
+      if (absl::Status permit = WaitForPermit(deadline, stop); !permit.ok()) return permit;
+      const absl::Duration start = MonotonicNow();
+      request.timeout = deadline - start;
+      absl::StatusOr<HttpResponse> response = transport_->Exchange(request, stop);
+      if (metrics_ != nullptr && metrics_->on_request) {
+        metrics_->on_request(request.method, response.ok() ? response->status : 0, MonotonicNow() - start);
+      }
+      const std::optional<absl::Duration> wait = RetryDelay(response, tries, Random());
+      // A wait beyond the deadline would only replace an answer that says more.
+      if (!wait.has_value() || MonotonicNow() + *wait >= deadline) return response;
+      if (!SleepFor(stop, *wait)) return absl::CancelledError("stopped");
+      if (metrics_ != nullptr && metrics_->on_retry) metrics_->on_retry(request.method);
+    }
+  }
+
+  absl::Status WaitForPermit(absl::Duration deadline, const std::stop_token& stop) {
+    if (stop.stop_requested()) return absl::CancelledError("stopped");
+    std::optional<absl::Duration> wait;
+    {
+      absl::MutexLock lock(&mutex_);
+      const absl::Duration now = MonotonicNow();
+      wait = bucket_.Take(now, deadline - now);
+    }
+    if (!wait.has_value()) return absl::DeadlineExceededError("no permit of the rate limit in time");
+    if (*wait > absl::ZeroDuration()) {
+      if (!SleepFor(stop, *wait)) return absl::CancelledError("stopped");
+      if (metrics_ != nullptr && metrics_->on_rate_limited) metrics_->on_rate_limited(*wait);
+    }
+    return absl::OkStatus();
+  }
+
+  double Random() {
+    absl::MutexLock lock(&mutex_);
+    return std::uniform_real_distribution<double>(0, 1)(random_);
+  }
+
+  const std::shared_ptr<Transport> transport_;
+  const ClientOptions options_;
+  ClientMetrics* const metrics_;
+  std::stop_source stop_;
+  absl::Mutex mutex_;
+  TokenBucket bucket_ ABSL_GUARDED_BY(mutex_);
+  std::mt19937 random_ ABSL_GUARDED_BY(mutex_);
+};
+
+Client::Client(std::shared_ptr<Transport> transport, ClientOptions options, ClientMetrics* metrics)
+    : impl_(std::make_unique<Impl>(std::move(transport), options, metrics)) {}
+
+Client::~Client() = default;
+
+absl::StatusOr<Json> Client::Get(const Resource& resource, std::string_view namespace_name, std::string_view name) {
+  return impl_->DoJson(Request("GET", ResourcePath(resource, namespace_name, name)));
+}
+
+absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view namespace_name,
+                                      const ListOptions& options) {
+  HttpRequest request = Request("GET", ResourcePath(resource, namespace_name));
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) request.query.emplace_back(name, value);
+  };
+  add("labelSelector", options.label_selector);
+  add("fieldSelector", options.field_selector);
+  // A continuation has a version of its own; together with one the server refuses it.
+  if (options.continue_token.empty()) add("resourceVersion", options.resource_version);
+  if (options.limit > 0) add("limit", absl::StrCat(options.limit));
+  add("continue", options.continue_token);
+  absl::StatusOr<Json> json = impl_->DoJson(request, options.stop);
+  if (!json.ok()) return json.status();
+
+  ListPage page;
+  page.resource_version = FindText(*json, {"metadata", "resourceVersion"});
+  page.continue_token = FindText(*json, {"metadata", "continue"});
+  const auto items = json->find("items");
+  if (items == json->end() || items->is_null()) return page;
+  if (!items->is_array()) return absl::DataLossError(absl::StrCat(Describe(request), ": items is no list"));
+  page.items.reserve(items->size());
+  for (Json& item : *items) {
+    StripManagedFields(item);
+    // Servers leave these out of the items of built-in lists.
+    if (item.is_object()) {
+      if (!item.contains("kind")) item["kind"] = resource.kind;
+      if (!item.contains("apiVersion")) item["apiVersion"] = resource.ApiVersion();
+    }
+    page.items.push_back(std::move(item));
+  }
+  return page;
+}
+
+absl::StatusOr<Json> Client::Create(const Resource& resource, std::string_view namespace_name, const Json& object,
+                                    bool dry_run) {
+  HttpRequest request = Request("POST", ResourcePath(resource, namespace_name));
+  if (dry_run) request.query.emplace_back("dryRun", "All");
+  request.body = DumpJson(object);
+  return impl_->DoJson(request);
+}
+
+absl::StatusOr<Json> Client::Apply(const Resource& resource, std::string_view namespace_name, std::string_view name,
+                                   const Json& object, std::string_view field_manager, std::string_view subresource) {
+  HttpRequest request = Request("PATCH", ResourcePath(resource, namespace_name, name, subresource));
+  request.query = {{"fieldManager", std::string(field_manager)}, {"force", "true"}};
+  request.content_type = kApplyPatch;
+  request.body = DumpJson(object);
+  return impl_->DoJson(request);
+}
+
+absl::StatusOr<Json> Client::MergePatch(const Resource& resource, std::string_view namespace_name,
+                                        std::string_view name, const Json& patch, std::string_view subresource) {
+  HttpRequest request = Request("PATCH", ResourcePath(resource, namespace_name, name, subresource));
+  request.content_type = kMergePatch;
+  request.body = DumpJson(patch);
+  return impl_->DoJson(request);
+}
+
+absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const ObjectMeta& meta, const Json& status) {
+  HttpRequest request = Request("PATCH", ResourcePath(resource, meta.namespace_name, meta.name, "status"));
+  request.content_type = kJsonPatch;
+  // An object patched to carry an older version than the stored one is a conflict. Elsewhere a merge patch would do; it
+  // cannot replace a map.
+  request.body = DumpJson(Json::array({
+      {{"op", "test"}, {"path", "/metadata/uid"}, {"value", meta.uid}},
+      {{"op", "add"}, {"path", "/metadata/resourceVersion"}, {"value", meta.resource_version}},
+      {{"op", "add"}, {"path", "/status"}, {"value", status}},
+  }));
+  absl::StatusOr<Json> stored = impl_->DoJson(request);
+  const std::optional<ApiError> error = GetApiError(stored.status());
+  // A failed test is "unprocessable" to the server, as is a status that breaks its schema.
+  if (error.has_value() && error->code == 422 && error->message.find("/metadata/uid") != std::string::npos) {
+    absl::Status aborted(absl::StatusCode::kAborted, stored.status().message());
+    stored.status().ForEachPayload(
+        [&](absl::string_view type, const absl::Cord& payload) { aborted.SetPayload(type, payload); });
+    return aborted;
+  }
+  return stored;
+}
+
+absl::Status Client::Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
+                            const DeleteOptions& options) {
+  HttpRequest request = Request("DELETE", ResourcePath(resource, namespace_name, name));
+  Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
+  if (options.grace_seconds.has_value()) body["gracePeriodSeconds"] = *options.grace_seconds;
+  if (!options.preconditions.uid.empty()) body["preconditions"]["uid"] = options.preconditions.uid;
+  if (!options.preconditions.resource_version.empty()) {
+    body["preconditions"]["resourceVersion"] = options.preconditions.resource_version;
+  }
+  request.body = DumpJson(body);
+  return impl_->Do(request).status();
+}
+
+absl::StatusOr<std::string> Client::Log(std::string_view namespace_name, std::string_view pod, int tail_lines,
+                                        bool previous) {
+  HttpRequest request = Request("GET", ResourcePath(kPods, namespace_name, pod, "log"));
+  request.query = {{"tailLines", absl::StrCat(tail_lines)}, {"limitBytes", absl::StrCat(kMaxLogBytes)}};
+  if (previous) request.query.emplace_back("previous", "true");
+  absl::StatusOr<HttpResponse> response = impl_->Do(request);
+  if (!response.ok()) return response.status();
+  return std::move(response->body);
+}
+
+void Client::Stop() { impl_->Stop(); }
+
+}  // namespace downpour::kube

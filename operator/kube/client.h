@@ -1,0 +1,95 @@
+#ifndef DOWNPOUR_OPERATOR_KUBE_CLIENT_H_
+#define DOWNPOUR_OPERATOR_KUBE_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "operator/kube/object.h"
+#include "operator/kube/transport.h"
+
+namespace downpour::kube {
+
+struct ListOptions {
+  std::string label_selector;
+  std::string field_selector;
+  std::string resource_version;  // empty: the newest; "0": whatever the server has in its cache
+  std::int64_t limit = 0;        // 0: everything
+  std::string continue_token;
+  std::stop_token stop;  // ends this call with kCancelled
+};
+
+struct ListPage {
+  std::vector<Json> items;  // without metadata.managedFields
+  std::string resource_version;
+  std::string continue_token;  // empty: the last page
+};
+
+struct Preconditions {
+  std::string uid;               // empty: any
+  std::string resource_version;  // empty: any
+};
+
+struct DeleteOptions {
+  Preconditions preconditions;
+  std::optional<std::int64_t> grace_seconds;  // 0: at once
+  std::string propagation = "Background";
+};
+
+struct ClientMetrics;  // rest_client_*; see client_metrics.h
+
+struct ClientOptions {
+  absl::Duration timeout = absl::Seconds(30);  // of one request, retries and waiting for a permit included
+  double requests_per_second = 200;
+  double burst = 400;
+};
+
+// Verbs of the API. Blocking, with a deadline; thread-safe. Errors carry an ApiError (api_error.h) if the server
+// answered. 429 and 5xx with Retry-After, and broken connections, are tried again within the deadline; a Create that
+// broke may have happened, so a retry may answer kAlreadyExists: names are deterministic, look at the owner.
+class Client {
+ public:
+  Client(std::shared_ptr<Transport> transport, ClientOptions options = {}, ClientMetrics* metrics = nullptr);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  absl::StatusOr<Json> Get(const Resource& resource, std::string_view namespace_name, std::string_view name);
+  // An empty namespace: all of them.
+  absl::StatusOr<ListPage> List(const Resource& resource, std::string_view namespace_name, const ListOptions& options);
+  absl::StatusOr<Json> Create(const Resource& resource, std::string_view namespace_name, const Json& object,
+                              bool dry_run = false);
+  // Server-side apply, by force, of all that `field_manager` intends.
+  absl::StatusOr<Json> Apply(const Resource& resource, std::string_view namespace_name, std::string_view name,
+                             const Json& object, std::string_view field_manager, std::string_view subresource = {});
+  // RFC 7396; arrays are replaced whole, null removes. Put metadata.resourceVersion or uid in it to make it
+  // conditional.
+  absl::StatusOr<Json> MergePatch(const Resource& resource, std::string_view namespace_name, std::string_view name,
+                                  const Json& patch, std::string_view subresource = {});
+  // Replaces `status` as a whole if the object still has this uid and resourceVersion; else kAborted or kNotFound.
+  // Returns the object as stored.
+  absl::StatusOr<Json> ReplaceStatus(const Resource& resource, const ObjectMeta& meta, const Json& status);
+  // kNotFound: it is gone. kAborted: a precondition does not hold.
+  absl::Status Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
+                      const DeleteOptions& options = {});
+  // The newest lines of a container's log.
+  absl::StatusOr<std::string> Log(std::string_view namespace_name, std::string_view pod, int tail_lines,
+                                  bool previous = false);
+
+  // Ends waiting and running requests with kCancelled; for shutting down.
+  void Stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace downpour::kube
+
+#endif  // DOWNPOUR_OPERATOR_KUBE_CLIENT_H_

@@ -1,0 +1,283 @@
+#include "operator/kube/client.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "operator/kube/api_error.h"
+#include "operator/kube/client_metrics.h"
+#include "operator/kube/http_transport.h"
+#include "operator/kube/json_text.h"
+#include "tests/support/fake_api_server.h"
+#include "tests/support/plain_credentials.h"
+
+namespace downpour::kube {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using End = FakeApiServer::Reaction::End;
+
+Json Object(const std::string& name) { return {{"metadata", {{"name", name}}}, {"spec", {{"n", 1}}}}; }
+
+class ClientTest : public ::testing::Test {
+ protected:
+  Client& client(const ClientOptions& options = {}) {
+    client_ = std::make_unique<Client>(MakeHttpTransport(std::make_shared<PlainCredentials>(server_.Start())), options,
+                                       &metrics_);
+    return *client_;
+  }
+
+  FakeApiServer server_;
+  ClientMetrics metrics_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(ClientTest, CreatesReadsAndDeletes) {
+  Client& client = this->client();
+  Json object = Object("a");
+  object["metadata"]["managedFields"] = Json::array({1});
+  object["status"] = {{"phase", "set by others"}};
+  const auto created = client.Create(kTrainingJobs, "team", object);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const ObjectMeta meta = ReadMeta(*created);
+  EXPECT_EQ(meta.Key(), "team/a");
+  EXPECT_NE(meta.uid, "");
+  EXPECT_EQ(Find(*created, {"metadata", "managedFields"}), nullptr);
+  EXPECT_EQ(Find(*created, {"status"}), nullptr);
+
+  const auto read = client.Get(kTrainingJobs, "team", "a");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, *created);
+
+  EXPECT_TRUE(absl::IsAlreadyExists(client.Create(kTrainingJobs, "team", object).status()));
+  EXPECT_TRUE(client.Delete(kTrainingJobs, "team", "a").ok());
+  EXPECT_TRUE(absl::IsNotFound(client.Delete(kTrainingJobs, "team", "a")));
+  const auto gone = client.Get(kTrainingJobs, "team", "a");
+  EXPECT_TRUE(absl::IsNotFound(gone.status()));
+  EXPECT_EQ(GetApiError(gone.status())->reason, "NotFound");
+  EXPECT_THAT(std::string(gone.status().message()), HasSubstr("GET /apis/training.downpour.dev"));
+}
+
+TEST_F(ClientTest, ADryRunStoresNothing) {
+  ASSERT_TRUE(client().Create(kPods, "team", Object("a"), /*dry_run=*/true).ok());
+  EXPECT_EQ(server_.Get(kPods, "team", "a"), std::nullopt);
+}
+
+TEST_F(ClientTest, DeletesUnderPreconditionsOnly) {
+  Client& client = this->client();
+  const ObjectMeta meta = ReadMeta(*client.Create(kPods, "team", Object("a")));
+  EXPECT_TRUE(
+      absl::IsAborted(client.Delete(kPods, "team", "a", {.preconditions = {"another", ""}, .grace_seconds = {}})));
+  EXPECT_TRUE(
+      absl::IsAborted(client.Delete(kPods, "team", "a", {.preconditions = {meta.uid, "1"}, .grace_seconds = {}})));
+  EXPECT_TRUE(
+      client.Delete(kPods, "team", "a", {.preconditions = {meta.uid, meta.resource_version}, .grace_seconds = 0}).ok());
+  const Json body = *ParseJson(server_.requests().back().body);
+  EXPECT_EQ(FindText(body, {"propagationPolicy"}), "Background");
+  EXPECT_EQ(FindInteger(body, {"gracePeriodSeconds"}), 0);
+}
+
+TEST_F(ClientTest, ListsInPagesAndBySelectors) {
+  for (int i = 0; i < 7; ++i) {
+    Json object = Object(absl::StrCat("pod-", i));
+    object["metadata"]["namespace"] = i < 5 ? "team" : "other";
+    object["metadata"]["labels"] = {{"parity", i % 2 == 0 ? "even" : "odd"}};
+    object["metadata"]["managedFields"] = Json::array({1});
+    server_.Put(kPods, object);
+  }
+  Client& client = this->client();
+  std::vector<std::string> names;
+  ListOptions options;
+  options.limit = 2;
+  options.resource_version = "0";
+  do {
+    const auto page = client.List(kPods, "team", options);
+    ASSERT_TRUE(page.ok()) << page.status();
+    EXPECT_EQ(page->resource_version, server_.resource_version());
+    for (const Json& item : page->items) {
+      names.push_back(FindText(item, {"metadata", "name"}));
+      EXPECT_EQ(Find(item, {"metadata", "managedFields"}), nullptr);
+      EXPECT_EQ(FindText(item, {"kind"}), "Pod");
+    }
+    options.continue_token = page->continue_token;
+  } while (!options.continue_token.empty());
+  EXPECT_THAT(names, ElementsAre("pod-0", "pod-1", "pod-2", "pod-3", "pod-4"));
+
+  ListOptions odd;
+  odd.label_selector = "parity=odd,parity!=even";
+  EXPECT_EQ(client.List(kPods, "", odd)->items.size(), 3u);
+  ListOptions one;
+  one.field_selector = "metadata.name=pod-6";
+  EXPECT_EQ(client.List(kPods, "", one)->items.size(), 1u);
+}
+
+TEST_F(ClientTest, ApplyCreatesAndChanges) {
+  Client& client = this->client();
+  const auto created = client.Apply(kServices, "team", "a", Object("a"), "downpour");
+  ASSERT_TRUE(created.ok()) << created.status();
+  const auto same = client.Apply(kServices, "team", "a", Object("a"), "downpour");
+  ASSERT_TRUE(same.ok()) << same.status();
+  EXPECT_EQ(*same, *created);
+  const auto request = server_.requests().back();
+  EXPECT_EQ(request.query.at("fieldManager"), "downpour");
+  EXPECT_EQ(request.query.at("force"), "true");
+  EXPECT_EQ(request.headers.at("content-type"), "application/apply-patch+yaml");
+}
+
+TEST_F(ClientTest, MergePatchIsConditionalIfItSaysSo) {
+  Client& client = this->client();
+  const ObjectMeta meta = ReadMeta(*client.Create(kPods, "team", Object("a")));
+  const auto patch = [&](const std::string& version) {
+    return client.MergePatch(kPods, "team", "a",
+                             {{"metadata", {{"resourceVersion", version}, {"labels", {{"x", version}}}}}});
+  };
+  EXPECT_TRUE(patch(meta.resource_version).ok());
+  EXPECT_TRUE(absl::IsAborted(patch(meta.resource_version).status()));
+}
+
+TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
+  Client& client = this->client();
+  const Json created = *client.Create(kTrainingJobs, "team", Object("a"));
+  const auto first = client.ReplaceStatus(kTrainingJobs, ReadMeta(created), {{"phase", "Running"}, {"old", 1}});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), {{"phase", "Done"}});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(*Find(*second, {"status"}), (Json{{"phase", "Done"}}));
+  EXPECT_EQ(Find(*second, {"spec"})->dump(), Find(created, {"spec"})->dump());
+
+  EXPECT_TRUE(absl::IsAborted(client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), {{"phase", "Lost"}}).status()));
+  server_.Remove(kTrainingJobs, "team", "a");
+  EXPECT_TRUE(absl::IsNotFound(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), {{"phase", "Lost"}}).status()));
+  ASSERT_TRUE(client.Create(kTrainingJobs, "team", Object("a")).ok());
+  const auto successor = client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), {{"phase", "Lost"}});
+  EXPECT_TRUE(absl::IsAborted(successor.status())) << "another object of the same name: " << successor.status();
+  EXPECT_TRUE(GetApiError(successor.status()).has_value());
+  EXPECT_EQ(Find(*server_.Get(kTrainingJobs, "team", "a"), {"status"}), nullptr);
+
+  server_.Inject("PATCH", "", FakeApiServer::Refuse(422, "Invalid", "status.phase: Unsupported value"));
+  EXPECT_TRUE(absl::IsInvalidArgument(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), Json::object()).status()));
+}
+
+TEST_F(ClientTest, ReadsLogs) {
+  server_.SetLog("team", "a", "one\ntwo\n");
+  const auto log = client().Log("team", "a", 2, /*previous=*/true);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(*log, "one\ntwo\n");
+  EXPECT_EQ(server_.requests().back().query.at("tailLines"), "2");
+  EXPECT_EQ(server_.requests().back().query.at("previous"), "true");
+}
+
+TEST_F(ClientTest, TriesAgainWhenAskedTo) {
+  std::atomic<int> retries = 0;
+  std::mutex mutex;
+  std::vector<int> codes;
+  metrics_.on_retry = [&](const std::string& method) {
+    EXPECT_EQ(method, "GET");
+    ++retries;
+  };
+  metrics_.on_request = [&](const std::string&, int code, absl::Duration) {
+    const std::lock_guard lock(mutex);
+    codes.push_back(code);
+  };
+  Client& client = this->client();
+  server_.Inject("", "", FakeApiServer::Refuse(429, "TooManyRequests", "", {{"Retry-After", "0"}}), 1);
+  server_.Inject("", "", FakeApiServer::Refuse(503, "ServiceUnavailable", "", {{"Retry-After", "0"}}), 1);
+  server_.Inject("", "", FakeApiServer::End(End::kReset), 3);  // the layers below try thrice
+  EXPECT_TRUE(client.List(kPods, "", {}).ok());
+  EXPECT_EQ(retries, 3);
+  EXPECT_THAT(codes, ElementsAre(429, 503, 0, 200));
+}
+
+TEST_F(ClientTest, DoesNotTryAgainOtherwise) {
+  Client& client = this->client();
+  server_.Inject("", "", FakeApiServer::Refuse(500, "InternalError", "webhook failed"), -1);
+  const auto failed = client.Create(kPods, "team", Object("a"));
+  EXPECT_TRUE(absl::IsUnavailable(failed.status()));
+  EXPECT_EQ(GetApiError(failed.status())->code, 500);
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(ClientTest, AnswersTheErrorIfTheWaitWouldPassTheDeadline) {
+  Client& client = this->client({.timeout = absl::Seconds(20)});
+  server_.Inject("", "", FakeApiServer::Refuse(429, "TooManyRequests", "", {{"Retry-After", "1000"}}), -1);
+  const auto limited = client.Get(kPods, "team", "a");
+  EXPECT_TRUE(absl::IsResourceExhausted(limited.status())) << limited.status();
+  EXPECT_EQ(GetApiError(limited.status())->retry_after, absl::Seconds(1000));
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(ClientTest, ACreateThatBrokeMayHaveHappened) {
+  Client& client = this->client();
+  // The server stores it and the answer is lost: so it looks to the client.
+  FakeApiServer::Reaction lost = FakeApiServer::End(End::kReset);
+  lost.before = [&] {
+    Json object = Object("a");
+    object["metadata"]["namespace"] = "team";
+    server_.Put(kPods, object);
+  };
+  server_.Inject("POST", "", lost, 1);
+  EXPECT_TRUE(absl::IsAlreadyExists(client.Create(kPods, "team", Object("a")).status()));
+}
+
+TEST_F(ClientTest, ASilentServerMeetsTheDeadline) {
+  Client& client = this->client({.timeout = absl::Milliseconds(200)});
+  server_.Inject("", "", FakeApiServer::End(End::kHang), -1);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client.Get(kPods, "team", "a").status()));
+}
+
+TEST_F(ClientTest, RefusesAnswersThatAreNoObjects) {
+  Client& client = this->client();
+  const std::string deep = std::string(500, '[') + std::string(500, ']');
+  for (const std::string& body :
+       {std::string("<html>"), std::string(), std::string("[]"), std::string(R"({"a":)"), "{\"a\":" + deep + "}"}) {
+    server_.Inject("", "", FakeApiServer::Respond(200, body), 1);
+    EXPECT_TRUE(absl::IsDataLoss(client.Get(kPods, "team", "a").status())) << body.substr(0, 20);
+  }
+  server_.Inject("", "", FakeApiServer::Respond(200, R"({"items": 3})"), 1);
+  EXPECT_TRUE(absl::IsDataLoss(client.List(kPods, "", {}).status()));
+  server_.Inject("", "", FakeApiServer::Respond(200, R"({"items": null})"), 1);
+  EXPECT_TRUE(client.List(kPods, "", {}).ok());
+}
+
+TEST_F(ClientTest, TheRateIsLimited) {
+  std::atomic<int> limited = 0;
+  metrics_.on_rate_limited = [&](absl::Duration waited) {
+    EXPECT_GT(waited, absl::ZeroDuration());
+    ++limited;
+  };
+  Client& client = this->client({.timeout = absl::Seconds(20), .requests_per_second = 50, .burst = 3});
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(client.List(kPods, "", {}).ok());
+  EXPECT_GE(limited, 1);
+  Client& impatient = this->client({.timeout = absl::Seconds(1), .requests_per_second = 0.01, .burst = 1});
+  EXPECT_TRUE(impatient.List(kPods, "", {}).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(impatient.List(kPods, "", {}).status()));
+}
+
+TEST_F(ClientTest, StopEndsWhatWaitsAndWhatComes) {
+  Client& client = this->client();
+  FakeApiServer::Reaction hang = FakeApiServer::End(End::kHang);
+  hang.before = [&] { client.Stop(); };
+  server_.Inject("", "", hang, -1);
+  EXPECT_TRUE(absl::IsCancelled(client.Get(kPods, "team", "a").status()));
+  EXPECT_TRUE(absl::IsCancelled(client.Get(kPods, "team", "a").status()));
+  EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(ClientTest, AStopTokenEndsOneList) {
+  Client& client = this->client();
+  std::stop_source stop;
+  FakeApiServer::Reaction limited = FakeApiServer::Refuse(429, "TooManyRequests", "", {{"Retry-After", "20"}});
+  limited.before = [&] { stop.request_stop(); };
+  server_.Inject("", "", limited, 1);
+  ListOptions options;
+  options.stop = stop.get_token();
+  EXPECT_TRUE(absl::IsCancelled(client.List(kPods, "", options).status()));
+  EXPECT_TRUE(client.List(kPods, "", {}).ok());
+}
+
+}  // namespace
+}  // namespace downpour::kube

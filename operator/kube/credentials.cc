@@ -1,0 +1,335 @@
+#include "operator/kube/credentials.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "operator/kube/wait.h"
+#include "yaml-cpp/yaml.h"
+
+namespace downpour::kube {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
+constexpr absl::Duration kReadAgainAfter = absl::Minutes(1);
+constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (stream.bad()) return absl::UnavailableError(absl::StrCat(path, ": cannot be read"));
+  if (text.size() > kMaxFileBytes) return absl::ResourceExhaustedError(absl::StrCat(path, ": is too large"));
+  return text;
+}
+
+std::string Environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// A token goes into a header: what is no visible ASCII would be another header, or none.
+absl::StatusOr<std::string> CheckToken(const std::string& text, const std::string& where) {
+  std::string token(absl::StripAsciiWhitespace(text));
+  if (token.empty()) return absl::UnauthenticatedError(absl::StrCat(where, ": is empty"));
+  for (const char c : token) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) {
+      return absl::UnauthenticatedError(
+          absl::StrCat(where, ": is no token: it has blanks or control characters inside"));
+    }
+  }
+  return token;
+}
+
+// A value that is given, or the file that it is in.
+struct Material {
+  std::string value;
+  std::string file;
+  bool given() const { return !value.empty() || !file.empty(); }
+};
+
+// Everything that one source knows.
+struct Settings {
+  std::string server;
+  std::string tls_server_name;
+  bool insecure_skip_tls_verify = false;
+  std::string default_namespace = "default";
+  Material certificate_authority, client_certificate, client_key, token;
+};
+
+class FileCredentials final : public CredentialSource {
+ public:
+  explicit FileCredentials(Settings settings) : settings_(std::move(settings)) {}
+
+  const std::string& server() const override { return settings_.server; }
+  const std::string& tls_server_name() const override { return settings_.tls_server_name; }
+  bool insecure_skip_tls_verify() const override { return settings_.insecure_skip_tls_verify; }
+  const std::string& default_namespace() const override { return settings_.default_namespace; }
+
+  absl::StatusOr<Credentials> Get(bool refresh) override {
+    const std::lock_guard lock(mutex_);
+    const absl::Duration now = MonotonicNow();
+    if (!refresh && newest_.has_value() && now - read_at_ < kReadAgainAfter) return *newest_;
+    Credentials credentials;
+    for (const auto& [material, target] :
+         {std::pair{&settings_.certificate_authority, &credentials.certificate_authority},
+          std::pair{&settings_.client_certificate, &credentials.client_certificate},
+          std::pair{&settings_.client_key, &credentials.client_key}, std::pair{&settings_.token, &credentials.token}}) {
+      *target = material->value;
+      if (material->file.empty()) continue;
+      absl::StatusOr<std::string> text = ReadFile(material->file);
+      if (!text.ok()) return absl::UnauthenticatedError(text.status().message());
+      *target = *std::move(text);
+    }
+    if (settings_.token.given()) {
+      absl::StatusOr<std::string> token =
+          CheckToken(credentials.token, settings_.token.file.empty() ? "token" : settings_.token.file);
+      if (!token.ok()) return token.status();
+      credentials.token = *std::move(token);
+    }
+    newest_ = credentials;
+    read_at_ = now;
+    return credentials;
+  }
+
+ private:
+  const Settings settings_;
+  std::mutex mutex_;
+  std::optional<Credentials> newest_;
+  absl::Duration read_at_;
+};
+
+// An entry of one of a kubeconfig's lists, and the file that it is from.
+struct Entry {
+  YAML::Node node;
+  std::string file;
+  std::string where;  // "FILE: clusters[kind]"
+};
+
+struct Kubeconfig {
+  std::map<std::string, Entry> clusters, users, contexts;
+  std::string current_context;
+  std::string files;  // for people
+};
+
+absl::Status BadField(const Entry& entry, const std::string& field, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat(entry.where, ".", field, ": ", why));
+}
+
+// The following may throw what yaml-cpp throws; KubeconfigCredentials catches.
+
+std::string Text(const YAML::Node& node, const char* field) {
+  const YAML::Node value = node[field];
+  return value && value.IsScalar() ? value.Scalar() : std::string();
+}
+
+bool Has(const YAML::Node& node, const char* field) {
+  const YAML::Node value = node[field];
+  if (!value || value.IsNull()) return false;
+  return !value.IsScalar() || !value.Scalar().empty();
+}
+
+absl::Status AddEntries(const YAML::Node& root, const std::string& file, const char* list, const char* item,
+                        std::map<std::string, Entry>* entries) {
+  const YAML::Node nodes = root[list];
+  if (!nodes || nodes.IsNull()) return absl::OkStatus();
+  if (!nodes.IsSequence()) return absl::InvalidArgumentError(absl::StrCat(file, ": ", list, ": must be a list"));
+  for (const YAML::Node& node : nodes) {
+    if (!node.IsMap() || !Has(node, "name")) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ": ", list, ": an entry has no name"));
+    }
+    const std::string name = Text(node, "name");
+    const YAML::Node body = node[item];
+    Entry entry{body && body.IsMap() ? body : YAML::Node(YAML::NodeType::Map), file,
+                absl::StrCat(file, ": ", list, "[", name, "]")};
+    entries->emplace(name, std::move(entry));  // the first one wins
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AddFile(const std::string& file, Kubeconfig* config) {
+  const absl::StatusOr<std::string> text = ReadFile(file);
+  if (!text.ok()) return text.status();
+  const YAML::Node root = YAML::Load(*text);
+  absl::StrAppend(&config->files, config->files.empty() ? "" : ":", file);
+  if (root.IsNull()) return absl::OkStatus();
+  if (!root.IsMap()) return absl::InvalidArgumentError(absl::StrCat(file, ": is no kubeconfig"));
+  for (const auto& [list, item, entries] :
+       {std::tuple{"clusters", "cluster", &config->clusters}, std::tuple{"users", "user", &config->users},
+        std::tuple{"contexts", "context", &config->contexts}}) {
+    if (absl::Status status = AddEntries(root, file, list, item, entries); !status.ok()) return status;
+  }
+  if (config->current_context.empty()) config->current_context = Text(root, "current-context");
+  return absl::OkStatus();
+}
+
+// `field`-data, in base64, wins over the file that `field` names relative to its kubeconfig.
+absl::StatusOr<Material> ReadMaterial(const Entry& entry, const std::string& field) {
+  Material material;
+  const std::string data_field = field + "-data";
+  if (const std::string data = Text(entry.node, data_field.c_str()); !data.empty()) {
+    if (!absl::Base64Unescape(data, &material.value) || material.value.empty()) {
+      return BadField(entry, data_field, "is not base64");
+    }
+  } else if (const std::string file = Text(entry.node, field.c_str()); !file.empty()) {
+    material.file = (fs::path(entry.file).parent_path() / file).string();
+  }
+  return material;
+}
+
+absl::Status ReadCluster(const Entry& entry, Settings* settings) {
+  if (Has(entry.node, "proxy-url")) return BadField(entry, "proxy-url", "not supported");
+  settings->server = Text(entry.node, "server");
+  if (!settings->server.starts_with("https://") && !settings->server.starts_with("http://")) {
+    return BadField(entry, "server", "must be https://HOST:PORT");
+  }
+  settings->tls_server_name = Text(entry.node, "tls-server-name");
+  if (const YAML::Node skip = entry.node["insecure-skip-tls-verify"]; skip && !skip.IsNull()) {
+    settings->insecure_skip_tls_verify = skip.as<bool>();
+  }
+  absl::StatusOr<Material> authority = ReadMaterial(entry, "certificate-authority");
+  if (!authority.ok()) return authority.status();
+  settings->certificate_authority = *std::move(authority);
+  if (settings->insecure_skip_tls_verify && settings->certificate_authority.given()) {
+    return BadField(entry, "insecure-skip-tls-verify", "must not be true where a certificate authority is given");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadUser(const Entry& entry, Settings* settings) {
+  // What would be left out silently must not be: another identity, or none, would act.
+  for (const char* field :
+       {"exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"}) {
+    if (Has(entry.node, field)) return BadField(entry, field, "not supported");
+  }
+  absl::StatusOr<Material> certificate = ReadMaterial(entry, "client-certificate");
+  if (!certificate.ok()) return certificate.status();
+  absl::StatusOr<Material> key = ReadMaterial(entry, "client-key");
+  if (!key.ok()) return key.status();
+  if (certificate->given() != key->given()) {
+    return BadField(entry, certificate->given() ? "client-key" : "client-certificate", "is missing");
+  }
+  settings->client_certificate = *std::move(certificate);
+  settings->client_key = *std::move(key);
+  settings->token.value = Text(entry.node, "token");
+  if (const std::string file = Text(entry.node, "tokenFile"); !file.empty()) {
+    settings->token = {"", (fs::path(entry.file).parent_path() / file).string()};
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<const Entry*> FindEntry(const Kubeconfig& config, const std::map<std::string, Entry>& entries,
+                                       const char* kind, const std::string& name) {
+  const auto found = entries.find(name);
+  if (found != entries.end()) return &found->second;
+  return absl::InvalidArgumentError(absl::StrCat(config.files, ": has no ", kind, " \"", name, "\""));
+}
+
+absl::StatusOr<Settings> ReadSettings(const Kubeconfig& config, const std::string& wanted) {
+  const std::string& name = wanted.empty() ? config.current_context : wanted;
+  if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(config.files, ": current-context: is not set"));
+  const absl::StatusOr<const Entry*> context = FindEntry(config, config.contexts, "context", name);
+  if (!context.ok()) return context.status();
+  const YAML::Node& node = (*context)->node;
+  const absl::StatusOr<const Entry*> cluster = FindEntry(config, config.clusters, "cluster", Text(node, "cluster"));
+  if (!cluster.ok()) return cluster.status();
+  Settings settings;
+  if (absl::Status status = ReadCluster(**cluster, &settings); !status.ok()) return status;
+  if (const std::string user = Text(node, "user"); !user.empty()) {
+    const absl::StatusOr<const Entry*> entry = FindEntry(config, config.users, "user", user);
+    if (!entry.ok()) return entry.status();
+    if (absl::Status status = ReadUser(**entry, &settings); !status.ok()) return status;
+  }
+  if (Has(node, "namespace")) settings.default_namespace = Text(node, "namespace");
+  return settings;
+}
+
+// Which files make up the kubeconfig. Only one that was named must be there.
+absl::StatusOr<std::vector<std::string>> KubeconfigFiles(const std::string& path) {
+  if (!path.empty()) return std::vector<std::string>{path};
+  std::vector<std::string> candidates = absl::StrSplit(Environment("KUBECONFIG"), ':', absl::SkipEmpty());
+  if (candidates.empty()) {
+    const std::string home = Environment("HOME");
+    if (home.empty()) return absl::NotFoundError("no kubeconfig: neither KUBECONFIG nor HOME is set");
+    candidates.push_back(home + "/.kube/config");
+  }
+  std::vector<std::string> files;
+  for (const std::string& file : candidates) {
+    std::error_code error;
+    if (fs::exists(file, error)) files.push_back(file);
+  }
+  if (files.empty()) return absl::NotFoundError(absl::StrCat(candidates.front(), ": no such kubeconfig"));
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CredentialSource>> InClusterCredentials(const std::string& root) {
+  const std::string host = Environment("KUBERNETES_SERVICE_HOST");
+  const std::string port = Environment("KUBERNETES_SERVICE_PORT");
+  if (host.empty() || port.empty()) {
+    return absl::FailedPreconditionError(
+        "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
+  }
+  const bool brackets = host.find(':') != std::string::npos && host.front() != '[';
+  Settings settings;
+  settings.server = absl::StrCat("https://", brackets ? "[" : "", host, brackets ? "]" : "", ":", port);
+  const std::string folder = root + kServiceAccount;
+  settings.token.file = folder + "/token";
+  settings.certificate_authority.file = folder + "/ca.crt";
+  const absl::StatusOr<std::string> namespace_name = ReadFile(folder + "/namespace");
+  if (!namespace_name.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat("not in a cluster: ", namespace_name.status().message()));
+  }
+  settings.default_namespace = std::string(absl::StripAsciiWhitespace(*namespace_name));
+  return std::make_unique<FileCredentials>(std::move(settings));
+}
+
+absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const std::string& path,
+                                                                        const std::string& context) {
+  const absl::StatusOr<std::vector<std::string>> files = KubeconfigFiles(path);
+  if (!files.ok()) return files.status();
+  Kubeconfig config;
+  std::string reading;
+  try {
+    for (const std::string& file : *files) {
+      reading = file;
+      if (absl::Status status = AddFile(file, &config); !status.ok()) return status;
+    }
+    reading = config.files;
+    absl::StatusOr<Settings> settings = ReadSettings(config, context);
+    if (!settings.ok()) return settings.status();
+    return std::make_unique<FileCredentials>(*std::move(settings));
+  } catch (const YAML::Exception& error) {
+    // Its text may quote the file; the position is enough, and no secret.
+    return absl::InvalidArgumentError(absl::StrCat(reading, ": line ", error.mark.line + 1, ": not valid YAML here"));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<CredentialSource>> FindCredentials(const std::string& kubeconfig,
+                                                                  const std::string& context) {
+  if (kubeconfig.empty() && context.empty() && !Environment("KUBERNETES_SERVICE_HOST").empty()) {
+    return InClusterCredentials();
+  }
+  return KubeconfigCredentials(kubeconfig, context);
+}
+
+}  // namespace downpour::kube

@@ -24,7 +24,9 @@ struct EventToRecord {
 // ten minutes raises the count of the one that is there.
 class EventRecorder {
  public:
+  // `client` outlives it.
   EventRecorder(Client* client, std::string component, std::string instance);
+  // Drops what waits; waits for a running request: Client::Stop ends that.
   ~EventRecorder();
   void Record(EventToRecord event);
   std::uint64_t dropped() const;

@@ -304,8 +304,8 @@ void ConfigureTls(asio::ssl::context& context, const Credentials& credentials) {
   }
 }
 
-// At the end of the process things go in the opposite order: the library's threads must end before OpenSSL cleans up, or
-// what it keeps for each of them is lost.
+// At the end of the process things go in the opposite order: the library's threads must end before OpenSSL cleans up,
+// or what it keeps for each of them is lost.
 void InitialiseOpenSsl() { OPENSSL_init_ssl(0, nullptr); }
 
 bool SameConnection(const Credentials& a, const Credentials& b) {

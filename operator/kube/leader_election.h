@@ -48,13 +48,14 @@ struct ElectionDecision {
 // Pure. Expiry is counted from when the record last changed, on this process's clock (client-go's rule).
 ElectionDecision DecideElection(const ElectionState& state, const LeaderElectionOptions& options, absl::Duration now);
 
-// Runs the election on a thread of its own. `client` should be its own, with a timeout of half the renew deadline.
-// Losing leadership calls `on_lost` from that thread; the process must then end at once.
+// Runs the election on threads of its own. `client` should be its own, with a timeout of half the renew deadline.
+// Losing leadership calls `on_lost` once, from one of them and in time even if a request hangs; the process must then
+// end at once. Both callbacks should return soon: `on_elected` holds up the renewals.
 class LeaderElector {
  public:
   LeaderElector(LeaderElectionOptions options, std::unique_ptr<Client> client, std::function<void()> on_elected,
                 std::function<void(const std::string& reason)> on_lost);
-  // Gives the Lease back if it leads.
+  // Gives the Lease back if it leads. Waits for a running request, so for at most the client's timeout, twice.
   ~LeaderElector();
   void Start();
   bool leading() const;

@@ -234,7 +234,7 @@ class Operator::Impl {
   std::thread publisher_, starter_;
 };
 
-Operator::Operator(OperatorOptions options, MakeTransport make_transport, service::Metrics* metrics)
+Operator::Operator(OperatorOptions options, const MakeTransport& make_transport, service::Metrics* metrics)
     : impl_(std::make_unique<Impl>(std::move(options), make_transport, metrics)) {}
 Operator::~Operator() = default;
 void Operator::Start() { impl_->Start(); }

@@ -34,7 +34,7 @@ class Operator {
   using MakeTransport = std::function<std::shared_ptr<kube::Transport>()>;
 
   // Outlived by `metrics`.
-  Operator(OperatorOptions options, MakeTransport make_transport, service::Metrics* metrics);
+  Operator(OperatorOptions options, const MakeTransport& make_transport, service::Metrics* metrics);
   ~Operator();
 
   // Begins to watch and, once it leads, to work.

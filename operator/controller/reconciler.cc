@@ -150,9 +150,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
     if (pod->role != api::Role::kCoordinator || pod->phase != "Running" || pod->address.empty()) continue;
     const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
     const auto trains = [&answer](const kube::Store<Pod>::Pointer& other) {
-      return other->phase == "Running" &&
-             (other->role == api::Role::kCoordinator ||
-              job::IsMember(answer->reply, other->role, other->index, other->incarnation));
+      return other->phase == "Running" && (other->role == api::Role::kCoordinator ||
+                                           job::IsMember(answer->reply, other->role, other->index, other->incarnation));
     };
     const bool at_rest = answer.has_value() && answer->reply.phase() == v1::PHASE_TRAINING &&
                          std::all_of(pods.begin(), pods.end(), trains);
@@ -277,7 +276,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
     memory.service_made = true;
   }
   absl::Mutex memory_mutex;
-  const absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
+  absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     return CreatePod(record, starts[i], pods, memory, memory_mutex).status();
   });
   if (started.ok()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 
@@ -158,8 +159,7 @@ void UpdateProgress(Context& context) {
   const double elapsed = report->received_time - *context.status.start_time;
   if (report->updates_applied > 0 && elapsed > 0) {
     const double left = static_cast<double>(report->updates_expected - report->updates_applied);
-    progress.eta_seconds =
-        static_cast<std::int64_t>(elapsed * left / static_cast<double>(report->updates_applied) + 0.5);
+    progress.eta_seconds = std::llround(elapsed * left / static_cast<double>(report->updates_applied));
   }
   context.status.progress = std::move(progress);
 }

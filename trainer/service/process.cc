@@ -28,7 +28,8 @@ constexpr char kFromEnvironment[] = "env:";
 }  // namespace
 
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
-  app.add_option("--config", flags->config_path, "the job's TrainingConfig, as protobuf JSON: a file, or env:NAME")->required();
+  app.add_option("--config", flags->config_path, "the job's TrainingConfig, as protobuf JSON: a file, or env:NAME")
+      ->required();
   app.add_option("--incarnation", flags->incarnation, "number of this start, never given out twice")->required();
   if (set.index) app.add_option("--index", flags->index, "which one of its role")->required();
   if (set.coordinator) {

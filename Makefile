@@ -45,7 +45,7 @@ clean:
 	rm -rf build
 
 # A Kubernetes cluster on this machine, without Docker; needs root. It stays up until `make cluster-down`.
-.PHONY: cluster cluster-down images
+.PHONY: cluster cluster-down images e2e
 cluster:
 	@bash docker/setup.sh e2e
 	python3 e2e/cluster.py up
@@ -69,3 +69,10 @@ images:
 	  cmake --build --preset release --target downpour-operator
 	fi
 	python3 e2e/images.py
+
+# The scenarios of e2e/run.py on a cluster that is made for them and removed after; SCENARIO="scale train" runs some.
+e2e: images
+	trap 'python3 e2e/cluster.py down' EXIT
+	python3 e2e/cluster.py up
+	python3 e2e/images.py --load
+	python3 e2e/run.py $(SCENARIO)

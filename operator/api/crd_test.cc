@@ -7,7 +7,11 @@
 #include <iterator>
 #include <map>
 #include <random>
+// GCC 12 takes parts of std::regex for uninitialised under sanitizers (GCC bug 105562).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <regex>
+#pragma GCC diagnostic pop
 #include <set>
 #include <sstream>
 

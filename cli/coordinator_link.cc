@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -51,7 +50,7 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     }
     auto question = std::make_unique<Question>();
     question->request.set_job_uid(job_uid_);
-    question->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(kAskTimeLimit));
+    job::SetDeadline(question->context, kAskTimeLimit);
     Question* const asked = question.get();
     {
       const std::lock_guard<std::mutex> lock(mutex_);

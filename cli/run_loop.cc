@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "operator/job/report.h"
+#include "operator/planner/conditions.h"
 
 namespace downpour::cli {
 namespace {
@@ -288,14 +289,10 @@ Snapshot MakeSnapshot(double start_time, double now, const api::TrainingJobStatu
 }
 
 std::optional<RunOutcome> FinalOutcome(const api::TrainingJobStatus& status) {
-  for (const api::Condition& condition : status.conditions) {
-    if (!condition.status) continue;
-    if (condition.type == "Complete") return RunOutcome{kSucceeded, "", false, {}};
-    if (condition.type == "Failed") {
-      return RunOutcome{kFailed, condition.message.empty() ? condition.reason : condition.message, false, {}};
-    }
-  }
-  return std::nullopt;
+  if (planner::IsTrue(status, planner::kComplete)) return RunOutcome{kSucceeded, "", false, {}};
+  if (!planner::IsTrue(status, planner::kFailed)) return std::nullopt;
+  const api::Condition& failed = *planner::FindCondition(status, planner::kFailed);
+  return RunOutcome{kFailed, failed.message.empty() ? failed.reason : failed.message, false, {}};
 }
 
 }  // namespace downpour::cli

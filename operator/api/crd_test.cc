@@ -20,6 +20,7 @@
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
 #include "operator/api/manifest.h"
+#include "operator/api/testing/corpus.h"
 #include "operator/api/testing/random_job.h"
 
 namespace downpour::api {
@@ -28,23 +29,9 @@ namespace {
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
-// Tests run in the root of the source tree.
-constexpr char kCorpus[] = "tests/testdata/manifests";
-
-std::string ReadText(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::filesystem::path> Manifests(const std::string& kind) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(kCorpus) / kind)) {
-    if (entry.path().extension() != ".expect") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
+using testing::kCorpus;
+using testing::Manifests;
+using testing::ReadText;
 
 // What a plain reader of YAML makes of it.
 Json ToJsonTree(const DocumentNode& node) {

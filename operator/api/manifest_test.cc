@@ -15,6 +15,7 @@
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
 #include "operator/api/fields.h"
+#include "operator/api/testing/corpus.h"
 #include "operator/api/testing/random_job.h"
 
 namespace downpour::api {
@@ -24,23 +25,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Tests run in the root of the source tree.
-constexpr char kCorpus[] = "tests/testdata/manifests";
-
-std::string ReadText(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<std::filesystem::path> Manifests(const std::string& kind) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(kCorpus) / kind)) {
-    if (entry.path().extension() != ".expect") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
+using testing::kCorpus;
+using testing::Manifests;
+using testing::ReadText;
 
 std::vector<std::string> Lines(const std::vector<FieldError>& errors) {
   std::vector<std::string> lines;

@@ -1,7 +1,5 @@
 #include "operator/controller/coordinator_gateway.h"
 
-#include <chrono>
-#include <map>
 #include <set>
 #include <thread>
 #include <unordered_map>
@@ -82,9 +80,8 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
   void Finish(api::Role role, const std::string& job_uid, const std::string& address) override {
     auto call = std::make_shared<Call>();
-    call->channel = job::MakeControlChannel(address);
     call->finish.set_job_uid(ProcessJobUid(job_uid));
-    SetDeadline(*call);
+    job::SetDeadline(call->context, options_.deadline);
     {
       absl::MutexLock lock(&mutex_);
       if (stopped_) return;
@@ -93,10 +90,10 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     Call* const raw = call.get();
     auto done = [this, call](const grpc::Status&) { End(call); };
     if (role == api::Role::kCoordinator) {
-      call->coordinator = v1::Coordinator::NewStub(call->channel);
+      call->coordinator = v1::Coordinator::NewStub(job::MakeControlChannel(address));
       call->coordinator->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
     } else {
-      call->ps = v1::ParameterServer::NewStub(call->channel);
+      call->ps = v1::ParameterServer::NewStub(job::MakeControlChannel(address));
       call->ps->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
     }
   }
@@ -119,14 +116,9 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     v1::ProgressReply reply;
     v1::FinishRequest finish;
     v1::FinishReply finished;
-    std::shared_ptr<grpc::Channel> channel;
     std::shared_ptr<v1::Coordinator::Stub> coordinator;
     std::unique_ptr<v1::ParameterServer::Stub> ps;
   };
-
-  void SetDeadline(Call& call) const {
-    call.context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(options_.deadline));
-  }
 
   void Schedule(const std::string& job_uid, Job& job, absl::Time at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     due_.erase({job.next, job_uid});
@@ -165,7 +157,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     auto call = std::make_shared<Call>();
     call->coordinator = job.stub;
     call->question.set_job_uid(ProcessJobUid(job_uid));
-    SetDeadline(*call);
+    job::SetDeadline(call->context, options_.deadline);
     calls_.insert(call);
     job.asking = true;
     Call* const raw = call.get();

@@ -37,7 +37,6 @@ class HealthServer::Impl {
     server_.addHandler("/healthz", healthy_);
     server_.addHandler("/readyz", ready_);
   }
-  int port() { return server_.getListeningPorts().at(0); }
 
  private:
   Handler healthy_, ready_;
@@ -56,6 +55,5 @@ absl::StatusOr<std::unique_ptr<HealthServer>> HealthServer::Start(const std::str
 
 HealthServer::HealthServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HealthServer::~HealthServer() = default;
-int HealthServer::port() const { return impl_->port(); }
 
 }  // namespace downpour::controller

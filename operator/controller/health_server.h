@@ -18,7 +18,6 @@ class HealthServer {
   // kUnavailable: the port is taken, say.
   static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& listen, Check healthy, Check ready);
   ~HealthServer();
-  int port() const;
 
  private:
   class Impl;

@@ -240,7 +240,6 @@ Operator::~Operator() = default;
 void Operator::Start() { impl_->Start(); }
 absl::Status Operator::Wait() { return impl_->Wait(); }
 void Operator::Stop() { impl_->Stop(); }
-std::string Operator::Unhealthy() const { return ""; }
 std::string Operator::Unready() const { return impl_->Unready(); }
 
 }  // namespace downpour::controller

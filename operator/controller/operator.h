@@ -45,7 +45,6 @@ class Operator {
   void Stop();
 
   // Empty: well; else why not.
-  std::string Unhealthy() const;
   std::string Unready() const;
 
  private:

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "operator/api/manifest.h"
+#include "operator/planner/conditions.h"
 
 namespace downpour::controller {
 namespace {
@@ -19,18 +19,6 @@ const std::vector<double> kShort = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 const std::vector<double> kLong = {0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600};
 
 const Labels kQueue = {{"name", "trainingjob"}};
-
-bool IsTrue(const api::TrainingJobStatus& status, std::string_view type) {
-  return std::any_of(status.conditions.begin(), status.conditions.end(),
-                     [type](const api::Condition& condition) { return condition.type == type && condition.status; });
-}
-
-std::string ReasonOf(const api::TrainingJobStatus& status, std::string_view type) {
-  for (const api::Condition& condition : status.conditions) {
-    if (condition.type == type) return condition.reason;
-  }
-  return "";
-}
 
 }  // namespace
 
@@ -81,10 +69,11 @@ void OperatorMetrics::OnStale() {
 void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, double now) {
   const api::TrainingJobStatus& old = before.job.status;
   if (old.phase.empty()) metrics_->Increment("trainingjob_created_total", "Jobs whose first status was stored.", {});
-  for (const auto& [type, result] : {std::pair{"Complete", "succeeded"}, std::pair{"Failed", "failed"}}) {
-    if (IsTrue(old, type) || !IsTrue(after, type)) continue;
+  for (const auto& [type, result] :
+       {std::pair{planner::kComplete, "succeeded"}, std::pair{planner::kFailed, "failed"}}) {
+    if (planner::IsTrue(old, type) || !planner::IsTrue(after, type)) continue;
     metrics_->Increment("trainingjob_finished_total", "Jobs that ended.",
-                        {{"result", result}, {"reason", ReasonOf(after, type)}});
+                        {{"result", result}, {"reason", planner::FindCondition(after, type)->reason}});
   }
   for (const api::FailureRecord& failure : after.failures) {
     const bool known = std::any_of(old.failures.begin(), old.failures.end(), [&failure](const api::FailureRecord& one) {
@@ -102,7 +91,7 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
                       {{"role", std::string(api::ToString(after.recovery->last_role))}}, kLong,
                       *after.recovery->last_duration_seconds);
   }
-  if (!IsTrue(old, "Ready") && IsTrue(after, "Ready") && after.restarts_total == 0 &&
+  if (!planner::IsTrue(old, planner::kReady) && planner::IsTrue(after, planner::kReady) && after.restarts_total == 0 &&
       before.meta.creation_time.has_value()) {
     metrics_->Observe("trainingjob_ready_seconds", "From the making of a job until all its members train.", {}, kLong,
                       now - *before.meta.creation_time);

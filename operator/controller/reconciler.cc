@@ -12,6 +12,7 @@
 #include "operator/api/manifest.h"
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
+#include "operator/planner/conditions.h"
 
 namespace downpour::controller {
 namespace {
@@ -30,9 +31,7 @@ std::uint64_t ParseVersion(std::string_view text) {
 }
 
 bool IsOver(const api::TrainingJobStatus& status) {
-  return std::any_of(status.conditions.begin(), status.conditions.end(), [](const api::Condition& condition) {
-    return condition.status && (condition.type == "Complete" || condition.type == "Failed");
-  });
+  return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
 }
 
 // True if nothing changed but counts, messages and progress.
@@ -53,8 +52,9 @@ bool IsCosmetic(const api::TrainingJobStatus& before, const planner::Plan& plan)
          before.failures == after.failures && bare(before) == bare(after);
 }
 
-// What the platform's refusal means for the job; nothing if trying again soon may help.
+// What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help.
 std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const std::string& what) {
+  if (absl::IsAlreadyExists(status)) return planner::Obstacle{"NameConflict", std::string(status.message())};
   const std::optional<kube::ApiError> error = kube::GetApiError(status);
   if (!error.has_value()) return std::nullopt;
   const std::string message = absl::StrCat(what, ": ", error->message);
@@ -213,61 +213,55 @@ void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>
   }
 }
 
-absl::Status Reconciler::EnsureOwned(const JobRecord& record, const kube::Resource& resource,
-                                     const kube::Json& object) {
+absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, const kube::Resource& resource,
+                                                   const kube::Json& object) {
+  absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object);
+  if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::FindText(object, {"metadata", "name"});
-  absl::Status created = client_->Create(resource, record.meta.namespace_name, object).status();
-  if (!absl::IsAlreadyExists(created)) return created;
-  const absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
-  if (!existing.ok()) return existing.status();
-  if (kube::ReadMeta(*existing).controller_uid == record.meta.uid) return absl::OkStatus();
+  absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
+  // Ours: an answer was lost, or a cache is behind.
+  if (!existing.ok() || kube::ReadMeta(*existing).controller_uid == record.meta.uid) return existing;
   return absl::AlreadyExistsError(
       absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
 }
 
-absl::StatusOr<Pod> Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods,
-                                          Memory& memory, absl::Mutex& memory_mutex) {
+absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex) {
+  kube::DeleteOptions options;
+  options.preconditions.uid = pod.meta.uid;
+  if (at_once) options.grace_seconds = 0;
+  absl::Status deleted = client_->Delete(kube::kPods, pod.meta.namespace_name, pod.meta.name, options);
+  if (!deleted.ok() && !absl::IsNotFound(deleted)) return deleted;
+  absl::MutexLock lock(&memory_mutex);
+  memory.deleted.insert(pod.meta.uid);
+  return absl::OkStatus();
+}
+
+absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
+                                   absl::Mutex& memory_mutex) {
   const absl::StatusOr<kube::Json> wanted =
       MakePod(record.job, options_.images, start.role, start.index, start.incarnation);
   if (!wanted.ok()) return wanted.status();
   // What is left of the start before bears the same name.
   for (const kube::Store<Pod>::Pointer& pod : pods) {
     if (pod->role != start.role || pod->index != start.index || !HasEnded(*pod)) continue;
-    kube::DeleteOptions options;
-    options.preconditions.uid = pod->meta.uid;
-    options.grace_seconds = 0;
-    const absl::Status removed = client_->Delete(kube::kPods, pod->meta.namespace_name, pod->meta.name, options);
-    if (!removed.ok() && !absl::IsNotFound(removed)) return removed;
-    absl::MutexLock lock(&memory_mutex);
-    memory.deleted.insert(pod->meta.uid);
+    absl::Status removed = DeletePod(*pod, /*at_once=*/true, memory, memory_mutex);
+    if (!removed.ok()) return removed;
   }
-  absl::StatusOr<kube::Json> created = client_->Create(kube::kPods, record.meta.namespace_name, *wanted);
-  if (absl::IsAlreadyExists(created.status())) {
-    const std::string name = PodName(record.job, start.role, start.index);
-    absl::StatusOr<kube::Json> existing = client_->Get(kube::kPods, record.meta.namespace_name, name);
-    if (!existing.ok()) return existing.status();
-    if (kube::ReadMeta(*existing).controller_uid != record.meta.uid) {
-      return absl::AlreadyExistsError(
-          absl::StrCat("Pod ", name, " exists and belongs to somebody else; it is left alone"));
-    }
-    created = std::move(existing);  // ours: an answer was lost, or the cache is behind
-  }
+  const absl::StatusOr<kube::Json> created = CreateOwned(record, kube::kPods, *wanted);
   if (!created.ok()) return created.status();
-  std::optional<Pod> pod = DecodePod(*created);
+  const std::optional<Pod> pod = DecodePod(*created);
   if (!pod.has_value()) return absl::InternalError("the server returned a pod without our labels");
   absl::MutexLock lock(&memory_mutex);
   memory.pods_version = std::max(memory.pods_version, ParseVersion(pod->meta.resource_version));
-  return *std::move(pod);
+  return absl::OkStatus();
 }
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
   if (!memory.service_made) {
-    absl::Status made = EnsureOwned(record, kube::kServices, MakeService(record.job));
-    if (made.ok()) made = EnsureOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job));
-    if (absl::IsAlreadyExists(made)) {
-      memory.obstacle = planner::Obstacle{"NameConflict", std::string(made.message())};
-      return made;
+    absl::Status made = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
+    if (made.ok()) {
+      made = CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
     }
     if (!made.ok()) {
       memory.obstacle = ToObstacle(made, "the service of the job cannot be made");
@@ -277,15 +271,9 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   }
   absl::Mutex memory_mutex;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
-    return CreatePod(record, starts[i], pods, memory, memory_mutex).status();
+    return CreatePod(record, starts[i], pods, memory, memory_mutex);
   });
-  if (started.ok()) {
-    memory.obstacle.reset();
-  } else if (absl::IsAlreadyExists(started)) {
-    memory.obstacle = planner::Obstacle{"NameConflict", std::string(started.message())};
-  } else {
-    memory.obstacle = ToObstacle(started, "a pod cannot be made");
-  }
+  memory.obstacle = ToObstacle(started, "a pod cannot be made");
   return started;
 }
 
@@ -322,17 +310,9 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
     const Action& action = *removals[i];
     const auto found = by_uid.find(action.uid);
     if (found == by_uid.end()) return absl::OkStatus();
-    const kube::ObjectMeta& meta = found->second->meta;
-    if (action.type == ActionType::kStop && meta.deletion_time.has_value()) return absl::OkStatus();
-    kube::DeleteOptions options;
-    options.preconditions.uid = action.uid;
-    if (action.type != ActionType::kStop) options.grace_seconds = 0;
-    absl::Status deleted = client_->Delete(kube::kPods, meta.namespace_name, meta.name, options);
-    if (absl::IsNotFound(deleted)) deleted = absl::OkStatus();
-    if (!deleted.ok()) return deleted;
-    absl::MutexLock lock(&memory_mutex);
-    memory.deleted.insert(action.uid);
-    return absl::OkStatus();
+    const Pod& pod = *found->second;
+    if (action.type == ActionType::kStop && pod.meta.deletion_time.has_value()) return absl::OkStatus();
+    return DeletePod(pod, /*at_once=*/action.type != ActionType::kStop, memory, memory_mutex);
   });
   if (finish) {
     for (const kube::Store<Pod>::Pointer& pod : pods) {
@@ -387,43 +367,38 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
     return {absl::OkStatus(), options_.stale_check};
   }
   memory.deleted.clear();
-  ReconcileResult result;
-  if (!record->errors.empty()) {
-    result = RefuseSpec(*record, memory, now);
-    Remember(key, std::move(memory));
-    return result;
-  }
+  ReconcileResult result =
+      record->errors.empty() ? Advance(*record, pods, memory, now) : RefuseSpec(*record, memory, now);
+  Remember(key, std::move(memory));
+  return result;
+}
 
-  CheckTemplates(*record, memory, now);
-  const bool over = IsOver(record->job.status);
-  if (over) {
-    gateway_->Forget(record->meta.uid);
+ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, Memory& memory, double now) {
+  ReconcileResult result;
+  CheckTemplates(record, memory, now);
+  if (IsOver(record.job.status)) {
+    gateway_->Forget(record.meta.uid);
   } else {
-    FollowCoordinator(*record, pods);
+    FollowCoordinator(record, pods);
   }
-  const planner::Plan plan = planner::MakePlan(record->job, Observe(*record, pods, memory), now);
+  const planner::Plan plan = planner::MakePlan(record.job, Observe(record, pods, memory), now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
-  if (!plan.actions.empty() && IsCosmetic(record->job.status, plan)) {
+  if (!plan.actions.empty() && IsCosmetic(record.job.status, plan)) {
     const double due = memory.status_written + absl::ToDoubleSeconds(options_.status_interval);
     if (now < due) {
       const absl::Duration wait = absl::Seconds(due - now);
       result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
-      Remember(key, std::move(memory));
       return result;
     }
   }
   if (!plan.actions.empty() && plan.actions.front().type == ActionType::kStoreStatus) {
-    result.status = StoreStatus(*record, plan.status, memory, now);
-    if (!result.status.ok()) {
-      Remember(key, std::move(memory));
-      return result;
-    }
-    Emit(*record, plan.events);
+    result.status = StoreStatus(record, plan.status, memory, now);
+    if (!result.status.ok()) return result;
+    Emit(record, plan.events);
   }
-  result.status = CarryOut(*record, plan, pods, memory);
-  Remember(key, std::move(memory));
+  result.status = CarryOut(record, plan, pods, memory);
   return result;
 }
 

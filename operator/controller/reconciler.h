@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,7 +77,6 @@ class Reconciler {
     double template_check_time = 0;
     bool service_made = false;
   };
-  struct Pass;
 
   Memory Recall(const std::string& key, const std::string& uid);
   void Remember(const std::string& key, Memory memory);
@@ -92,10 +90,15 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
-  absl::Status EnsureOwned(const JobRecord& record, const kube::Resource& resource, const kube::Json& object);
-  absl::StatusOr<Pod> CreatePod(const JobRecord& record, const planner::Action& start,
-                                const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
-                                absl::Mutex& memory_mutex);
+  // Made now, or there already and ours. kAlreadyExists: somebody else's.
+  absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
+                                         const kube::Json& object);
+  absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
+  absl::Status CreatePod(const JobRecord& record, const planner::Action& start,
+                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory, absl::Mutex& memory_mutex);
+  // Plans and acts, on caches that are up to date.
+  ReconcileResult Advance(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
+                          double now);
   ReconcileResult RefuseSpec(const JobRecord& record, Memory& memory, double now);
   void Emit(const JobRecord& record, const std::vector<planner::Event>& events) const;
 

@@ -9,13 +9,10 @@
 #include "downpour/v1/control.grpc.pb.h"
 
 namespace downpour::job {
-namespace {
 
 void SetDeadline(grpc::ClientContext& context, absl::Duration time_limit) {
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time_limit));
 }
-
-}  // namespace
 
 absl::Status ToAbsl(const grpc::Status& status, const std::string& address) {
   if (status.ok()) return absl::OkStatus();

@@ -11,6 +11,7 @@
 
 namespace grpc {
 class Channel;
+class ClientContext;
 class Status;
 }  // namespace grpc
 
@@ -19,6 +20,7 @@ namespace downpour::job {
 
 // A connection of its own to the control plane of a process.
 std::shared_ptr<grpc::Channel> MakeControlChannel(const std::string& address);
+void SetDeadline(grpc::ClientContext& context, absl::Duration time_limit);
 // The same code; the message begins with the address.
 absl::Status ToAbsl(const grpc::Status& status, const std::string& address);
 

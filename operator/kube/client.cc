@@ -24,11 +24,16 @@ constexpr char kMergePatch[] = "application/merge-patch+json";
 constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
 constexpr int kMaxLogBytes = 1 << 20;
 
-// A new message for the same error, with what it carries.
+// The same error under another code and message, with what it carries.
+absl::Status Rewrite(const absl::Status& status, absl::StatusCode code, absl::string_view message) {
+  absl::Status rewritten(code, message);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { rewritten.SetPayload(type, payload); });
+  return rewritten;
+}
+
 absl::Status WithPrefix(const std::string& prefix, const absl::Status& status) {
-  absl::Status longer(status.code(), absl::StrCat(prefix, ": ", status.message()));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { longer.SetPayload(type, payload); });
-  return longer;
+  return Rewrite(status, status.code(), absl::StrCat(prefix, ": ", status.message()));
 }
 
 std::string Describe(const HttpRequest& request) { return absl::StrCat(request.method, " ", request.path); }
@@ -206,10 +211,7 @@ absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const Objec
   const std::optional<ApiError> error = GetApiError(stored.status());
   // A failed test is "unprocessable" to the server, as is a status that breaks its schema.
   if (error.has_value() && error->code == 422 && error->message.find("/metadata/uid") != std::string::npos) {
-    absl::Status aborted(absl::StatusCode::kAborted, stored.status().message());
-    stored.status().ForEachPayload(
-        [&](absl::string_view type, const absl::Cord& payload) { aborted.SetPayload(type, payload); });
-    return aborted;
+    return Rewrite(stored.status(), absl::StatusCode::kAborted, stored.status().message());
   }
   return stored;
 }

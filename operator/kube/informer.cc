@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "operator/kube/api_error.h"
+#include "operator/kube/json_text.h"
 #include "operator/kube/reflector_plan.h"
 #include "operator/kube/wait.h"
 #include "operator/kube/watch.h"
@@ -25,7 +26,7 @@ ReflectorPlan::Limits LimitsOf(const ReflectorOptions& options) {
 absl::Status ErrorOfEvent(const Json& object) {
   HttpResponse response;
   response.status = static_cast<int>(FindInteger(object, {"code"}).value_or(500));
-  response.body = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = DumpJson(object);
   return ToStatus(ReadApiError(response));
 }
 

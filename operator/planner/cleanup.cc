@@ -26,14 +26,7 @@ void CleanUp(Context& context) {
   const api::PodCleanup& cleanup = context.job.spec.pod_cleanup;
   for (const Instance& instance : context.observed.instances) {
     if (IsLive(instance) || !IsRemoved(succeeded ? cleanup.on_success : cleanup.on_failure, instance)) continue;
-    Action remove;
-    remove.type = ActionType::kRemove;
-    remove.role = instance.role;
-    remove.index = instance.index;
-    remove.incarnation = instance.incarnation;
-    remove.uid = instance.uid;
-    remove.reason = "the job has ended";
-    context.actions.push_back(remove);
+    context.actions.push_back(MakeAction(ActionType::kRemove, instance, "the job has ended"));
   }
   if (!context.job.spec.ttl_seconds_after_finished || !context.status.completion_time) return;
   const int seconds = *context.job.spec.ttl_seconds_after_finished;

@@ -73,15 +73,15 @@ api::RoleStatus& RoleStatusOf(api::TrainingJobStatus& status, api::Role role) {
   return const_cast<api::RoleStatus&>(RoleStatusOf(std::as_const(status), role));
 }
 
-const api::Condition* FindCondition(const api::TrainingJobStatus& status, std::string_view type) {
-  const auto found = std::find_if(status.conditions.begin(), status.conditions.end(),
-                                  [type](const api::Condition& condition) { return condition.type == type; });
-  return found == status.conditions.end() ? nullptr : &*found;
-}
-
-bool IsTrue(const api::TrainingJobStatus& status, std::string_view type) {
-  const api::Condition* condition = FindCondition(status, type);
-  return condition != nullptr && condition->status;
+Action MakeAction(ActionType type, const Instance& instance, std::string reason) {
+  Action action;
+  action.type = type;
+  action.role = instance.role;
+  action.index = instance.index;
+  action.incarnation = instance.incarnation;
+  action.uid = instance.uid;
+  action.reason = std::move(reason);
+  return action;
 }
 
 Context::Context(const api::TrainingJob& job_in, const Observed& observed_in, double now_in)
@@ -128,13 +128,7 @@ void Context::Account(const Instance& instance) {
 
 void Context::Stop(const Instance& instance, std::string reason) {
   if (!IsLive(instance)) return;
-  Action action;
-  action.type = ActionType::kStop;
-  action.role = instance.role;
-  action.index = instance.index;
-  action.incarnation = instance.incarnation;
-  action.uid = instance.uid;
-  action.reason = std::move(reason);
+  Action action = MakeAction(ActionType::kStop, instance, std::move(reason));
   if (instance.terminating) {
     if (!instance.terminating_since) return;
     const double deadline = *instance.terminating_since + job.spec.failure_policy.termination_timeout_seconds;

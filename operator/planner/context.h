@@ -6,25 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "operator/planner/conditions.h"
 #include "operator/planner/plan.h"
 
 // What the policies of one planning pass share. Internal to the planner.
 namespace downpour::planner {
-
-// Condition types of TrainingJobStatus.
-inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
-inline constexpr char kBlocked[] = "Blocked";
-inline constexpr char kScheduled[] = "Scheduled";
-inline constexpr char kClamped[] = "Clamped";
-inline constexpr char kReady[] = "Ready";
-inline constexpr char kRecovering[] = "Recovering";
-inline constexpr char kRestarting[] = "Restarting";
-inline constexpr char kParametersLost[] = "ParametersLost";
-inline constexpr char kSuspended[] = "Suspended";
-inline constexpr char kSuccessCriteriaMet[] = "SuccessCriteriaMet";
-inline constexpr char kFailureTarget[] = "FailureTarget";
-inline constexpr char kComplete[] = "Complete";
-inline constexpr char kFailed[] = "Failed";
 
 // Every role, in the order of starting.
 inline constexpr api::Role kStartOrder[] = {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker};
@@ -44,9 +30,8 @@ int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role);
 api::RoleStatus& RoleStatusOf(api::TrainingJobStatus& status, api::Role role);
 const api::RoleStatus& RoleStatusOf(const api::TrainingJobStatus& status, api::Role role);
 
-// nullptr if there is none of this type.
-const api::Condition* FindCondition(const api::TrainingJobStatus& status, std::string_view type);
-bool IsTrue(const api::TrainingJobStatus& status, std::string_view type);
+// An action on an instance that is there.
+Action MakeAction(ActionType type, const Instance& instance, std::string reason);
 
 // One pass: the inputs, and the plan as far as it is made. Not thread-safe; keeps references to the inputs.
 class Context {

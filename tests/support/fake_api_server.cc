@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "operator/kube/json_text.h"
 
 namespace downpour::kube {
 namespace {
@@ -39,8 +40,6 @@ Json StatusObject(const Failure& failure) {
   return {{"kind", "Status"},     {"apiVersion", "v1"},       {"status", "Failure"},
           {"code", failure.code}, {"reason", failure.reason}, {"message", failure.message}};
 }
-
-std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string Response(int status, const std::string& body, const FakeApiServer::Headers& headers) {
   std::string text = absl::StrCat("HTTP/1.1 ", status, " Text\r\nContent-Length: ", body.size(), "\r\n");
@@ -572,9 +571,9 @@ class FakeApiServer::Impl {
       const std::lock_guard lock(mutex_);
       answer = Handle(*address, request);
     } catch (const Failure& failure) {
-      answer = {failure.code, Dump(StatusObject(failure))};
+      answer = {failure.code, DumpJson(StatusObject(failure))};
     } catch (const Json::exception& error) {
-      answer = {400, Dump(StatusObject({400, "BadRequest", error.what()}))};
+      answer = {400, DumpJson(StatusObject({400, "BadRequest", error.what()}))};
     }
     bool close;
     {
@@ -589,7 +588,7 @@ class FakeApiServer::Impl {
   Answer Handle(const Address& address, const Request& request) {
     if (request.method == "GET" && address.subresource == "log") return Log(address);
     if (request.method == "GET" && address.name.empty()) return ListPage(address, request);
-    if (request.method == "GET") return {200, Dump(Existing(address)->second)};
+    if (request.method == "GET") return {200, DumpJson(Existing(address)->second)};
     if (request.method == "POST" && address.name.empty()) return Create(address, request);
     if (request.method == "PUT" || request.method == "PATCH") return Update(address, request);
     if (request.method == "DELETE" && !address.name.empty()) return Delete(address, request);
@@ -655,7 +654,7 @@ class FakeApiServer::Impl {
       }
       list["items"].push_back(at->second);
     }
-    return {200, Dump(list)};
+    return {200, DumpJson(list)};
   }
 
   Answer Create(const Address& address, const Request& request) {
@@ -684,9 +683,9 @@ class FakeApiServer::Impl {
     object.erase("status");
     metadata.erase("uid");
     Stamp(object);
-    if (Query(request, "dryRun") == "All") return {201, Dump(object)};
+    if (Query(request, "dryRun") == "All") return {201, DumpJson(object)};
     Store(key, std::move(object));
-    return {201, Dump(objects_[key])};
+    return {201, DumpJson(objects_[key])};
   }
 
   Answer Update(const Address& address, const Request& request) {
@@ -702,7 +701,7 @@ class FakeApiServer::Impl {
         throw Failure{409, "Conflict", "uid mismatch: the provided object specified uid, and no existing object"};
       }
       object["metadata"]["name"] = address.name;
-      create.body = Dump(object);
+      create.body = DumpJson(object);
       return Create(address, create);
     }
     const Json& before = Existing(address)->second;
@@ -747,17 +746,17 @@ class FakeApiServer::Impl {
       }
     }
     stored["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"];
-    if (stored == before) return {200, Dump(before)};
+    if (stored == before) return {200, DumpJson(before)};
     if (!SameSpec(before, stored))
       stored["metadata"]["generation"] = FindInteger(before, {"metadata", "generation"}).value_or(0) + 1;
     const Json* const finalizers = Find(stored, {"metadata", "finalizers"});
     if (Find(stored, {"metadata", "deletionTimestamp"}) != nullptr &&
         Find(before, {"metadata", "finalizers"}) != nullptr && (finalizers == nullptr || finalizers->empty())) {
       Erase(key, /*orphan=*/false);
-      return {200, Dump(stored)};
+      return {200, DumpJson(stored)};
     }
     Store(key, std::move(stored));
-    return {200, Dump(objects_[key])};
+    return {200, DumpJson(objects_[key])};
   }
 
   // As the real server says it.
@@ -829,11 +828,11 @@ class FakeApiServer::Impl {
         object["metadata"]["deletionGracePeriodSeconds"] = seconds;
         Store(found->first, std::move(object));
       }
-      return {200, Dump(found->second)};
+      return {200, DumpJson(found->second)};
     }
     const Key key = found->first;
     Erase(key, orphan);
-    return {200, Dump({{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}})};
+    return {200, DumpJson({{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}})};
   }
 
   // --- the store, with the lock ---
@@ -897,7 +896,7 @@ class FakeApiServer::Impl {
   // --- watches ---
 
   static std::string EventLine(const char* type, const Json& object) {
-    return Dump({{"type", type}, {"object", object}}) + "\n";
+    return DumpJson({{"type", type}, {"object", object}}) + "\n";
   }
 
   // Whether the connection goes on.
@@ -1085,7 +1084,7 @@ FakeApiServer::Reaction FakeApiServer::Respond(int status, const std::string& bo
 
 FakeApiServer::Reaction FakeApiServer::Refuse(int status, const std::string& reason, const std::string& message,
                                               const Headers& headers) {
-  return Respond(status, Dump(StatusObject({status, reason, message})), headers);
+  return Respond(status, DumpJson(StatusObject({status, reason, message})), headers);
 }
 
 FakeApiServer::Reaction FakeApiServer::Stream(const std::vector<std::string>& chunks, Reaction::End end) {

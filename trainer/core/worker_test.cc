@@ -81,11 +81,18 @@ class Host final : public WorkerHost {
 class WorkerTest : public ::testing::Test {
  protected:
   WorkerTest() {
+    MakePs();
+    answer_ = [this](const v1::WorkerSyncRequest& request) { return Grant(request); };
+  }
+
+  // One without a history, that knows nobody.
+  void MakePs() {
     PsOptions options;
     options.job_uid = kJobUid;
     options.session = kPsSession;
     ps_ = *PsCore::Create(options);
-    answer_ = [this](const v1::WorkerSyncRequest& request) { return Grant(request); };
+    member_ = 0;
+    members_version_ = 0;
   }
 
   void MakeWorker(int skips_until_failure = 100, std::size_t early_push_bytes = 1) {
@@ -200,12 +207,7 @@ class WorkerTest : public ::testing::Test {
 TEST_F(WorkerTest, AnUpdateIsSkippedOnEverySliceOrOnNone) {
   for (std::uint32_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
-    PsOptions options;
-    options.job_uid = kJobUid;
-    options.session = kPsSession;
-    ps_ = *PsCore::Create(options);
-    member_ = 0;
-    members_version_ = 0;
+    MakePs();
     std::mt19937 random(seed);
     // Gradients that leave one by one before the verdict, in heaps, or with it.
     MakeWorker(100, seed % 3 == 0 ? 1 : seed % 3 == 1 ? 2 * kElements * 4 : 1 << 20);
@@ -273,12 +275,7 @@ TEST_F(WorkerTest, AViewThatDoesNotFitTheModelEndsIt) {
 TEST_F(WorkerTest, AnEndedSessionStartsAnewAndRunsItsUpdatesAgainWithoutApplyingThemTwice) {
   for (std::uint32_t at = 1; at < kUpdates; at += 7) {
     SCOPED_TRACE(at);
-    PsOptions options;
-    options.job_uid = kJobUid;
-    options.session = kPsSession;
-    ps_ = *PsCore::Create(options);
-    member_ = 0;
-    members_version_ = 0;
+    MakePs();
     MakeWorker();
     const std::uint64_t session = worker_->session();
     answer_ = [&, ended = false](const v1::WorkerSyncRequest& request) mutable {
@@ -352,12 +349,7 @@ TEST_F(WorkerTest, LeavesAfterItsUpdate) {
 TEST_F(WorkerTest, LeavingIsNotTriedTwice) {
   for (const bool coordinator_is_gone : {true, false}) {
     SCOPED_TRACE(coordinator_is_gone);
-    PsOptions options;
-    options.job_uid = kJobUid;
-    options.session = kPsSession;
-    ps_ = *PsCore::Create(options);
-    member_ = 0;
-    members_version_ = 0;
+    MakePs();
     MakeWorker();
     WorkerOutput output;
     worker_->Start(now_, &output);

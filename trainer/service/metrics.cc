@@ -17,6 +17,16 @@ struct Metrics::Series {
     prometheus::Counter* counter = nullptr;
     double newest = 0;
   };
+  // Makes it if need be.
+  Total& FindCounter(const std::string& name, const std::string& help, const Labels& labels,
+                     prometheus::Registry& registry) {
+    Total& series = counters[{name, labels}];
+    if (series.counter == nullptr) {
+      series.counter = &prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add(labels);
+    }
+    return series;
+  }
+
   std::map<Key, Total> counters;
   std::map<Key, prometheus::Gauge*> gauges;
   std::map<Key, prometheus::Histogram*> histograms;
@@ -39,10 +49,7 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
 
 void Metrics::SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Series::Total& series = series_->counters[{name, labels}];
-  if (series.counter == nullptr) {
-    series.counter = &prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
-  }
+  Series::Total& series = series_->FindCounter(name, help, labels, *registry_);
   if (total > series.newest) series.counter->Increment(total - series.newest);
   series.newest = total;
 }
@@ -56,11 +63,7 @@ void Metrics::SetGauge(const std::string& name, const std::string& help, const L
 
 void Metrics::Increment(const std::string& name, const std::string& help, const Labels& labels, double by) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Series::Total& series = series_->counters[{name, labels}];
-  if (series.counter == nullptr) {
-    series.counter = &prometheus::BuildCounter().Name(name).Help(help).Register(*registry_).Add(labels);
-  }
-  series.counter->Increment(by);
+  series_->FindCounter(name, help, labels, *registry_).counter->Increment(by);
 }
 
 void Metrics::Observe(const std::string& name, const std::string& help, const Labels& labels,

@@ -1,0 +1,32 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_CONDITIONS_H_
+#define DOWNPOUR_OPERATOR_PLANNER_CONDITIONS_H_
+
+#include <string_view>
+
+#include "operator/api/training_job.h"
+#include "operator/planner/plan.h"  // first: its enumerators would be taken for shadows of these names
+
+namespace downpour::planner {
+
+// Condition types of TrainingJobStatus.
+inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
+inline constexpr char kBlocked[] = "Blocked";
+inline constexpr char kScheduled[] = "Scheduled";
+inline constexpr char kClamped[] = "Clamped";
+inline constexpr char kReady[] = "Ready";
+inline constexpr char kRecovering[] = "Recovering";
+inline constexpr char kRestarting[] = "Restarting";
+inline constexpr char kParametersLost[] = "ParametersLost";
+inline constexpr char kSuspended[] = "Suspended";
+inline constexpr char kSuccessCriteriaMet[] = "SuccessCriteriaMet";
+inline constexpr char kFailureTarget[] = "FailureTarget";
+inline constexpr char kComplete[] = "Complete";
+inline constexpr char kFailed[] = "Failed";
+
+// nullptr if there is none of this type.
+const api::Condition* FindCondition(const api::TrainingJobStatus& status, std::string_view type);
+bool IsTrue(const api::TrainingJobStatus& status, std::string_view type);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_CONDITIONS_H_

@@ -295,8 +295,8 @@ def _parsed(extra):
     flags = {}
     for item in extra:
         name, separator, flag = item.partition("=")
-        if not separator or name not in CONTROL_PLANE + NODE_PROGRAMS:
+        if not separator or name not in (*CONTROL_PLANE, *NODE_PROGRAMS, "kwok"):
             raise ClusterError(f"--extra: got '{item}', expected NAME=FLAG with NAME one of "
-                               f"{', '.join(CONTROL_PLANE + NODE_PROGRAMS)}")
+                               f"{', '.join((*CONTROL_PLANE, *NODE_PROGRAMS, 'kwok'))}")
         flags.setdefault(name, []).append(flag)
     return flags

@@ -30,12 +30,8 @@ std::string Digest(const v1::ProgressReply& reply) {
 
 class GrpcCoordinatorGateway final : public CoordinatorGateway {
  public:
-  GrpcCoordinatorGateway(GatewayOptions options, absl::Duration progress_interval,
-                         std::function<void(const std::string&)> on_change)
-      : options_(options),
-        progress_interval_(progress_interval),
-        on_change_(std::move(on_change)),
-        thread_([this] { Run(); }) {}
+  GrpcCoordinatorGateway(GatewayOptions options, std::function<void(const std::string&)> on_change)
+      : options_(options), on_change_(std::move(on_change)), thread_([this] { Run(); }) {}
 
   ~GrpcCoordinatorGateway() override {
     {
@@ -50,7 +46,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   }
 
   void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
-              absl::Duration period) override {
+              Periods periods) override {
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[job_uid];
     job.key = key;
@@ -60,8 +56,8 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
       Schedule(job_uid, job, absl::Now());
     }
-    if (period < job.period) Schedule(job_uid, job, std::min(job.next, absl::Now() + period));
-    job.period = period;
+    if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, absl::Now() + periods.ask));
+    job.periods = periods;
   }
 
   void Forget(const std::string& job_uid) override {
@@ -70,6 +66,11 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     if (found == jobs_.end()) return;
     due_.erase({found->second.next, job_uid});
     jobs_.erase(found);
+  }
+
+  std::size_t Following() const override {
+    absl::MutexLock lock(&mutex_);
+    return jobs_.size();
   }
 
   std::optional<Answer> Latest(const std::string& job_uid) const override {
@@ -102,7 +103,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   struct Job {
     std::string key;
     std::string address;
-    absl::Duration period = absl::InfiniteDuration();
+    Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
     std::shared_ptr<v1::Coordinator::Stub> stub;
     absl::Time next = absl::InfiniteFuture();
     bool asking = false;
@@ -148,7 +149,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         continue;
       }
       Job& job = jobs_.at(job_uid);
-      Schedule(job_uid, job, now + job.period);
+      Schedule(job_uid, job, now + job.periods.ask);
       if (!job.asking) Ask(job_uid, job);
     }
   }
@@ -182,7 +183,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       const absl::Time now = absl::Now();
       const bool progressed =
           !job.answer.has_value() || job.answer->reply.updates_applied() != call.reply.updates_applied();
-      if (digest != job.digest || (progressed && now - job.told >= progress_interval_)) {
+      if (digest != job.digest || (progressed && now - job.told >= job.periods.tell)) {
         job.told = now;
         key = job.key;
       }
@@ -193,7 +194,6 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   }
 
   const GatewayOptions options_;
-  const absl::Duration progress_interval_;
   const std::function<void(const std::string&)> on_change_;
   mutable absl::Mutex mutex_;
   absl::CondVar wake_;
@@ -206,9 +206,9 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
 }  // namespace
 
-std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options, absl::Duration progress_interval,
+std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options,
                                                            std::function<void(const std::string& key)> on_change) {
-  return std::make_unique<GrpcCoordinatorGateway>(options, progress_interval, std::move(on_change));
+  return std::make_unique<GrpcCoordinatorGateway>(options, std::move(on_change));
 }
 
 }  // namespace downpour::controller

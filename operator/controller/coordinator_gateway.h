@@ -23,11 +23,17 @@ class CoordinatorGateway {
 
   virtual ~CoordinatorGateway() = default;
 
-  // Asks the coordinator at `address` (host:port) about the job from now on, every `period`; another address replaces
-  // the one before. `key`: the job's, told to whoever listens for answers.
+  struct Periods {
+    absl::Duration ask;   // between two questions
+    absl::Duration tell;  // between two calls about nothing but progress
+  };
+
+  // Asks the coordinator at `address` (host:port) about the job from now on; another address replaces the one before.
+  // `key`: the job's, told to whoever listens for answers.
   virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
-                      absl::Duration period) = 0;
+                      Periods periods) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
+  virtual std::size_t Following() const = 0;  // jobs
   // The newest answer, however old.
   virtual std::optional<Answer> Latest(const std::string& job_uid) const = 0;
   // Tells a coordinator or a ps that the outcome is stored. Whether it heard is seen from its pod.
@@ -40,8 +46,8 @@ struct GatewayOptions {
 };
 
 // Over gRPC. `on_change` is called from any thread with the key of a job whose answer says something that a reconciler
-// must know: another phase, generation or set of members, lost parameters, or progress after `progress_interval`.
-std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options, absl::Duration progress_interval,
+// must know: another phase, generation or set of members, lost parameters, or now and then progress.
+std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options,
                                                            std::function<void(const std::string& key)> on_change);
 
 }  // namespace downpour::controller

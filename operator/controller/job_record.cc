@@ -5,10 +5,9 @@
 
 namespace downpour::controller {
 
-std::optional<JobRecord> DecodeJob(const kube::Json& object) {
-  JobRecord record;
-  record.meta = kube::ReadMeta(object);
-  if (record.meta.name.empty() || record.meta.uid.empty()) return std::nullopt;
+namespace {
+
+void ReadSpec(const kube::Json& object, JobRecord& record) {
   // Only what the manifest itself may hold; the server's own metadata stays in `meta`.
   kube::Json manifest = {{"apiVersion", api::kApiVersion}, {"kind", api::kKind}};
   manifest["metadata"] = {{"name", record.meta.name}, {"namespace", record.meta.namespace_name}};
@@ -18,6 +17,22 @@ std::optional<JobRecord> DecodeJob(const kube::Json& object) {
   api::ParsedManifest parsed = api::ParseManifest(manifest.dump());
   record.job = std::move(parsed.job);
   record.errors = std::move(parsed.errors);
+}
+
+}  // namespace
+
+std::optional<JobRecord> DecodeJob(const kube::Json& object, const JobRecord* before) {
+  JobRecord record;
+  record.meta = kube::ReadMeta(object);
+  if (record.meta.name.empty() || record.meta.uid.empty()) return std::nullopt;
+  const bool same_spec = before != nullptr && before->errors.empty() && before->meta.uid == record.meta.uid &&
+                         before->meta.generation == record.meta.generation;
+  if (same_spec) {
+    record.job.spec = before->job.spec;
+    record.managed_here = before->managed_here;
+  } else {
+    ReadSpec(object, record);
+  }
   record.job.metadata.name = record.meta.name;
   record.job.metadata.namespace_name = record.meta.namespace_name;
   record.job.metadata.uid = record.meta.uid;

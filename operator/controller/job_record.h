@@ -18,8 +18,9 @@ struct JobRecord {
   std::vector<api::FieldError> errors;  // a spec that this operator cannot read: stored under another schema
 };
 
-// Nothing for what has no name or uid. A status that cannot be read counts as an error of the object.
-std::optional<JobRecord> DecodeJob(const kube::Json& object);
+// Nothing for what has no name or uid. A status that cannot be read counts as an error of the object. The spec is taken
+// from `before` if that is the same job of the same generation.
+std::optional<JobRecord> DecodeJob(const kube::Json& object, const JobRecord* before = nullptr);
 
 }  // namespace downpour::controller
 

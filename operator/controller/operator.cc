@@ -21,7 +21,6 @@ namespace downpour::controller {
 namespace {
 
 constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
-constexpr absl::Duration kProgressInterval = absl::Seconds(10);
 
 // To the microsecond, as times are stored.
 double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
@@ -46,10 +45,10 @@ class Operator::Impl {
             [this](const auto& before, const auto& after) {
               queue_.Add((after != nullptr ? after : before)->meta.Key(), !workers_begun_);
             }),
-        pods_(
-            DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
-            [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
-        gateway_(MakeCoordinatorGateway({}, kProgressInterval, [this](const std::string& key) { queue_.Add(key); })),
+        pods_([](const kube::Json& object, const Pod* /*before*/) { return DecodePod(object); },
+              [](const Pod& pod) { return pod.meta.controller_uid; },
+              [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
+        gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
         reconciler_(
             options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
             {[this](const kube::EventToRecord& event) { events_.Record(event); }, [this] { metrics_.OnStale(); },

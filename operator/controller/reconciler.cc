@@ -34,22 +34,36 @@ bool IsOver(const api::TrainingJobStatus& status) {
   return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
 }
 
-// True if nothing changed but counts, messages and progress.
-bool IsCosmetic(const api::TrainingJobStatus& before, const planner::Plan& plan) {
-  if (!plan.events.empty() || plan.actions.size() != 1 || plan.actions.front().type != ActionType::kStoreStatus) {
-    return false;
-  }
-  const api::TrainingJobStatus& after = plan.status;
-  const auto bare = [](const api::TrainingJobStatus& status) {
-    std::set<std::tuple<std::string, bool, std::string>> conditions;
+// What a status to be stored says that the stored one does not.
+enum class News {
+  kNone,
+  kProgress,
+  kPicture,    // phase, counts, messages: for people
+  kEssential,  // what later decisions rest on, or people wait for
+};
+
+News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
+  if (plan.actions.empty() || plan.actions.front().type != ActionType::kStoreStatus) return News::kNone;
+  if (!plan.events.empty() || plan.actions.size() != 1) return News::kEssential;
+  const auto conditions = [](const api::TrainingJobStatus& status) {
+    std::set<std::tuple<std::string, bool, std::string>> bare;
     for (const api::Condition& condition : status.conditions) {
-      conditions.emplace(condition.type, condition.status, condition.reason);
+      // Why a job is not ready yet changes with every member that comes.
+      const bool counts = condition.type == planner::kReady && !condition.status;
+      bare.emplace(condition.type, condition.status, counts ? "" : condition.reason);
     }
-    return conditions;
+    return bare;
   };
-  return before.phase == after.phase && before.observed_generation == after.observed_generation &&
-         before.incarnations == after.incarnations && before.counted_uids == after.counted_uids &&
-         before.failures == after.failures && bare(before) == bare(after);
+  api::TrainingJobStatus after = plan.status;
+  if (before.observed_generation != after.observed_generation || before.incarnations != after.incarnations ||
+      before.counted_uids != after.counted_uids || before.failures != after.failures ||
+      conditions(before) != conditions(after)) {
+    return News::kEssential;
+  }
+  after.progress = before.progress;
+  after.last_progress_time = before.last_progress_time;
+  after.last_progress_step = before.last_progress_step;
+  return after == before ? News::kProgress : News::kPicture;
 }
 
 // What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help.
@@ -126,6 +140,10 @@ bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
   });
 }
 
+absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spacing) const {
+  return std::max(interval, spacing * static_cast<double>(gateway_->Following()));
+}
+
 planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory) const {
   planner::Observed observed;
   observed.deletion_requested = record.meta.deletion_time.has_value();
@@ -156,7 +174,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
     const bool at_rest = answer.has_value() && answer->reply.phase() == v1::PHASE_TRAINING &&
                          std::all_of(pods.begin(), pods.end(), trains);
     gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
-                     at_rest ? options_.ask_interval_at_rest : options_.ask_interval);
+                     {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
+                      Stretched(options_.progress_interval, options_.progress_spacing)});
     return;
   }
 }
@@ -236,6 +255,33 @@ absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory,
   return absl::OkStatus();
 }
 
+absl::Status Reconciler::Remove(const JobRecord& record, const std::vector<const Action*>& removals, const Pods& pods,
+                                Memory& memory) {
+  const auto ended = [](const Action* action) { return action->type == ActionType::kRemove; };
+  if (removals.size() > 1 && removals.size() == pods.size() && std::all_of(removals.begin(), removals.end(), ended)) {
+    // All there is of a job that is over: at once.
+    kube::DeleteOptions options;
+    options.grace_seconds = 0;
+    absl::Status deleted =
+        client_->DeleteCollection(kube::kPods, record.meta.namespace_name, PodSelector(record.meta.uid), options);
+    if (deleted.ok()) {
+      for (const kube::Store<Pod>::Pointer& pod : pods) memory.deleted.insert(pod->meta.uid);
+    }
+    return deleted;
+  }
+  std::unordered_map<std::string, const Pod*> by_uid;
+  for (const kube::Store<Pod>::Pointer& pod : pods) by_uid[pod->meta.uid] = pod.get();
+  absl::Mutex memory_mutex;
+  return SlowStart(removals.size(), options_.most_parallel, [&](std::size_t i) {
+    const Action& action = *removals[i];
+    const auto found = by_uid.find(action.uid);
+    if (found == by_uid.end()) return absl::OkStatus();
+    const Pod& pod = *found->second;
+    if (action.type == ActionType::kStop && pod.meta.deletion_time.has_value()) return absl::OkStatus();
+    return DeletePod(pod, /*at_once=*/action.type != ActionType::kStop, memory, memory_mutex);
+  });
+}
+
 absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
                                    absl::Mutex& memory_mutex) {
   const absl::StatusOr<kube::Json> wanted =
@@ -303,17 +349,7 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
         break;
     }
   }
-  std::unordered_map<std::string, const Pod*> by_uid;
-  for (const kube::Store<Pod>::Pointer& pod : pods) by_uid[pod->meta.uid] = pod.get();
-  absl::Mutex memory_mutex;
-  absl::Status result = SlowStart(removals.size(), options_.most_parallel, [&](std::size_t i) {
-    const Action& action = *removals[i];
-    const auto found = by_uid.find(action.uid);
-    if (found == by_uid.end()) return absl::OkStatus();
-    const Pod& pod = *found->second;
-    if (action.type == ActionType::kStop && pod.meta.deletion_time.has_value()) return absl::OkStatus();
-    return DeletePod(pod, /*at_once=*/action.type != ActionType::kStop, memory, memory_mutex);
-  });
+  absl::Status result = Remove(record, removals, pods, memory);
   if (finish) {
     for (const kube::Store<Pod>::Pointer& pod : pods) {
       if (pod->role == api::Role::kWorker || pod->phase != "Running" || pod->address.empty()) continue;
@@ -385,15 +421,19 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
-  if (!plan.actions.empty() && IsCosmetic(record.job.status, plan)) {
-    const double due = memory.status_written + absl::ToDoubleSeconds(options_.status_interval);
+  const News news = Compare(record.job.status, plan);
+  if (news == News::kProgress || news == News::kPicture) {
+    const absl::Duration interval = news == News::kPicture
+                                        ? Stretched(options_.picture_interval, options_.picture_spacing)
+                                        : Stretched(options_.progress_interval, options_.progress_spacing);
+    const double due = memory.status_written + absl::ToDoubleSeconds(interval);
     if (now < due) {
       const absl::Duration wait = absl::Seconds(due - now);
       result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
       return result;
     }
   }
-  if (!plan.actions.empty() && plan.actions.front().type == ActionType::kStoreStatus) {
+  if (news != News::kNone) {
     result.status = StoreStatus(record, plan.status, memory, now);
     if (!result.status.ok()) return result;
     Emit(record, plan.events);

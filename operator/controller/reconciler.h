@@ -27,11 +27,17 @@ namespace downpour::controller {
 
 struct ReconcilerOptions {
   ImageOptions images;
-  // A status in which only counts or progress changed is written at most this often.
-  absl::Duration status_interval = absl::Seconds(5);
+  // A status in which nothing but the picture changed (phase, counts, messages) is written at most this often; where
+  // nothing but progress did, at most that often.
+  absl::Duration picture_interval = absl::Seconds(5);
+  absl::Duration progress_interval = absl::Seconds(10);
   // How often a coordinator is asked: while a job starts, recovers or ends, and while it trains.
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
+  // Where many jobs run, each has to wait longer for its turn: these times the number of jobs.
+  absl::Duration picture_spacing = absl::Milliseconds(20);
+  absl::Duration progress_spacing = absl::Milliseconds(100);
+  absl::Duration ask_spacing = absl::Milliseconds(30);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
@@ -81,6 +87,8 @@ class Reconciler {
   Memory Recall(const std::string& key, const std::string& uid);
   void Remember(const std::string& key, Memory memory);
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
+  // `interval`, or longer where many jobs run.
+  absl::Duration Stretched(absl::Duration interval, absl::Duration spacing) const;
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                             const Memory& memory) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods);
@@ -93,6 +101,8 @@ class Reconciler {
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                          const kube::Json& object);
+  absl::Status Remove(const JobRecord& record, const std::vector<const planner::Action*>& removals,
+                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
   absl::Status CreatePod(const JobRecord& record, const planner::Action& start,
                          const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory, absl::Mutex& memory_mutex);

@@ -45,6 +45,17 @@ HttpRequest Request(std::string method, std::string path) {
   return request;
 }
 
+Json ToJson(const DeleteOptions& options) {
+  Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
+  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
+  if (options.grace_seconds.has_value()) body["gracePeriodSeconds"] = *options.grace_seconds;
+  if (!options.preconditions.uid.empty()) body["preconditions"]["uid"] = options.preconditions.uid;
+  if (!options.preconditions.resource_version.empty()) {
+    body["preconditions"]["resourceVersion"] = options.preconditions.resource_version;
+  }
+  return body;
+}
+
 }  // namespace
 
 class Client::Impl {
@@ -219,14 +230,15 @@ absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const Objec
 absl::Status Client::Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
                             const DeleteOptions& options) {
   HttpRequest request = Request("DELETE", ResourcePath(resource, namespace_name, name));
-  Json body = {{"apiVersion", "v1"}, {"kind", "DeleteOptions"}};
-  if (!options.propagation.empty()) body["propagationPolicy"] = options.propagation;
-  if (options.grace_seconds.has_value()) body["gracePeriodSeconds"] = *options.grace_seconds;
-  if (!options.preconditions.uid.empty()) body["preconditions"]["uid"] = options.preconditions.uid;
-  if (!options.preconditions.resource_version.empty()) {
-    body["preconditions"]["resourceVersion"] = options.preconditions.resource_version;
-  }
-  request.body = DumpJson(body);
+  request.body = DumpJson(ToJson(options));
+  return impl_->Do(request).status();
+}
+
+absl::Status Client::DeleteCollection(const Resource& resource, std::string_view namespace_name,
+                                      std::string_view label_selector, const DeleteOptions& options) {
+  HttpRequest request = Request("DELETE", ResourcePath(resource, namespace_name));
+  request.query.emplace_back("labelSelector", std::string(label_selector));
+  request.body = DumpJson(ToJson(options));
   return impl_->Do(request).status();
 }
 

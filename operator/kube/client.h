@@ -78,6 +78,9 @@ class Client {
   // kNotFound: it is gone. kAborted: a precondition does not hold.
   absl::Status Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
                       const DeleteOptions& options = {});
+  // Deletes all objects of the namespace that the selector names, whichever they are by then; without any it is well.
+  absl::Status DeleteCollection(const Resource& resource, std::string_view namespace_name,
+                                std::string_view label_selector, const DeleteOptions& options = {});
   // The newest lines of a container's log.
   absl::StatusOr<std::string> Log(std::string_view namespace_name, std::string_view pod, int tail_lines,
                                   bool previous = false);

@@ -81,6 +81,20 @@ TEST_F(ClientTest, DeletesUnderPreconditionsOnly) {
   EXPECT_EQ(FindInteger(body, {"gracePeriodSeconds"}), 0);
 }
 
+TEST_F(ClientTest, DeletesWhatASelectorNames) {
+  for (int i = 0; i < 4; ++i) {
+    Json object = Object(absl::StrCat("pod-", i));
+    object["metadata"]["namespace"] = "team";
+    object["metadata"]["labels"] = {{"parity", i % 2 == 0 ? "even" : "odd"}};
+    server_.Put(kPods, object);
+  }
+  EXPECT_TRUE(client().DeleteCollection(kPods, "team", "parity=even", {.preconditions = {}, .grace_seconds = 0}).ok());
+  EXPECT_EQ(server_.requests().back().Target(), "/api/v1/namespaces/team/pods?labelSelector=parity=even");
+  EXPECT_TRUE(absl::IsNotFound(client().Get(kPods, "team", "pod-0").status()));
+  EXPECT_TRUE(client().Get(kPods, "team", "pod-1").ok());
+  EXPECT_TRUE(client().DeleteCollection(kPods, "team", "parity=even").ok()) << "there is none";
+}
+
 TEST_F(ClientTest, ListsInPagesAndBySelectors) {
   for (int i = 0; i < 7; ++i) {
     Json object = Object(absl::StrCat("pod-", i));

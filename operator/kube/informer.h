@@ -78,7 +78,8 @@ class Reflector {
 };
 
 // A cache of one resource as values of type T, which has an ObjectMeta `meta`. `decode` makes a T of an object; what it
-// refuses is left out and counted. Thread-safe.
+// refuses is left out and counted. `before` is what the cache has under the same name, or nullptr: parts of it that
+// cannot have changed need not be read again. Thread-safe.
 //
 // `index` groups objects, by the uid of their controller for instance; empty: in no group. `on_change` is called after
 // each change with the old value (nullptr: new) and the new one (nullptr: gone), by the reflector's thread, without
@@ -87,7 +88,7 @@ template <class T>
 class Store final : public ReflectorSink {
  public:
   using Pointer = std::shared_ptr<const T>;
-  using Decode = std::function<std::optional<T>(const Json& object)>;
+  using Decode = std::function<std::optional<T>(const Json& object, const T* before)>;
   using Index = std::function<std::string(const T& value)>;
   using OnChange = std::function<void(const Pointer& before, const Pointer& after)>;
 
@@ -167,7 +168,8 @@ class Store final : public ReflectorSink {
 
  private:
   std::optional<T> DecodeCounted(const Json& object) {
-    std::optional<T> value = decode_(object);
+    const Pointer before = Get(ReadKey(object));
+    std::optional<T> value = decode_(object, before.get());
     if (!value.has_value()) {
       absl::MutexLock lock(&mutex_);
       ++refused_;

@@ -28,7 +28,7 @@ struct Item {
 };
 using Items = Store<Item>;
 
-std::optional<Item> DecodeItem(const Json& object) {
+std::optional<Item> DecodeItem(const Json& object, const Item* /*before*/) {
   const auto n = FindInteger(object, {"spec", "n"});
   if (!n.has_value()) return std::nullopt;
   return Item{ReadMeta(object), *n};

@@ -129,6 +129,13 @@ ObjectMeta ReadMeta(const Json& object) {
   return meta;
 }
 
+std::string ReadKey(const Json& object) {
+  ObjectMeta meta;
+  meta.namespace_name = FindText(object, {"metadata", "namespace"});
+  meta.name = FindText(object, {"metadata", "name"});
+  return meta.Key();
+}
+
 const Json* Find(const Json& object, std::initializer_list<std::string_view> path) {
   const Json* at = &object;
   for (const std::string_view key : path) {

@@ -54,6 +54,9 @@ struct ObjectMeta {
   std::string Key() const { return namespace_name.empty() ? name : namespace_name + "/" + name; }
 };
 
+// ReadMeta(object).Key() without reading the rest.
+std::string ReadKey(const Json& object);
+
 // Reads `metadata`; what is missing or of a wrong type stays empty.
 ObjectMeta ReadMeta(const Json& object);
 

@@ -31,7 +31,6 @@ void Begin(Context& context) {
   context.status.start_time = context.now;
   context.status.last_progress_time = context.now;
   context.status.last_progress_step = 0;
-  context.Emit(false, "JobStarted", "the job starts");
 }
 
 // One pass over a job that neither has ended nor is ending.

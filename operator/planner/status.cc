@@ -171,6 +171,10 @@ void UpdateRecovery(Context& context) {
 }
 
 void UpdateReady(Context& context) {
+  if (IsTrue(context.status, kSuccessCriteriaMet)) {
+    context.ClearCondition(kReady, "Finished", "training is over");
+    return;
+  }
   const api::RoleStatus& ps = context.status.parameter_server;
   const api::RoleStatus& worker = context.status.worker;
   const bool members = ps.ready == ps.desired && worker.ready == worker.desired;
@@ -292,6 +296,8 @@ void ReportParametersLost(Context& context, const std::string& what) {
 }
 
 void UpdateStatus(Context& context) {
+  // What the members did stays to be read when their pods are gone.
+  if (IsTrue(context.job.status, kComplete) || IsTrue(context.job.status, kFailed)) return;
   UpdateRoleCounts(context);
   UpdateParametersLost(context);
   UpdateRecovering(context);

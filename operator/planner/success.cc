@@ -16,9 +16,7 @@ void DetectOutcome(Context& context) {
   const CoordinatorReport* report = context.report();
   if (report == nullptr) return;
   if (report->phase == CoordinatorPhase::kDone) {
-    const std::string message = "training is finished and the model is stored";
-    context.SetCondition(kSuccessCriteriaMet, true, "TrainingFinished", message);
-    context.Emit(false, "JobFinishing", message);
+    context.SetCondition(kSuccessCriteriaMet, true, "TrainingFinished", "training is finished and the model is stored");
     context.WakeAt(context.now);
   } else if (report->phase == CoordinatorPhase::kFailed) {
     context.FailJob("TrainingFailed", report->message.empty() ? "the coordinator reports failure" : report->message);

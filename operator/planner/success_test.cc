@@ -23,7 +23,7 @@ TEST(SuccessTest, OutcomeIsStoredThenProcessesAreToldThenTheJobIsComplete) {
   EXPECT_TRUE(IsTrue(plan.status, kSuccessCriteriaMet));
   EXPECT_EQ(plan.requeue_after, 0);
   EXPECT_EQ(plan.status.phase, "Finishing");
-  EXPECT_THAT(EventReasons(plan), ElementsAre("JobFinishing"));
+  EXPECT_THAT(EventReasons(plan), IsEmpty());
 
   plan = world.Step();
   EXPECT_EQ(CountActions(plan, ActionType::kFinish), 1);

@@ -591,7 +591,8 @@ class FakeApiServer::Impl {
     if (request.method == "GET") return {200, DumpJson(Existing(address)->second)};
     if (request.method == "POST" && address.name.empty()) return Create(address, request);
     if (request.method == "PUT" || request.method == "PATCH") return Update(address, request);
-    if (request.method == "DELETE" && !address.name.empty()) return Delete(address, request);
+    if (request.method == "DELETE" && address.name.empty()) return DeleteCollection(address, request);
+    if (request.method == "DELETE") return Delete(address, request);
     throw Failure{405, "MethodNotAllowed", "the server does not allow this method on the requested resource"};
   }
 
@@ -835,6 +836,20 @@ class FakeApiServer::Impl {
     return {200, DumpJson({{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}})};
   }
 
+  Answer DeleteCollection(Address address, const Request& request) {
+    const Selector selector{Query(request, "labelSelector"), Query(request, "fieldSelector")};
+    std::vector<std::string> names;
+    for (const auto& [key, object] : objects_) {
+      const bool inside = std::get<0>(key) == address.collection && std::get<1>(key) == address.namespace_name;
+      if (inside && selector.Matches(object)) names.push_back(std::get<2>(key));
+    }
+    for (std::string& name : names) {
+      address.name = std::move(name);
+      Delete(address, request);
+    }
+    return {200, DumpJson({{"kind", "Status"}, {"apiVersion", "v1"}, {"status", "Success"}})};
+  }
+
   // --- the store, with the lock ---
 
   Json PutLocked(const Resource& resource, Json object) {
@@ -848,6 +863,11 @@ class FakeApiServer::Impl {
     } else {
       for (const char* field : {"uid", "creationTimestamp", "generation"}) {
         if (!object["metadata"].contains(field)) object["metadata"][field] = found->second["metadata"][field];
+      }
+      Json& generation = object["metadata"]["generation"];
+      if (object.value("spec", Json()) != found->second.value("spec", Json()) &&
+          generation == found->second["metadata"]["generation"]) {
+        generation = generation.get<std::int64_t>() + 1;
       }
     }
     Store(key, std::move(object));

@@ -1,0 +1,345 @@
+#!/usr/bin/env python3
+"""The benchmark of the operator: a real API server, etcd, controller-manager and scheduler, and KWOK nodes that claim to
+run their pods. Everything is on this machine and shares its cores. Prints a table and writes a JSON list of {name, ours,
+reference, ratio, unit, target, holds, runs, spread}, as tests/bench/run.py does.
+
+Time to all running: 1,000 jobs of 1 coordinator, 2 ps and 8 workers that the operator carries out, against the very same
+pods made by a plain client of 16 threads; in turn, pair by pair. Writes are counted in the API server's own audit log.
+The coordinators of the jobs that run are stand-ins that answer, at the addresses of their pods.
+
+Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--pairs N] [--large WORKERS]
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import signal
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+
+from driver.bare import BareDriver
+from driver.base import ROOT, ClusterError, run, wait_for
+from driver.process import Process
+
+PARAMETER_SERVERS, WORKERS = 2, 8
+PODS_OF_A_JOB = 1 + PARAMETER_SERVERS + WORKERS
+NAMESPACE, SYSTEM = "bench", "downpour-system"
+USER = f"system:serviceaccount:{SYSTEM}:downpour-operator"
+# The pods' addresses, all of them this machine's own while the benchmark runs.
+POD_ADDRESSES = "10.249.0.0/16"
+METRICS = "127.0.0.1:19180"
+REST_SECONDS = 60
+AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+                "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}]}
+
+
+def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, runs=1):
+    ratio = ours / reference if reference else None
+    return {"name": name, "ours": ours, "reference": reference, "ratio": ratio, "unit": unit, "target": target,
+            "holds": holds, "runs": runs, "spread": spread}
+
+
+def limit_row(name, ours, limit, unit, runs=1):
+    return row(name, ours, unit, limit, f"<= {limit} {unit}", ours <= limit, None, runs)
+
+
+def quantile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, math.ceil(share * len(values)) - 1)]
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.state = ROOT / "build" / "bench-operator"
+        self.state.mkdir(parents=True, exist_ok=True)
+        self.audit_log = self.state / "audit.log"
+        policy = self.state / "audit-policy.json"
+        policy.write_text(json.dumps(AUDIT_POLICY))
+        self.driver = BareDriver(self.state / "cluster", options.instance, [
+            f"kube-apiserver=--audit-policy-file={policy}", f"kube-apiserver=--audit-log-path={self.audit_log}",
+            "etcd=--quota-backend-bytes=8589934592", f"kwok=--cidr={POD_ADDRESSES}"])
+        self.rows = []
+        self.processes = []
+
+    # The parts.
+
+    def __enter__(self):
+        self.audit_log.unlink(missing_ok=True)
+        run(["ip", "route", "replace", "local", POD_ADDRESSES, "dev", "lo"])
+        self.driver.up(0)
+        self.driver.fake_nodes(self.options.nodes, False)
+        self.driver.kubectl("apply", "--server-side", "-f", str(ROOT / "deploy" / "crd.yaml"))
+        # The operator's own permissions, but not the pods that run it.
+        objects = json.loads("[" + self.driver.kubectl(
+            "create", "--dry-run=client", "-o", "json", "-f", str(ROOT / "deploy" / "operator.yaml")).replace(
+                "}\n{", "},\n{") + "]")
+        kept = [one for one in objects if one["kind"] not in ("Deployment", "PodDisruptionBudget", "NetworkPolicy")]
+        self.driver.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": kept}))
+        token = self.driver.kubectl("-n", SYSTEM, "create", "token", "downpour-operator", "--duration=4h").strip()
+        config = json.loads(self.driver.kubectl("config", "view", "--raw", "-o", "json"))
+        config["users"][0]["user"] = {"token": token}
+        self.kubeconfig = self.state / "operator.kubeconfig"
+        self.kubeconfig.write_text(json.dumps(config))
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.stop(10)
+        self.driver.down()
+        run(["ip", "route", "del", "local", POD_ADDRESSES, "dev", "lo"], check=False)
+
+    def start(self, name, *argv):
+        process = Process(name, self.state / "pids", self.state / "logs")
+        process.start([pathlib.Path(self.options.bin) / argv[0], *argv[1:]])
+        self.processes.append(process)
+        return process
+
+    def start_operator(self):
+        process = self.start(
+            "operator", "downpour-operator", f"--kubeconfig={self.kubeconfig}", "--server-image=downpour.dev/server:bench",
+            "--trainer-image=downpour.dev/trainer:bench", "--leader-elect", f"--lease-namespace={SYSTEM}",
+            f"--metrics-listen={METRICS}", "--health-listen=127.0.0.1:19181", "--requests-per-second=2000",
+            "--burst=4000")
+        wait_for("the operator to be ready", lambda: process.must_run() or ready("http://127.0.0.1:19181/readyz"), 60)
+        return process
+
+    def start_stand_in(self, workers):
+        return self.start("stand-in", "stand_in_coordinator", "--listen=0.0.0.0:7070",
+                          f"--parameter-servers={PARAMETER_SERVERS}", f"--workers={workers}")
+
+    def step(self, name, *flags):
+        done = subprocess.run(
+            [pathlib.Path(self.options.bin) / "operator_bench", name, f"--kubeconfig={self.driver.kubeconfig}",
+             f"--namespace={NAMESPACE}", f"--jobs={self.options.jobs}", f"--parameter-servers={PARAMETER_SERVERS}",
+             f"--workers={WORKERS}", *flags], stdout=subprocess.PIPE, text=True, timeout=1000, check=False)
+        if done.returncode != 0:
+            raise ClusterError(f"operator_bench {name} failed")
+        say(f"{name}: {done.stdout.strip()[:200]}")
+        return json.loads(done.stdout)
+
+    def new_namespace(self):
+        self.driver.kubectl("create", "namespace", NAMESPACE)
+
+    def clear(self):
+        """Removes the namespace and waits for it. Its pods are ended at once: they do not run anyway."""
+        self.driver.kubectl("-n", NAMESPACE, "delete", "trainingjobs,pods", "--all", "--grace-period=0", "--force",
+                            "--wait=false", seconds=300, check=False)
+        self.driver.kubectl("delete", "namespace", NAMESPACE, "--wait=true", "--timeout=600s", seconds=620)
+
+    def writes(self, since):
+        """The operator's writes after a position in the audit log, by what they are."""
+        counts = {}
+        with open(self.audit_log, encoding="utf-8") as lines:
+            lines.seek(since)
+            for line in lines:
+                entry = json.loads(line)
+                what = entry["objectRef"]
+                if entry["verb"] in ("get", "list", "watch") or what["resource"] == "leases":
+                    continue
+                key = f"{entry['verb']} {what['resource']}{'/' + what['subresource'] if 'subresource' in what else ''}"
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+
+    def audit_position(self):
+        return self.audit_log.stat().st_size
+
+    # What is measured.
+
+    def measure(self):
+        jobs, ours, reference = self.options.jobs, [], []
+        for pair in range(self.options.pairs):
+            self.new_namespace()
+            reference.append(self.step("create-pods")["seconds"])
+            self.clear()
+            self.new_namespace()
+            operator = self.start_operator()
+            stand_in = self.start_stand_in(WORKERS)
+            begun = self.audit_position()
+            ours.append(self.step("create-jobs")["seconds"])
+            if pair == 0:
+                self.measure_life(operator, stand_in, begun)
+            stand_in.stop(5)
+            operator.stop(30)
+            self.clear()
+        ratios = [a / b for a, b in zip(ours, reference)]
+        mean = math.exp(statistics.mean(math.log(ratio) for ratio in ratios))
+        self.rows.insert(0, {"name": f"{jobs}-jobs-all-running", "ours": statistics.median(ours),
+                             "reference": statistics.median(reference), "ratio": mean, "unit": "s",
+                             "target": "ratio <= 1.2", "holds": mean <= 1.2, "runs": len(ours),
+                             "spread": [min(ratios), max(ratios)]})
+
+    def measure_life(self, operator, stand_in, begun):
+        jobs = self.options.jobs
+        self.wait_phase("Running", jobs)
+        started = self.writes(begun)
+        passes = histogram("controller_runtime_reconcile_time_seconds")
+        self.rows.append(limit_row("reconcile-p99-while-starting", 1000 * bucket_quantile(passes, 0.99), 50, "ms"))
+        self.wait_calm()
+        # At rest: nothing changes but progress.
+        resting, cpu = self.audit_position(), cpu_seconds(operator.pid())
+        before = histogram("controller_runtime_reconcile_time_seconds")
+        time.sleep(REST_SECONDS)  # this is the time that is measured
+        share = 100 * (cpu_seconds(operator.pid()) - cpu) / REST_SECONDS
+        self.rows.append(limit_row("cpu-at-rest", share, 3, "% of a core"))
+        rest = self.writes(resting)
+        self.rows.append(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
+        reactions = self.step("react", f"--count={min(self.options.reactions, 4 * jobs)}")["seconds"]
+        self.rows.append(limit_row("reaction-p99", 1000 * quantile(reactions, 0.99), 250, "ms", len(reactions)))
+        self.rows.append(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
+        after = histogram("controller_runtime_reconcile_time_seconds")
+        settled = {bound: after[bound] - before.get(bound, 0) for bound in after}
+        self.rows.append(limit_row("reconcile-p99-at-rest", 1000 * bucket_quantile(settled, 0.99), 50, "ms"))
+        # The end of all jobs.
+        ending = self.audit_position()
+        os.kill(stand_in.pid(), signal.SIGUSR1)
+        self.wait_condition("SuccessCriteriaMet", jobs)
+        self.step("finish")
+        self.wait_phase("Succeeded", jobs)
+        wait_for("the pods to be removed", lambda: self.count_pods() == 0, 300, 1)
+        ended = self.writes(ending)
+        total = {key: (started.get(key, 0) + ended.get(key, 0)) / jobs for key in {*started, *ended}}
+        say(f"writes a job: {json.dumps(dict(sorted(total.items())))}")
+        self.rows.append(limit_row("api-writes-a-job", sum(total.values()), PODS_OF_A_JOB + 8, "writes"))
+        self.rows.append(limit_row("operator-memory", status_of(operator.pid())["VmHWM"] / 1024, 100, "MiB"))
+
+    def measure_large(self):
+        """One job of many workers."""
+        workers = self.options.large
+        flags = ("--jobs=1", f"--workers={workers}")
+        self.new_namespace()
+        reference = self.step("create-pods", *flags)["seconds"]
+        self.clear()
+        self.new_namespace()
+        operator = self.start_operator()
+        stand_in = self.start_stand_in(workers)
+        ours = self.step("create-jobs", *flags)["seconds"]
+        self.wait_phase("Running", 1)
+        self.rows.append(row(f"one-job-of-{workers}-workers-all-running", ours, "s", reference))
+        self.rows.append(row(f"memory-with-{workers}-workers", status_of(operator.pid())["VmHWM"] / 1024, "MiB"))
+        stand_in.stop(5)
+        operator.stop(30)
+        self.clear()
+
+    # Waiting.
+
+    def statuses(self, path):
+        return self.driver.kubectl("-n", NAMESPACE, "get", "trainingjobs", "--chunk-size=0", "-o",
+                                   "jsonpath={range .items[*]}{" + path + "}{\"\\n\"}{end}", seconds=120).split("\n")
+
+    def wait_phase(self, phase, jobs):
+        def test():
+            found = self.statuses(".status.phase").count(phase)
+            return True if found == jobs else f"not yet: {found}"
+        wait_for(f"{jobs} jobs to be {phase}", test, 600, 2)
+
+    def wait_condition(self, kind, jobs):
+        def test():
+            found = self.statuses(f'.status.conditions[?(@.type=="{kind}")].status').count("True")
+            return True if found == jobs else f"not yet: {found}"
+        wait_for(f"{jobs} jobs to be {kind}", test, 300, 2)
+
+    def wait_calm(self):
+        """Until the operator's queue is empty and the scheduler's events are written."""
+        wait_for("the queue to be empty", lambda: metric("workqueue_depth") == 0, 120, 1)
+        time.sleep(15)  # what the other programs still have to do is no part of the measurement
+
+    def count_pods(self):
+        return len(self.driver.kubectl("-n", NAMESPACE, "get", "pods", "--chunk-size=0", "-o", "name",
+                                       seconds=120).split())
+
+
+def say(text):
+    print(f"bench: {text}", file=sys.stderr, flush=True)
+
+
+def ready(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except OSError:
+        return False
+
+
+def scrape():
+    with urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=10) as response:
+        return response.read().decode().splitlines()
+
+
+def metric(name):
+    return sum(float(line.rpartition(" ")[2]) for line in scrape() if line.startswith((f"{name}{{", f"{name} ")))
+
+
+def histogram(name):
+    """Cumulative counts by upper bound, as Prometheus keeps them."""
+    counts = {}
+    for line in scrape():
+        if line.startswith(f"{name}_bucket{{"):
+            bound = line.partition('le="')[2].partition('"')[0]
+            counts[math.inf if bound == "+Inf" else float(bound)] = float(line.rpartition(" ")[2])
+    return counts
+
+
+def bucket_quantile(counts, share):
+    """By linear interpolation within a bucket, as histogram_quantile() of Prometheus."""
+    rank = share * counts[math.inf]
+    low, before = 0.0, 0.0
+    for bound in sorted(counts):
+        if counts[bound] >= rank:
+            if bound == math.inf:
+                return low
+            return low + (bound - low) * (rank - before) / max(1e-9, counts[bound] - before)
+        low, before = bound, counts[bound]
+    return low
+
+
+def status_of(pid):
+    """KiB by name, of /proc/PID/status."""
+    lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {line.partition(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def show(rows):
+    print(f"{'name':44} {'ours':>10} {'reference':>10} {'unit':>12} {'ratio':>7} {'target':>18}  holds")
+    for one in rows:
+        reference = f"{one['reference']:,.1f}" if one["reference"] is not None else ""
+        ratio = f"{one['ratio']:.3f}" if one["ratio"] is not None else ""
+        print(f"{one['name']:44} {one['ours']:>10,.1f} {reference:>10} {one['unit']:>12} {ratio:>7} "
+              f"{one['target'] or '':>18}  {({True: 'yes', False: 'NO'}).get(one['holds'], '')}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--pairs", type=int, default=2)
+    parser.add_argument("--nodes", type=int, default=100)
+    parser.add_argument("--reactions", type=int, default=200)
+    parser.add_argument("--large", type=int, default=2000, help="workers of one large job; 0: without")
+    parser.add_argument("--instance", type=int, default=7, help="of the cluster; see cluster.py")
+    options = parser.parse_args()
+    try:
+        with Bench(options) as bench:
+            bench.measure()
+            if options.large:
+                bench.measure_large()
+    except ClusterError as error:
+        sys.exit(f"bench: {error}")
+    show(bench.rows)
+    pathlib.Path(options.output).write_text(json.dumps(bench.rows, indent=2) + "\n")
+    sys.exit(0 if all(one["holds"] is not False for one in bench.rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -113,11 +113,12 @@ class Bench:
         return self.start("stand-in", "stand_in_coordinator", "--listen=0.0.0.0:7070",
                           f"--parameter-servers={PARAMETER_SERVERS}", f"--workers={workers}")
 
-    def step(self, name, *flags):
+    def step(self, name, jobs=None, workers=WORKERS, count=1):
         done = subprocess.run(
             [pathlib.Path(self.options.bin) / "operator_bench", name, f"--kubeconfig={self.driver.kubeconfig}",
-             f"--namespace={NAMESPACE}", f"--jobs={self.options.jobs}", f"--parameter-servers={PARAMETER_SERVERS}",
-             f"--workers={WORKERS}", *flags], stdout=subprocess.PIPE, text=True, timeout=1000, check=False)
+             f"--namespace={NAMESPACE}", f"--jobs={jobs or self.options.jobs}", f"--workers={workers}",
+             f"--parameter-servers={PARAMETER_SERVERS}", f"--count={count}"],
+            stdout=subprocess.PIPE, text=True, timeout=1000, check=False)
         if done.returncode != 0:
             raise ClusterError(f"operator_bench {name} failed")
         say(f"{name}: {done.stdout.strip()[:200]}")
@@ -189,7 +190,7 @@ class Bench:
         self.rows.append(limit_row("cpu-at-rest", share, 3, "% of a core"))
         rest = self.writes(resting)
         self.rows.append(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
-        reactions = self.step("react", f"--count={min(self.options.reactions, 4 * jobs)}")["seconds"]
+        reactions = self.step("react", count=min(self.options.reactions, WORKERS * jobs))["seconds"]
         self.rows.append(limit_row("reaction-p99", 1000 * quantile(reactions, 0.99), 250, "ms", len(reactions)))
         self.rows.append(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
         after = histogram("controller_runtime_reconcile_time_seconds")
@@ -211,14 +212,13 @@ class Bench:
     def measure_large(self):
         """One job of many workers."""
         workers = self.options.large
-        flags = ("--jobs=1", f"--workers={workers}")
         self.new_namespace()
-        reference = self.step("create-pods", *flags)["seconds"]
+        reference = self.step("create-pods", 1, workers)["seconds"]
         self.clear()
         self.new_namespace()
         operator = self.start_operator()
         stand_in = self.start_stand_in(workers)
-        ours = self.step("create-jobs", *flags)["seconds"]
+        ours = self.step("create-jobs", 1, workers)["seconds"]
         self.wait_phase("Running", 1)
         self.rows.append(row(f"one-job-of-{workers}-workers-all-running", ours, "s", reference))
         self.rows.append(row(f"memory-with-{workers}-workers", status_of(operator.pid())["VmHWM"] / 1024, "MiB"))

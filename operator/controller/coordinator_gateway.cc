@@ -28,6 +28,20 @@ std::string Digest(const v1::ProgressReply& reply) {
   return digest;
 }
 
+// What is kept of an answer, as there may be thousands: without the members' own figures.
+v1::ProgressReply Condense(v1::ProgressReply reply) {
+  google::protobuf::RepeatedPtrField<v1::MemberProgress> members;
+  members.Swap(reply.mutable_members());
+  v1::ProgressReply condensed = std::move(reply);
+  for (const v1::MemberProgress& member : members) {
+    v1::MemberProgress& kept = *condensed.add_members();
+    kept.set_role(member.role());
+    kept.set_index(member.index());
+    kept.set_process_incarnation(member.process_incarnation());
+  }
+  return condensed;
+}
+
 class GrpcCoordinatorGateway final : public CoordinatorGateway {
  public:
   GrpcCoordinatorGateway(GatewayOptions options, std::function<void(const std::string&)> on_change)
@@ -188,7 +202,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         key = job.key;
       }
       job.digest = std::move(digest);
-      job.answer = Answer{std::move(call.reply), Now()};
+      job.answer = Answer{Condense(std::move(call.reply)), Now()};
     }
     if (!key.empty()) on_change_(key);
   }

@@ -17,7 +17,7 @@ namespace downpour::controller {
 class CoordinatorGateway {
  public:
   struct Answer {
-    v1::ProgressReply reply;
+    v1::ProgressReply reply;   // of its members only which start of which role and index
     double received_time = 0;  // seconds since 1970
   };
 

@@ -1,4 +1,5 @@
 // downpour-operator: carries TrainingJobs out on a Kubernetes cluster.
+#include <malloc.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -109,6 +110,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
   }
+  // Freed memory that each of many threads keeps for itself would be most of this process.
+  mallopt(M_ARENA_MAX, 2);
   service::BlockSignals();
   kube::InitialiseHttpThreads(kHttpThreads);
   service::StartLogging("operator");

@@ -114,6 +114,8 @@ class Operator::Impl {
       stopped_ = true;
     }
     queue_.Shutdown();
+    // A write that is cut off here is seen, or made again, by whoever leads next.
+    client_.Stop();
   }
 
   std::string Unready() const {
@@ -134,8 +136,7 @@ class Operator::Impl {
 
  private:
   void OnPod(const Pod& pod) {
-    const auto name = pod.meta.labels.find(kJobNameLabel);
-    if (name != pod.meta.labels.end()) queue_.Add(absl::StrCat(pod.meta.namespace_name, "/", name->second));
+    if (!pod.job_name.empty()) queue_.Add(absl::StrCat(pod.meta.namespace_name, "/", pod.job_name));
   }
 
   void SetLeading() {

@@ -78,7 +78,9 @@ std::optional<Pod> DecodePod(const Json& object) {
   pod.role = *role;
   pod.index = *index;
   pod.incarnation = *incarnation;
+  if (const auto name = pod.meta.labels.find(kJobNameLabel); name != pod.meta.labels.end()) pod.job_name = name->second;
   pod.meta.annotations.clear();
+  pod.meta.labels.clear();
   pod.phase = FindText(object, {"status", "phase"});
   pod.node = FindText(object, {"spec", "nodeName"});
   pod.address = FindText(object, {"status", "podIP"});
@@ -89,7 +91,7 @@ std::optional<Pod> DecodePod(const Json& object) {
     for (const Json& condition : *conditions) {
       PodCondition read{FindText(condition, {"type"}), FindText(condition, {"status"}), FindText(condition, {"reason"}),
                         FindText(condition, {"message"})};
-      if (read.type == "PodScheduled" || read.type == "DisruptionTarget" ||
+      if ((read.type == "PodScheduled" && read.status != "True") || read.type == "DisruptionTarget" ||
           (read.type == "Ready" && read.status == "True")) {
         pod.conditions.push_back(std::move(read));
       }

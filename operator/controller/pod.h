@@ -32,7 +32,8 @@ struct PodCondition {
 
 // What the operator keeps of a pod.
 struct Pod {
-  kube::ObjectMeta meta;  // without annotations
+  kube::ObjectMeta meta;  // without annotations and labels: there are many pods
+  std::string job_name;
   api::Role role = api::Role::kWorker;
   int index = 0;
   int incarnation = 1;
@@ -41,7 +42,7 @@ struct Pod {
   std::string address;  // IP; empty: none yet
   std::string reason;   // of the pod: Evicted, NodeLost, ...
   std::string message;
-  std::vector<PodCondition> conditions;  // those that are not as in a healthy pod, and PodScheduled
+  std::vector<PodCondition> conditions;  // Ready if it is so, PodScheduled if not, DisruptionTarget
   // Of the container named kContainerName.
   std::optional<int> exit_code;
   std::string container_reason;   // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...

@@ -131,7 +131,7 @@ TEST_F(RunCommandTest, BadInputIsToldBeforeAnythingStarts) {
     std::string error;
   };
   const Case cases[] = {
-      {{"run", "job.yaml", "--set", "worker.replicas=0"}, "job.yaml: spec.worker.replicas: "},
+      {{"run", "job.yaml", "--set", "worker.replicas=-1"}, "job.yaml: spec.worker.replicas: "},
       {{"run", "job.yaml", "--set", "nonsense=1"}, "job.yaml: spec.nonsense: "},
       {{"run", "job.yaml", "--set", "worker.replicas"}, "expected path=value"},
       {{"run", "job.yaml", "--set", "suspend=true"}, "job.yaml: spec.suspend: "},
@@ -161,12 +161,12 @@ TEST_F(RunCommandTest, BadInputIsToldBeforeAnythingStarts) {
 }
 
 TEST_F(RunCommandTest, EveryErrorOfAManifestIsALine) {
-  Command command(Options({"validate", "job.yaml", "--set", "worker.replicas=0", "--set", "training.epochs=no"}));
+  Command command(Options({"validate", "job.yaml", "--set", "worker.replicas=-1", "--set", "training.epochs=no"}));
   EXPECT_EQ(command.Wait(), 2);
   EXPECT_EQ(Lines(command.Errors()).size(), 2u) << command.Errors();
   for (const std::string& line : Lines(command.Errors())) EXPECT_THAT(line, StartsWith("job.yaml: spec."));
 
-  Command as_json(Options({"validate", "job.yaml", "--set", "worker.replicas=0", "--output", "json"}));
+  Command as_json(Options({"validate", "job.yaml", "--set", "worker.replicas=-1", "--output", "json"}));
   EXPECT_EQ(as_json.Wait(), 2);
   const json document = json::parse(as_json.Output());
   EXPECT_EQ(document.at("valid"), false);

@@ -100,6 +100,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
     const absl::StatusOr<RunState> state = RunStateFromJson(*text);
     if (!state.ok()) return state.status();
     overview.phase = state->status.phase;
+    if (state->status.worker.desired > 0) overview.workers_desired = state->status.worker.desired;
     overview.restarts = state->status.restarts_total;
     overview.age_seconds = std::max(0.0, now - state->start_time);
     if (held) {

@@ -58,7 +58,8 @@ constexpr Description kDescriptions[] = {
     {"spec.worker.replicas",
      "The wanted number of workers. The scale subresource reads and writes this field, so "
      "kubectl scale and autoscalers work. Workers come and go without a restart of the "
-     "others. With spec.elastic, a number outside its bounds counts as the nearer bound."},
+     "others. With spec.elastic, a number outside its bounds counts as the nearer bound. "
+     "Without it, 0 counts as 1: spec.suspend stops a job."},
     {"spec.worker.template",
      "Pod template of the workers. The operator adds the container of the trainer, and merges "
      "it with the container of that name if the template has one."},
@@ -68,9 +69,11 @@ constexpr Description kDescriptions[] = {
     {"spec.elastic.minReplicas", "Never fewer workers than this. At most maxReplicas."},
     {"spec.elastic.maxReplicas", "Never more workers than this."},
     {"spec.elastic.shrinkAfterSeconds",
-     "A worker that has been pending or lost for so long is given up, and training "
-     "goes on with those that are there."},
-    {"spec.elastic.growCooldownSeconds", "The least time between two attempts to grow."},
+     "A worker that has been pending for so long, or could not be made for so long, is given up: its pod is removed "
+     "and training goes on with those that are there, never fewer than minReplicas. Longer than a pod takes to start, "
+     "with the pull of its image; else it never gets there."},
+    {"spec.elastic.growCooldownSeconds",
+     "All workers that were given up are tried again together, so long after the newest of them was given up."},
     {"spec.successPolicy",
      "Whose success is the success of the job. Coordinator: training is over when the "
      "coordinator has counted every update of every epoch."},
@@ -248,7 +251,7 @@ constexpr Description kDescriptions[] = {
      "Finishing, Succeeded or Failed. Programs read the conditions."},
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
-     "One entry a type: Suspended, Scheduled, Ready, Recovering, Restarting, ParametersLost, "
+     "One entry a type: Suspended, Scheduled, Clamped, Shrunk, Ready, Recovering, Restarting, ParametersLost, "
      "SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
      "has ended)."},
     {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
@@ -272,7 +275,8 @@ constexpr Description kDescriptions[] = {
     {"status.recovery.lastCause", "What had happened, as NodeLost or OOMKilled."},
     {"status.recovery.lastRole", "To which role."},
     {"status.recovery.lastStartTime", "When the failure was seen."},
-    {"status.recovery.lastDurationSeconds", "From then until training went on. Absent while it does not."},
+    {"status.recovery.lastDurationSeconds",
+     "Whole seconds from then until training went on. Absent while it does not."},
     {"status.progress", "What training has done. It may be some seconds old; curves are in the metrics."},
     {"status.progress.step", "Updates applied."},
     {"status.progress.totalSteps", "Updates of the whole training. 0: not known yet."},
@@ -295,6 +299,15 @@ constexpr Description kDescriptions[] = {
      "and the back-off are computed from them."},
     {"status.failures", "The newest ten failures, oldest first. They stay when the pods are gone."},
     {"status.countedUids", "Internal: failed pods that are counted already, so that no failure counts twice."},
+    {"status.absentWorkers",
+     "Workers of an elastic job that do not run although they are wanted, by index. Those whose first start is under "
+     "way are not listed."},
+    {"status.absentWorkers[]", "One such worker."},
+    {"status.absentWorkers[].index", "Its index."},
+    {"status.absentWorkers[].state",
+     "Waiting: it was started and is not there yet. Parked: it is given up, and tried again "
+     "elastic.growCooldownSeconds after the newest one was. Retrying: it is tried again."},
+    {"status.absentWorkers[].since", "Since when it is in this state."},
     {"status.lastProgressTime", "Internal: when lastProgressStep changed last, for spec.progressDeadlineSeconds."},
     {"status.lastProgressStep", "Internal: updates applied when they were last seen to grow."},
 };

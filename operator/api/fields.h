@@ -92,6 +92,8 @@ inline constexpr Name<Role> kRoles[] = {
 inline constexpr Name<SuccessPolicy> kSuccessPolicies[] = {{"AllWorkers", SuccessPolicy::kAllWorkers, false},
                                                            {"Worker0", SuccessPolicy::kWorker0, false},
                                                            {"Coordinator", SuccessPolicy::kCoordinator}};
+inline constexpr Name<AbsenceState> kAbsenceStates[] = {
+    {"Waiting", AbsenceState::kWaiting}, {"Parked", AbsenceState::kParked}, {"Retrying", AbsenceState::kRetrying}};
 inline constexpr Name<RestartAction> kRestartActions[] = {{"Ignore", RestartAction::kIgnore},
                                                           {"Replace", RestartAction::kReplace},
                                                           {"RestoreRole", RestartAction::kRestoreRole, false},
@@ -246,7 +248,7 @@ void Fields(Visitor& v, ParameterServerSpec& s) {
 
 template <class Visitor>
 void Fields(Visitor& v, WorkerSpec& s) {
-  v.Field("replicas", s.replicas, Integer{1, kMaxWorkers});
+  v.Field("replicas", s.replicas, Integer{0, kMaxWorkers});
   v.Field("template", s.pod_template, Template{});
 }
 
@@ -254,7 +256,7 @@ template <class Visitor>
 void Fields(Visitor& v, ElasticSpec& s) {
   v.Field("minReplicas", s.min_replicas, Integer{1, kMaxWorkers}, Presence::kRequired);
   v.Field("maxReplicas", s.max_replicas, Integer{1, kMaxWorkers}, Presence::kRequired);
-  v.Field("shrinkAfterSeconds", s.shrink_after_seconds, Integer{0, kDay});
+  v.Field("shrinkAfterSeconds", s.shrink_after_seconds, Integer{1, kDay});
   v.Field("growCooldownSeconds", s.grow_cooldown_seconds, Integer{0, kDay});
 }
 
@@ -454,6 +456,13 @@ void Fields(Visitor& v, FailureRecord& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, AbsentWorker& s) {
+  v.Field("index", s.index, kCount);
+  v.Field("state", s.state, Choice(kAbsenceStates));
+  v.Field("since", s.since, Time{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, RoleStatus& s) {
   v.Field("desired", s.desired, kCount);
   v.Field("replicas", s.replicas, kCount);
@@ -477,7 +486,7 @@ void Fields(Visitor& v, RecoveryStatus& s) {
   v.Field("lastCause", s.last_cause, Text{AnyText});
   v.Field("lastRole", s.last_role, Choice(kRoles));
   v.Field("lastStartTime", s.last_start_time, Time{});
-  v.Field("lastDurationSeconds", s.last_duration_seconds, Number{});
+  v.Field("lastDurationSeconds", s.last_duration_seconds, Integer{});
 }
 
 template <class Visitor>
@@ -523,6 +532,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("recentFailures", s.recent_failures, ListOf<Object>{});
   v.Field("failures", s.failures, ListOf<Object>{});
   v.Field("countedUids", s.counted_uids, ListOf<Text>{{AnyText}});
+  v.Field("absentWorkers", s.absent_workers, ListOf<Object>{});
   v.Field("lastProgressTime", s.last_progress_time, Time{});
   v.Field("lastProgressStep", s.last_progress_step, Integer{});
 }

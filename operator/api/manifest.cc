@@ -16,10 +16,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
 #include "operator/api/fields.h"
+#include "operator/api/rfc3339.h"
 
 namespace downpour::api {
 namespace schema {
@@ -157,26 +157,6 @@ std::string_view Nearest(std::string_view name, const std::vector<std::string_vi
     }
   }
   return nearest;
-}
-
-std::string FormatTime(double time) {
-  // From the year 1 to 9999. The fraction is taken off first: time * 1e6 is not exact.
-  const double inside = std::isfinite(time) ? std::clamp(time, -62135596800.0, 253402300799.0) : 0.0;
-  const double seconds = std::floor(inside);
-  const absl::Time point = absl::FromUnixSeconds(static_cast<std::int64_t>(seconds)) +
-                           absl::Microseconds(std::llround((inside - seconds) * 1e6));
-  return absl::FormatTime("%E4Y-%m-%dT%H:%M:%E6SZ", point, absl::UTCTimeZone());
-}
-
-std::optional<double> ParseTime(const std::string& text) {
-  absl::Time time;
-  // The names of infinite times, which absl knows, are none.
-  if (text.empty() || !schema::IsDigit(text.front()) || !schema::IsAlphanumeric(text.back()) ||
-      !absl::ParseTime(absl::RFC3339_full, text, &time, nullptr)) {
-    return std::nullopt;
-  }
-  const std::int64_t seconds = absl::ToUnixSeconds(time);
-  return static_cast<double>(seconds) + absl::ToDoubleSeconds(time - absl::FromUnixSeconds(seconds));
 }
 
 // Moves a tree into the structs, field by field as fields.h describes them, and notes what is wrong.
@@ -685,7 +665,7 @@ class Writer {
   static Json Write(const std::string& value, const schema::Text&) { return value; }
   static Json Write(const std::string& value, const schema::Template&) { return Json::parse(value, nullptr, false); }
   Json Write(double value, const schema::Time&) const {
-    return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatTime(value));
+    return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatMicroTime(value));
   }
 
   template <class Value, class Choice>

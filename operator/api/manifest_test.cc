@@ -325,7 +325,7 @@ TEST(ManifestTest, OverridesAreCheckedAsTheFileIs) {
     EXPECT_EQ(errors.size(), 1u) << path;
     return errors.empty() ? std::string() : errors.front();
   };
-  EXPECT_EQ(one("worker.replicas", "0"), "spec.worker.replicas: must be at least 1, got 0");
+  EXPECT_EQ(one("worker.replicas", "-1"), "spec.worker.replicas: must be at least 0, got -1");
   EXPECT_EQ(one("worker.replica", "2"), "spec.worker.replica: unknown field; did you mean \"replicas\"?");
   EXPECT_EQ(one("wroker.replicas", "2"), "spec.wroker: unknown field; did you mean \"worker\"?");
   EXPECT_EQ(one("spec.training.epochs", ""), "spec.training.epochs: needs a value");

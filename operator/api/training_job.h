@@ -263,7 +263,7 @@ struct RecoveryStatus {
   std::string last_cause;
   Role last_role = Role::kWorker;
   double last_start_time = 0;
-  std::optional<double> last_duration_seconds;  // absent: it is not over
+  std::optional<std::int64_t> last_duration_seconds;  // absent: it is not over
   friend bool operator==(const RecoveryStatus&, const RecoveryStatus&) = default;
 };
 
@@ -279,6 +279,17 @@ struct ProgressStatus {
   std::string loss;
   std::string test_accuracy;
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
+};
+
+// kWaiting: started, and not there yet. kParked: given up for now. kRetrying: given up, and being tried again.
+enum class AbsenceState { kWaiting, kParked, kRetrying };
+
+// A wanted worker of an elastic job that does not run. Nothing is kept of one whose first start is under way.
+struct AbsentWorker {
+  int index = 0;
+  AbsenceState state = AbsenceState::kWaiting;
+  double since = 0;  // in this state
+  friend bool operator==(const AbsentWorker&, const AbsentWorker&) = default;
 };
 
 // Everything that the planner needs to go on after a restart of its own; nothing else is kept between two plans.
@@ -299,8 +310,9 @@ struct TrainingJobStatus {
   std::map<std::string, int> incarnations;  // "worker-2" -> 3
   // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.
   std::vector<FailureRecord> recent_failures;
-  std::vector<FailureRecord> failures;    // newest 10, for people
-  std::vector<std::string> counted_uids;  // failed pods already counted, so that counting is idempotent
+  std::vector<FailureRecord> failures;       // newest 10, for people
+  std::vector<std::string> counted_uids;     // failed pods already counted, so that counting is idempotent
+  std::vector<AbsentWorker> absent_workers;  // by index
   std::optional<double> last_progress_time;
   std::uint64_t last_progress_step = 0;
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;

@@ -89,7 +89,7 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
       (!old.recovery.has_value() || !old.recovery->last_duration_seconds.has_value())) {
     metrics_->Observe("trainingjob_recovery_seconds", "From the end of a member until all are back and train.",
                       {{"role", std::string(api::ToString(after.recovery->last_role))}}, kLong,
-                      *after.recovery->last_duration_seconds);
+                      now - after.recovery->last_start_time);
   }
   if (!planner::IsTrue(old, planner::kReady) && planner::IsTrue(after, planner::kReady) && after.restarts_total == 0 &&
       before.meta.creation_time.has_value()) {

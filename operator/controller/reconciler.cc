@@ -356,6 +356,7 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
       gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
     }
   }
+  if (starts.empty()) memory.obstacle.reset();  // nothing is asked for that could be refused
   if (result.ok() && !starts.empty()) result = Start(record, starts, pods, memory);
   if (result.ok() && delete_job) {
     kube::DeleteOptions options;

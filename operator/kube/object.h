@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "nlohmann/json.hpp"
+#include "operator/api/rfc3339.h"
 
 // Objects of the Kubernetes API: their addresses and what they all have in common. Plain values.
 namespace downpour::kube {
@@ -67,10 +68,9 @@ std::string FindText(const Json& object, std::initializer_list<std::string_view>
 // The integer at a path, or nothing.
 std::optional<std::int64_t> FindInteger(const Json& object, std::initializer_list<std::string_view> path);
 
-// RFC 3339 as Kubernetes writes it (Time: whole seconds; MicroTime: microseconds), and back. Nothing for another text.
-std::string FormatTime(double seconds);
-std::string FormatMicroTime(double seconds);
-std::optional<double> ParseTime(std::string_view text);
+using api::FormatMicroTime;
+using api::FormatTime;
+using api::ParseTime;
 
 }  // namespace downpour::kube
 

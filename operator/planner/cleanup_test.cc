@@ -69,14 +69,5 @@ TEST(CleanupTest, AJobGoesWhenItsTimeIsOver) {
   EXPECT_TRUE(DeletesJob(MakePlan(job, {}, 160)));
 }
 
-TEST(CleanupTest, AScaleOutsideTheElasticBoundsIsClamped) {
-  api::TrainingJobSpec spec;
-  spec.elastic = api::ElasticSpec{2, 5};
-  for (const auto& [wanted, desired] : {std::pair{1, 2}, std::pair{2, 2}, std::pair{4, 4}, std::pair{9, 5}}) {
-    spec.worker.replicas = wanted;
-    EXPECT_EQ(DesiredReplicas(spec, api::Role::kWorker), desired);
-  }
-}
-
 }  // namespace
 }  // namespace downpour::planner

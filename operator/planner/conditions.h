@@ -13,6 +13,7 @@ inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
 inline constexpr char kBlocked[] = "Blocked";
 inline constexpr char kScheduled[] = "Scheduled";
 inline constexpr char kClamped[] = "Clamped";
+inline constexpr char kShrunk[] = "Shrunk";
 inline constexpr char kReady[] = "Ready";
 inline constexpr char kRecovering[] = "Recovering";
 inline constexpr char kRestarting[] = "Restarting";

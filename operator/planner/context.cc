@@ -52,7 +52,7 @@ int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role) {
     case api::Role::kWorker:
       break;
   }
-  if (!spec.elastic.has_value()) return spec.worker.replicas;
+  if (!spec.elastic.has_value()) return std::max(1, spec.worker.replicas);
   return std::clamp(spec.worker.replicas, spec.elastic->min_replicas,
                     std::max(spec.elastic->min_replicas, spec.elastic->max_replicas));
 }

@@ -24,7 +24,7 @@ const char* EventPrefix(api::Role role);
 // Pending or running, terminating or not: it may still act.
 bool IsLive(const Instance& instance);
 
-// Workers: within the elastic bounds. A scale outside of them is never refused.
+// Workers: within the elastic bounds, and at least 1. A scale outside of them is never refused.
 int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role);
 
 api::RoleStatus& RoleStatusOf(api::TrainingJobStatus& status, api::Role role);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "operator/planner/elastic.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
@@ -130,8 +131,10 @@ void ExplainLoss(Context& context, const Instance& instance, const Cause& cause,
 void CountVanished(Context& context) {
   for (const api::Role role : kStartOrder) {
     const int desired = DesiredReplicas(context.job.spec, role);
-    if (RoleStatusOf(context.job.status, role).replicas < desired) continue;
+    const int wanted = desired - CountParked(context.status, role, desired);
+    if (RoleStatusOf(context.job.status, role).replicas < wanted) continue;
     for (int index = 0; index < desired; ++index) {
+      if (IsParked(context.status, role, index)) continue;
       const auto given_out = context.status.incarnations.find(InstanceName(role, index));
       const bool seen =
           std::any_of(context.observed.instances.begin(), context.observed.instances.end(),

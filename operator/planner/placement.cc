@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
 
 namespace downpour::planner {
@@ -23,7 +24,10 @@ void Start(Context& context, api::Role role, int index) {
   start.incarnation = incarnation;
   start.reason = incarnation == 1 ? "first start" : "replacement";
   context.actions.push_back(start);
-  if (incarnation > 1) {
+  if (incarnation == 1) return;
+  if (role == api::Role::kWorker) NoteStart(context, index);
+  // What was given up and is tried again is no news until it runs.
+  if (!IsRetried(context.status, role, index)) {
     context.Emit(false, absl::StrCat(EventPrefix(role), "Replaced"),
                  absl::StrCat(name, " is started again as incarnation ", incarnation));
   }
@@ -55,14 +59,15 @@ bool IsVacant(Context& context, api::Role role, int index) {
 void Place(Context& context) {
   for (const Instance& instance : context.observed.instances) {
     const int desired = DesiredReplicas(context.job.spec, instance.role);
-    if (instance.role != api::Role::kWorker || instance.index < desired) continue;
+    const bool parked = IsParked(context.status, instance.role, instance.index);
+    if (instance.role != api::Role::kWorker || (instance.index < desired && !parked)) continue;
     context.Account(instance);
-    context.Stop(instance, absl::StrCat("the job wants ", desired, " workers"));
+    context.Stop(instance, parked ? "it did not start in time" : absl::StrCat("the job wants ", desired, " workers"));
   }
   for (const api::Role role : kStartOrder) {
     const int desired = DesiredReplicas(context.job.spec, role);
     for (int index = 0; index < desired; ++index) {
-      if (!IsVacant(context, role, index)) continue;
+      if (IsParked(context.status, role, index) || !IsVacant(context, role, index)) continue;
       const double earliest = EarliestStart(context.status, context.job.spec.failure_policy, role, index, context.now);
       if (earliest > context.now) {
         context.WakeAt(earliest);

@@ -5,6 +5,7 @@
 #include "operator/planner/cleanup.h"
 #include "operator/planner/context.h"
 #include "operator/planner/deadline.h"
+#include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
 #include "operator/planner/placement.h"
 #include "operator/planner/status.h"
@@ -40,7 +41,7 @@ void Drive(Context& context) {
   if (!IsTrue(context.status, kFailureTarget) && Suspend(context)) return;
   if (!context.status.start_time && !TemplatesAreValid(context)) return;
   Begin(context);
-  for (const auto check : {CheckActiveDeadline, CountFailures, CheckPendingTimeouts, CheckProgressDeadline}) {
+  for (const auto check : {CheckActiveDeadline, CountFailures, Resize, CheckPendingTimeouts, CheckProgressDeadline}) {
     if (!IsTrue(context.status, kFailureTarget)) check(context);
   }
   if (IsTrue(context.status, kFailureTarget)) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/planner/elastic.h"
 #include "operator/planner/fake_world.h"
 
 // The planner against a world that kills, stalls, deletes and loses its instances, while the planner itself dies
@@ -19,6 +20,7 @@ namespace {
 constexpr int kSeeds = 1000;
 constexpr int kFaultyRounds = 40;
 constexpr int kCalmRounds = 600;
+constexpr int kMuchRoom = 1000;
 
 enum class Outcome { kComplete, kFailed, kRuns };
 
@@ -50,12 +52,17 @@ class Simulation {
       policy.rules.push_back(rule);
       restarts_whole_job_ = rule.action == api::RestartAction::kRestartJob;
     }
+    if (Chance(0.4)) {
+      spec.elastic = api::ElasticSpec{Uniform(1, 3), Uniform(3, 6), Pick({2, 10}), Pick({0, 5, 40})};
+      room_ = Uniform(0, 6);
+    }
     spec.progress_deadline_seconds = Pick({0, 300, 2000});
     if (Chance(0.05)) spec.active_deadline_seconds = Uniform(20, 400);
     suspends_ = Chance(0.2);
     fault_rate_ = Pick({0, 1, 3, 6}) / 10.0;
     updates_expected_ = Chance(0.5) ? static_cast<std::uint64_t>(Uniform(1, 400)) : 1'000'000'000;
     world_.start_phase = InstancePhase::kPending;
+    refuses_ = Chance(0.3);
     crashes_ = Chance(0.8);
   }
 
@@ -67,6 +74,7 @@ class Simulation {
       world_.now += Pick({0, 1, 1, 2, 10}) * 0.5;
     }
     world_.job.spec.suspend = false;
+    room_ = kMuchRoom;
     for (int round = 0; round < kCalmRounds && !::testing::Test::HasFailure(); ++round) {
       LetWorldGoOn(/*calm=*/true);
       const Plan plan = Pass(/*may_die=*/false);
@@ -90,6 +98,8 @@ class Simulation {
     }
     EXPECT_FALSE(AnyLive());
   }
+
+  int times_given_up() const { return times_given_up_; }
 
  private:
   int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
@@ -124,6 +134,15 @@ class Simulation {
   void InjectFault() {
     if (suspends_ && Chance(0.2)) {
       world_.job.spec.suspend = !world_.job.spec.suspend;
+      return;
+    }
+    if (world_.job.spec.elastic.has_value() && Chance(0.3)) {
+      // Nodes come and go, and users and autoscalers write what they like.
+      if (Chance(0.7)) {
+        room_ = Uniform(0, 6);
+      } else {
+        world_.job.spec.worker.replicas = Uniform(0, 8);
+      }
       return;
     }
     const std::vector<Instance*> live = Live();
@@ -163,6 +182,9 @@ class Simulation {
   // Instances start and end, the coordinator makes progress and answers. In a calm world only what is stuck in
   // terminating waits for the planner.
   void LetWorldGoOn(bool calm) {
+    auto placed = std::count_if(Instances().begin(), Instances().end(), [](const Instance& instance) {
+      return instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning;
+    });
     for (Instance& instance : Instances()) {
       if (!IsLive(instance)) continue;
       if (instance.terminating) {
@@ -171,6 +193,7 @@ class Simulation {
         }
       } else if (instance.phase == InstancePhase::kPending && (calm || stuck_.count(instance.uid) == 0) &&
                  Chance(0.7)) {
+        if (instance.role == api::Role::kWorker && placed++ >= room_) continue;
         instance.phase = InstancePhase::kRunning;
         instance.ready = true;
       }
@@ -221,6 +244,14 @@ class Simulation {
     if (fault_rate_ == 0 || Chance(0.8)) world_.Report(phase, updates_, generation_);
   }
 
+  // A quota may refuse a worker that has no room before it is made.
+  bool IsRefused(const Action& action) {
+    if (action.type != ActionType::kStart || action.role != api::Role::kWorker || !refuses_) return false;
+    return std::count_if(Instances().begin(), Instances().end(), [](const Instance& instance) {
+             return instance.role == api::Role::kWorker && IsLive(instance);
+           }) >= room_;
+  }
+
   // One pass of a planner that remembers nothing, and that may die after any of its actions.
   Plan Pass(bool may_die) {
     const Plan plan = world_.MakePlanNow();
@@ -231,12 +262,26 @@ class Simulation {
     int survived = static_cast<int>(plan.actions.size());
     const bool dies = may_die && Chance(0.3);
     if (dies) survived = Uniform(0, survived);
+    // Stored, that something is to be stopped holds, though the stop itself may come later or never.
+    for (const Action& action : plan.actions) {
+      if (survived > 0 && action.type == ActionType::kStop) stopped_.insert(action.uid);
+    }
+    std::set<std::pair<api::Role, int>> refused;
     for (int i = 0; i < survived; ++i) {
       const Action& action = plan.actions[static_cast<std::size_t>(i)];
       Check(action, plan, i);
+      if (IsRefused(action)) {
+        refused.insert({action.role, action.index});
+        continue;
+      }
       world_.Apply(action, plan);
     }
     if (!dies) {
+      for (const Instance& instance : Instances()) {
+        if (instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning) {
+          ran_[instance.index] = world_.now;
+        }
+      }
       const bool waits = world_.job.spec.suspend || world_.observed.deletion_requested || IsTrue(Status(), kComplete) ||
                          IsTrue(Status(), kFailed);
       EXPECT_TRUE(waits || AnyLive() || plan.requeue_after) << "nothing would ever happen again";
@@ -244,6 +289,7 @@ class Simulation {
       // A forced stop or the end of a restart may make room for another start, but never for the same one.
       for (const Action& first : plan.actions) {
         for (const Action& second : again.actions) {
+          if (refused.contains({first.role, first.index})) continue;
           const bool both_start = first.type == ActionType::kStart && second.type == ActionType::kStart;
           EXPECT_FALSE(both_start && first.role == second.role && first.index == second.index)
               << "planning twice starts " << InstanceName(first.role, first.index) << " twice";
@@ -259,6 +305,7 @@ class Simulation {
       case ActionType::kStoreStatus:
         EXPECT_EQ(position, 0);
         CheckStatus(Status(), plan.status);
+        CheckElastic(Status(), plan.status);
         CheckEvents(plan);
         return;
       case ActionType::kStart:
@@ -273,7 +320,6 @@ class Simulation {
         }
         return;
       case ActionType::kStop:
-        stopped_.insert(action.uid);
         return;
       case ActionType::kRemove:
         EXPECT_TRUE(IsTrue(Status(), kComplete) || IsTrue(Status(), kFailed)) << "the job is not over";
@@ -295,6 +341,7 @@ class Simulation {
     for (const char* type : {kSuspended, kRestarting, kSuccessCriteriaMet, kFailureTarget, kComplete, kFailed}) {
       EXPECT_FALSE(IsTrue(Status(), type)) << name << " is started while " << type;
     }
+    EXPECT_FALSE(IsParked(Status(), action.role, action.index)) << name << " is parked";
     EXPECT_FALSE(world_.job.spec.suspend);
     for (const Instance& instance : Instances()) {
       EXPECT_FALSE(IsLive(instance) && old_run_.count(instance.uid) > 0)
@@ -382,8 +429,56 @@ class Simulation {
     EXPECT_EQ(ended, after.completion_time.has_value());
   }
 
+  void CheckElastic(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
+    if (!world_.job.spec.elastic.has_value()) {
+      EXPECT_TRUE(after.absent_workers.empty());
+      return;
+    }
+    const api::ElasticSpec& elastic = *world_.job.spec.elastic;
+    const int desired = DesiredReplicas(world_.job.spec, api::Role::kWorker);
+    const auto parked = [](const api::TrainingJobStatus& status) {
+      std::map<int, double> since;
+      for (const api::AbsentWorker& absent : status.absent_workers) {
+        if (absent.state == api::AbsenceState::kParked) since[absent.index] = absent.since;
+      }
+      return since;
+    };
+    const std::map<int, double> old = parked(before);
+    const std::map<int, double> now = parked(after);
+    const bool drives = !IsTrue(after, kSuspended) && !IsTrue(after, kRestarting) && !IsTrue(after, kFailureTarget) &&
+                        !IsTrue(after, kSuccessCriteriaMet) && !IsTrue(after, kFailed) && !IsTrue(after, kComplete) &&
+                        !world_.observed.deletion_requested;
+    if (drives) {
+      EXPECT_GE(desired - CountParked(after, api::Role::kWorker, desired), elastic.min_replicas);
+      EXPECT_EQ(IsTrue(after, kShrunk), CountGivenUp(after) > 0);
+    }
+    for (const auto& [index, since] : now) {
+      if (old.contains(index) && old.at(index) == since) continue;
+      EXPECT_EQ(since, world_.now);
+      ++times_given_up_;
+      if (ran_.contains(index)) {
+        EXPECT_GE(world_.now - ran_[index], elastic.shrink_after_seconds) << index << " had too little time";
+      }
+      if (retried_.contains(index)) {
+        EXPECT_GE(world_.now - retried_[index], elastic.shrink_after_seconds) << index << " had too little time";
+      }
+    }
+    double newest = 0;
+    for (const auto& [index, since] : old) newest = std::max(newest, since);
+    const bool too_few = desired - CountParked(before, api::Role::kWorker, desired) < elastic.min_replicas;
+    for (const api::AbsentWorker& absent : after.absent_workers) {
+      if (absent.state != api::AbsenceState::kRetrying || !old.contains(absent.index)) continue;
+      retried_[absent.index] = world_.now;
+      EXPECT_TRUE(too_few || world_.now >= newest + elastic.grow_cooldown_seconds)
+          << absent.index << " is tried again before the cooldown has passed";
+    }
+  }
+
   void CheckEvents(const Plan& plan) {
     for (const Event& event : plan.events) {
+      if (event.reason == "Grown") {
+        EXPECT_TRUE(IsTrue(Status(), kShrunk)) << event.message;
+      }
       for (const char* once : {"JobSucceeded", "JobFailing", "JobFailed"}) {
         if (event.reason == once) {
           EXPECT_TRUE(emitted_.insert(event.reason).second) << event.reason;
@@ -399,6 +494,8 @@ class Simulation {
   bool crashes_ = false;
   double fault_rate_ = 0;
   std::uint64_t updates_expected_ = 0;
+  int room_ = kMuchRoom;  // for workers
+  bool refuses_ = false;  // to make workers that have no room
 
   // The training.
   std::uint64_t updates_ = 0;
@@ -409,27 +506,33 @@ class Simulation {
 
   // The test's own books.
   std::set<std::string> stuck_;              // never run, and never end when asked to
-  std::set<std::string> stopped_;            // by the planner
+  std::set<std::string> stopped_;            // by the planner, or about to be
   std::set<std::string> old_run_;            // seen while the job was suspended or restarting
   std::set<std::string> recorded_;           // uids of recorded failures
   std::set<std::string> emitted_;            // events that come once
   std::vector<api::FailureRecord> counted_;  // failures that count towards the limits
   std::map<std::string, int> started_;       // newest incarnation really started
+  int times_given_up_ = 0;
+  std::map<int, double> ran_;      // when a worker was last seen to run
+  std::map<int, double> retried_;  // when one that was given up was tried again
 };
 
 TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   std::map<Outcome, int> outcomes;
+  int times_given_up = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Simulation simulation(seed);
     ++outcomes[simulation.Run()];
     if (seed % 4 == 0) simulation.Delete();
+    times_given_up += simulation.times_given_up();
     if (HasFailure()) return;
   }
   // The worlds are neither too kind nor too cruel to say anything.
   EXPECT_GE(outcomes[Outcome::kComplete], kSeeds / 10);
   EXPECT_GE(outcomes[Outcome::kFailed], kSeeds / 10);
   EXPECT_GE(outcomes[Outcome::kRuns], kSeeds / 10);
+  EXPECT_GE(times_given_up, kSeeds / 10);
 }
 
 }  // namespace

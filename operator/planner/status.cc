@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "operator/planner/elastic.h"
 
 namespace downpour::planner {
 namespace {
@@ -167,7 +168,7 @@ void UpdateProgress(Context& context) {
 void UpdateRecovery(Context& context) {
   std::optional<api::RecoveryStatus>& recovery = context.status.recovery;
   if (!recovery.has_value() || recovery->last_duration_seconds.has_value() || !IsTrue(context.status, kReady)) return;
-  recovery->last_duration_seconds = context.now - recovery->last_start_time;
+  recovery->last_duration_seconds = std::llround(context.now - recovery->last_start_time);
 }
 
 void UpdateReady(Context& context) {
@@ -177,7 +178,8 @@ void UpdateReady(Context& context) {
   }
   const api::RoleStatus& ps = context.status.parameter_server;
   const api::RoleStatus& worker = context.status.worker;
-  const bool members = ps.ready == ps.desired && worker.ready == worker.desired;
+  const int given_up = CountGivenUp(context.status);
+  const bool members = ps.ready == ps.desired && worker.ready >= worker.desired - given_up;
   const bool trains = TrainingReport(context) != nullptr;
   const bool ready =
       members && trains && !IsTrue(context.status, kFailureTarget) && !context.observed.deletion_requested;
@@ -185,7 +187,8 @@ void UpdateReady(Context& context) {
                        ready     ? "AllMembersReady"
                        : members ? "NotTraining"
                                  : "MembersMissing",
-                       absl::StrCat("ps ", ps.ready, "/", ps.desired, ", workers ", worker.ready, "/", worker.desired));
+                       absl::StrCat("ps ", ps.ready, "/", ps.desired, ", workers ", worker.ready, "/", worker.desired,
+                                    given_up > 0 ? absl::StrCat(", ", given_up, " given up") : ""));
 }
 
 // One condition for all that wait: "2 of 3 workers: Unschedulable: 0/1 nodes are available".
@@ -219,7 +222,13 @@ void UpdateClamped(Context& context) {
   const int wanted = context.job.spec.worker.replicas;
   const int desired = DesiredReplicas(context.job.spec, api::Role::kWorker);
   if (wanted == desired) {
-    context.ClearCondition(kClamped, "WithinBounds", "worker.replicas is within the elastic bounds");
+    context.ClearCondition(kClamped, "WithinBounds", "worker.replicas is taken as it is");
+    return;
+  }
+  if (!context.job.spec.elastic.has_value()) {
+    context.SetCondition(kClamped, true, "NoWorkers",
+                         absl::StrCat("worker.replicas = ", wanted, " is taken as ", desired,
+                                      ": without workers nothing would train; suspend: true stops a job"));
     return;
   }
   context.SetCondition(

@@ -99,9 +99,10 @@ TEST(AbortTest, FailureTargetIsStoredEverythingStoppedThenFailed) {
 }
 
 TEST(AbortTest, AsksForAnotherPassWhereNothingIsLeftToStop) {
-  FakeWorld world(0, 0);
+  FakeWorld world(0, 1);
   world.job.spec.progress_deadline_seconds = 0;
   world.Step();
+  world.Fail(api::Role::kWorker, 0, 2);
   world.Fail(api::Role::kCoordinator, 0, 2);
   EXPECT_EQ(world.Step().requeue_after, 0);
   EXPECT_TRUE(IsTrue(world.Step().status, kFailed));

@@ -1,5 +1,7 @@
 #include "operator/planner/suspend.h"
 
+#include "operator/planner/elastic.h"
+
 namespace downpour::planner {
 namespace {
 
@@ -25,6 +27,7 @@ bool Suspend(Context& context) {
       for (const char* type : {kRestarting, kRecovering, kParametersLost}) {
         context.ClearCondition(type, "Suspended", message);
       }
+      ForgetAbsences(context);
       context.status.start_time.reset();
       context.status.last_progress_time.reset();
       context.status.last_progress_step = 0;
@@ -43,6 +46,7 @@ bool Suspend(Context& context) {
     context.ClearCondition(kSuspended, "Resumed", "the job starts anew");
     context.Emit(false, "JobResumed", "the job starts anew");
   }
+  ForgetAbsences(context);
   for (const char* type : {kRestarting, kRecovering, kParametersLost}) {
     context.ClearCondition(type, "StartedAnew", "the job starts anew");
   }

@@ -114,13 +114,5 @@ TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
   }
 }
 
-TEST(FormatAgeTest, HasTwoUnitsAtMost) {
-  EXPECT_EQ(FormatAge(-1), "0s");
-  EXPECT_EQ(FormatAge(59.9), "59s");
-  EXPECT_EQ(FormatAge(185), "3m5s");
-  EXPECT_EQ(FormatAge(7800), "2h10m");
-  EXPECT_EQ(FormatAge(4 * 86400 + 3 * 3600), "4d3h");
-}
-
 }  // namespace
 }  // namespace downpour::cli

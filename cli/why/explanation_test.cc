@@ -1,0 +1,3 @@
+#include "cli/why/explanation.h"
+
+#include "gtest/gtest.h"

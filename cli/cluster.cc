@@ -34,9 +34,12 @@ absl::StatusOr<std::unique_ptr<kube::CredentialSource>> FindCredentials(const Cl
   absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found =
       kube::KubeconfigCredentials(options.kubeconfig, options.context);
   const bool named = !options.kubeconfig.empty() || !options.context.empty();
-  if (found.ok() || named || !absl::IsNotFound(found.status())) return found;
-  absl::StatusOr<std::unique_ptr<kube::CredentialSource>> inside = kube::InClusterCredentials();
-  return inside.ok() ? std::move(inside) : std::move(found);
+  if (found.ok()) return found;
+  if (!named && absl::IsNotFound(found.status())) {
+    absl::StatusOr<std::unique_ptr<kube::CredentialSource>> inside = kube::InClusterCredentials();
+    if (inside.ok()) return inside;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("kubeconfig: ", found.status().message()));
 }
 
 std::size_t EditDistance(const std::string& a, const std::string& b) {
@@ -129,7 +132,8 @@ absl::Status Cluster::Explain(const absl::Status& status) const {
   if (error->code == 404 && error->reason.empty()) {
     return say(server_, " has no TrainingJobs: its custom resource definition is not installed");
   }
-  return say(server_, ": ", error->message.empty() ? status.message() : absl::string_view(error->message));
+  if (error->code >= 500 || error->message.empty()) return say(server_, ": ", status.message());
+  return say(error->message);
 }
 
 absl::StatusOr<std::vector<Json>> Cluster::ListAll(const kube::Resource& resource, const std::string& namespace_name,

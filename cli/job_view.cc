@@ -111,6 +111,9 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   overview.phase = seen ? status.phase : "Pending";
   overview.reason = seen ? status.reason : "NotSeenByOperator";
   overview.running = !planner::IsTrue(status, planner::kComplete) && !planner::IsTrue(status, planner::kFailed);
+  const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
+  if (overview.running && overview.reason.empty() && scheduled != nullptr && !scheduled->status)
+    overview.reason = scheduled->reason;
   overview.workers_ready = status.worker.ready;
   overview.workers_desired = seen ? status.worker.desired : job.spec.worker.replicas;
   overview.ps_ready = status.parameter_server.ready;

@@ -22,7 +22,7 @@ struct ProcessView {
   std::string state;  // starting, running, stopping, ended; of a pod also why it waits
   int restarts = 0;
   std::string log_path;
-  std::string node;  // of a pod
+  std::string node = {};  // of a pod
 };
 
 struct Snapshot {

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace downpour::cli {
@@ -73,7 +74,7 @@ TEST(FormatTest, WrappedTextKeepsItsWordsInOrderAndItsBounds) {
   std::mt19937 random(7);
   for (int i = 0; i < 500; ++i) {
     std::string text;
-    for (unsigned length = random() % 200; length > 0; --length) text += random() % 5 == 0 ? ' ' : 'x';
+    for (auto length = random() % 200; length > 0; --length) text += random() % 5 == 0 ? ' ' : 'x';
     const std::size_t columns = 5 + random() % 40;
     const std::size_t most = 1 + random() % 6;
     const std::vector<std::string> lines = WrapColumns(text, columns, most);

@@ -224,7 +224,7 @@ class Explainer {
       return Say(Severity::kAttention, "The job was just made; no operator has looked at it yet.");
     }
     Say(Severity::kAlarm, absl::StrCat("No operator has looked at this job in the ", FormatAge(age),
-                                        " since it was made: none runs, or it does not watch this namespace."));
+                                       " since it was made: none runs, or it does not watch this namespace."));
   }
 
   // Conditions that say by themselves why nothing goes on.
@@ -288,6 +288,13 @@ class Explainer {
     return missing.empty() ? "" : Sentence(missing);
   }
 
+  // What the headline says in full is cut to its first word.
+  std::string WaitingText(const Instance& instance) const {
+    const std::string& reason = instance.waiting_reason;
+    if (!absl::StrContains(explanation_.headline, absl::StripSuffix(reason, "."))) return reason;
+    return reason.substr(0, reason.find(':'));
+  }
+
   static std::string Names(const std::vector<const Instance*>& instances) {
     std::vector<std::string> names;
     for (const Instance* instance : instances) names.push_back(InstanceName(instance->role, instance->index));
@@ -316,7 +323,12 @@ class Explainer {
         absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
                         Since(newest.time), " ago (", CauseText(newest), ")");
       }
-      const bool whole = status_.worker.ready >= status_.worker.desired;
+      const api::Condition* lost = planner::FindCondition(status_, planner::kParametersLost);
+      if (lost != nullptr) {  // not any more, or the headline would be another
+        absl::StrAppend(&text, ". Parameters were lost, and ", Since(lost->last_transition_time), " ago ",
+                        lost->message);
+      }
+      const bool whole = status_.worker.ready >= status_.worker.desired && lost == nullptr;
       return Say(whole ? Severity::kFine : Severity::kAttention, absl::StrCat(text, "."));
     }
     if (trains) {
@@ -375,9 +387,14 @@ class Explainer {
       const bool good = std::find(std::begin(kGoodConditions), std::end(kGoodConditions), condition.type) !=
                         std::end(kGoodConditions);
       if (condition.status == good) continue;
+      // The facts and the list of members say the same, and more.
+      const bool listed = !pending_.empty() || !stopping_.empty() || !unready_.empty() || !missing_.empty();
+      if (condition.type == planner::kReady && listed) continue;
       std::string line = absl::StrCat(condition.type, " is ", condition.status ? "true" : "false", " for ",
                                       Since(condition.last_transition_time), ": ", condition.reason);
-      if (told_.count(condition.type) == 0 && !condition.message.empty()) {
+      const bool said =
+          told_.count(condition.type) != 0 || (condition.type == planner::kScheduled && !pending_.empty());
+      if (!said && !condition.message.empty()) {
         absl::StrAppend(&line, condition.reason.empty() ? "" : ", ", condition.message);
       }
       lines.push_back(std::move(line));
@@ -389,9 +406,9 @@ class Explainer {
     const api::FailurePolicy& policy = spec_.failure_policy;
     return absl::StrCat(
         "Failures: ", status_.restarts_total, status_.restarts_total == 1 ? " restart, " : " restarts, ",
-        status_.restarts_counted, " counted; limits ", policy.max_restarts_per_replica, " a member, ",
+        status_.restarts_counted, " of them towards the limits (", policy.max_restarts_per_replica, " a member, ",
         policy.max_restarts, " the job, ",
-        policy.window_seconds == 0 ? "for life" : absl::StrCat("in ", FormatAge(policy.window_seconds)));
+        policy.window_seconds == 0 ? "for life" : absl::StrCat("within ", FormatAge(policy.window_seconds)), ")");
   }
 
   std::vector<std::string> Failures() const {
@@ -401,9 +418,10 @@ class Explainer {
       auto other = std::next(newest);
       while (other != failures.rend() && SameStory(*newest, *other)) ++other;
       const auto times = std::distance(newest, other);
-      std::string line = absl::StrCat(Since(newest->time), " ago  ", InstanceName(newest->role, newest->index), "  ",
-                                      times > 1 ? absl::StrCat(times, " times ") : "", CauseText(*newest));
+      std::string line = absl::StrCat(Since(newest->time), " ago, ", InstanceName(newest->role, newest->index), ": ",
+                                      CauseText(*newest));
       if (!newest->node.empty()) absl::StrAppend(&line, " on ", newest->node);
+      if (times > 1) absl::StrAppend(&line, ", ", times, " times");
       if (!newest->action.empty()) absl::StrAppend(&line, ", ", newest->action);
       if (!newest->counted) absl::StrAppend(&line, ", not counted");
       if (!newest->last_log_line.empty()) {
@@ -423,17 +441,17 @@ class Explainer {
       for (const Instance* instance : *group) {
         const double since =
             instance->terminating ? instance->terminating_since.value_or(now_) : instance->created_time;
-        std::string line = absl::StrCat(InstanceName(instance->role, instance->index), "  ",
+        std::string line = absl::StrCat(InstanceName(instance->role, instance->index), ": ",
                                         instance->terminating                        ? "stopping"
                                         : instance->phase == InstancePhase::kPending ? "pending"
                                                                                      : "starting",
                                         " for ", Since(since));
         if (!instance->node.empty()) absl::StrAppend(&line, " on ", instance->node);
-        if (!instance->waiting_reason.empty()) absl::StrAppend(&line, ": ", instance->waiting_reason);
+        if (!instance->waiting_reason.empty()) absl::StrAppend(&line, ", ", WaitingText(*instance));
         lines.push_back(std::move(line));
       }
     }
-    for (const auto& [role, index] : missing_) lines.push_back(absl::StrCat(InstanceName(role, index), "  not there"));
+
     return lines;
   }
 
@@ -480,7 +498,7 @@ class Explainer {
     for (const auto& [role, index] : missing_) {
       const double earliest = planner::EarliestStart(status_, spec_.failure_policy, role, index, now_);
       lines->push_back(earliest > now_ ? absl::StrCat(InstanceName(role, index), " is started again in ",
-                                                      Until(earliest), " (failurePolicy.backoff)")
+                                                      Until(earliest), " (back-off)")
                                        : absl::StrCat(InstanceName(role, index), " is to be started now"));
     }
   }
@@ -492,18 +510,16 @@ class Explainer {
     });
     if (oldest != pending_.end() && policy.pending_timeout_seconds > 0) {
       const double deadline = (*oldest)->created_time + policy.pending_timeout_seconds;
-      lines->push_back(
-          absl::StrCat(InstanceName((*oldest)->role, (*oldest)->index), " counts as failed and is replaced ",
-                       deadline > now_ ? absl::StrCat("if it is still pending in ", Until(deadline)) : "now",
-                       " (failurePolicy.pendingTimeoutSeconds = ", policy.pending_timeout_seconds, ")"));
+      lines->push_back(absl::StrCat(
+          InstanceName((*oldest)->role, (*oldest)->index), " counts as failed and is replaced ",
+          deadline > now_ ? absl::StrCat("if still pending in ", Until(deadline)) : "now", " (pendingTimeoutSeconds)"));
     }
     for (const Instance* instance : stopping_) {
       if (!instance->terminating_since.has_value()) continue;
       const double deadline = *instance->terminating_since + policy.termination_timeout_seconds;
       lines->push_back(absl::StrCat(InstanceName(instance->role, instance->index), " is removed by force ",
                                     deadline > now_ ? absl::StrCat("if it is still there in ", Until(deadline)) : "now",
-                                    " (failurePolicy.terminationTimeoutSeconds = ", policy.termination_timeout_seconds,
-                                    ")"));
+                                    " (terminationTimeoutSeconds)"));
     }
   }
 
@@ -512,12 +528,12 @@ class Explainer {
         (status_.phase != "Running" || now_ - *status_.last_progress_time > kStandstillSeconds)) {
       const double deadline = *status_.last_progress_time + spec_.progress_deadline_seconds;
       lines->push_back(absl::StrCat("the ", Thing(), " fails if no update is applied within ", Until(deadline),
-                                    " (progressDeadlineSeconds = ", spec_.progress_deadline_seconds, ")"));
+                                    " (progressDeadlineSeconds)"));
     }
     if (spec_.active_deadline_seconds.has_value() && status_.start_time.has_value()) {
       lines->push_back(absl::StrCat("the ", Thing(), " fails if it is not finished within ",
                                     Until(*status_.start_time + *spec_.active_deadline_seconds),
-                                    " (activeDeadlineSeconds = ", *spec_.active_deadline_seconds, ")"));
+                                    " (activeDeadlineSeconds)"));
     }
   }
 
@@ -527,18 +543,15 @@ class Explainer {
     if (!unready_.empty()) {
       whose.emplace(unready_.front()->role, unready_.front()->index);
     } else if (!status_.failures.empty() && situation_.outcome != kOutcomeSucceeded) {
-      whose.emplace(status_.failures.back().role, status_.failures.back().index);
+      // On a cluster the log goes with the pod; here it is kept.
+      const api::FailureRecord& newest = status_.failures.back();
+      const auto is_it = [&newest](const Instance& instance) { return instance.uid == newest.uid; };
+      if (!situation_.on_cluster || (situation_.instances.has_value() &&
+                                     std::any_of(situation_.instances->begin(), situation_.instances->end(), is_it))) {
+        whose.emplace(newest.role, newest.index);
+      }
     }
     if (!whose.has_value()) return;
-    if (situation_.on_cluster) {  // where the log goes with the pod
-      const bool there =
-          situation_.instances.has_value() &&
-          std::any_of(situation_.instances->begin(), situation_.instances->end(), [&](const Instance& instance) {
-            return instance.role == whose->first && instance.index == whose->second &&
-                   instance.phase != InstancePhase::kPending;
-          });
-      if (!there) return;
-    }
     const std::string name = InstanceName(whose->first, whose->second);
     lines->push_back(absl::StrCat("more in its log: ", situation_.logs_command, " --role ",
                                   name.substr(0, name.rfind('-')), " --index ", whose->second));
@@ -547,18 +560,20 @@ class Explainer {
   std::vector<std::string> Events() const {
     std::vector<const SituationEvent*> events;
     for (const SituationEvent& event : situation_.events) {
-      // What the headline says in full need not be said again.
-      if (event.message.empty() || !absl::StrContains(explanation_.headline, absl::StripSuffix(event.message, "."))) {
-        events.push_back(&event);
-      }
+      // What the headline or the failures say need not be said again.
+      const bool said =
+          absl::StrContains(explanation_.headline, absl::StripSuffix(event.message, ".")) ||
+          std::any_of(status_.failures.begin(), status_.failures.end(),
+                      [&event](const api::FailureRecord& failure) { return failure.message == event.message; });
+      if (event.message.empty() || !said) events.push_back(&event);
     }
     std::stable_sort(events.begin(), events.end(),
                      [](const SituationEvent* a, const SituationEvent* b) { return a->time > b->time; });
     std::vector<std::string> lines;
     for (const SituationEvent* event : events) {
-      lines.push_back(absl::StrCat(Since(event->time), " ago  ", event->reason,
-                                   event->count > 1 ? absl::StrCat(" (", event->count, " times)") : "",
-                                   event->about.empty() ? "" : absl::StrCat(", ", event->about), ": ", event->message));
+      lines.push_back(absl::StrCat(Since(event->time), " ago, ", event->about.empty() ? "" : event->about + ": ",
+                                   event->reason, event->count > 1 ? absl::StrCat(" (", event->count, " times)") : "",
+                                   ": ", event->message));
     }
     return lines;
   }

@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kMostHeadlineLines = 6;
 constexpr std::size_t kFewestHeadlineLines = 3;
+constexpr std::size_t kMostLinesOfOne = 3;
 
 // How many lines of each section are shown so that all together take `room`, titles included: the longest lose first,
 // the last of them at equal length; where even one line each is too much, the last sections go.
@@ -59,6 +60,8 @@ std::string ExplanationText(const Explanation& explanation, int columns, int mos
   if (explanation.sections.empty()) return text;
   text += '\n';
   const std::vector<std::size_t> shown = Share(explanation.sections, height - 2 - headline.size());
+  std::size_t spare_lines = height - 2 - headline.size();
+  for (std::size_t i = 0; i < shown.size(); ++i) spare_lines -= shown[i] == 0 ? 0 : shown[i] + 1;
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const ExplanationSection& section = explanation.sections[i];
     if (shown[i] == 0) continue;
@@ -69,7 +72,15 @@ std::string ExplanationText(const Explanation& explanation, int columns, int mos
     }
     text += title.Take();
     for (std::size_t line = 0; line < shown[i]; ++line) {
-      text += Line(width, colour).Add("  ").Add(CleanText(section.lines[line])).Take();
+      // Long ones go on in the next line while there is room.
+      const std::size_t most_of_it = std::min(spare_lines + 1, kMostLinesOfOne);
+      const std::vector<std::string> parts = most_of_it == 1
+                                                 ? std::vector{CleanText(section.lines[line])}
+                                                 : WrapColumns(CleanText(section.lines[line]), width - 6, most_of_it);
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        text += Line(width, colour).Add(part == 0 ? "  " : "      ").Add(parts[part]).Take();
+      }
+      spare_lines -= std::max<std::size_t>(parts.size(), 1) - 1;
     }
   }
   return text;

@@ -89,6 +89,9 @@ class FollowedPod {
     if (absl::IsPermissionDenied(status)) {
       const std::lock_guard lock(mutex_);
       failure_ = status;
+    } else if ((absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) && !complained_) {
+      complained_ = true;
+      std::cerr << absl::StrCat("downpour: ", NameOf(pod_), ": ", status.message(), "; tries again\n") << std::flush;
     }
     // A log that ends before its pod is taken up again.
     if ((status.ok() && controller::HasEnded(pod_)) || absl::IsNotFound(status) || absl::IsPermissionDenied(status)) {
@@ -100,6 +103,7 @@ class FollowedPod {
   Cluster& cluster_;
   Pod pod_;             // of the thread while it reads
   std::string newest_;  // likewise: the time of the line printed last
+  bool complained_ = false;
   const std::optional<int> tail_;
   LogPrinter& printer_;
   std::atomic<bool> reading_{false};

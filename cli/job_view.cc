@@ -143,7 +143,14 @@ Situation MakeJobSituation(const JobRecord& record, const std::optional<std::vec
   situation.job = record.job;
   situation.created_time = record.meta.creation_time;
   situation.deletion_requested = record.meta.deletion_time.has_value();
-  if (!record.managed_here) situation.managed_by = record.job.spec.managed_by;
+  if (!record.managed_here) {
+    situation.managed_by = record.errors.empty() ? record.job.spec.managed_by : "another name";
+  }
+  if (!record.errors.empty()) {  // then the spec means nothing, and the status tells how many there should be
+    situation.job.spec = {};
+    situation.job.spec.parameter_server.emplace().replicas = status.parameter_server.desired;
+    situation.job.spec.worker.replicas = status.worker.desired;
+  }
   for (const auto& [type, outcome] :
        {std::pair{planner::kComplete, kOutcomeSucceeded}, std::pair{planner::kFailed, kOutcomeFailed}}) {
     if (!planner::IsTrue(status, type)) continue;

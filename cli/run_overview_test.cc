@@ -67,8 +67,8 @@ TEST_F(RunOverviewTest, ARunningRunShowsItsStatus) {
   EXPECT_EQ(overview.accuracy, 0.75);
   EXPECT_EQ(overview.age_seconds, 90);
   EXPECT_EQ(OverviewsToText({overview}),
-            "NAME    PHASE    WORKERS  PS   EPOCHS  ACCURACY  RESTARTS  AGE\n"
-            "demo-1  Running  2/3      2/2  1.5/4   0.7500    1         1m30s\n");
+            "NAME    PHASE    WORKERS  PS   STEP  EPOCHS  ACCURACY  RESTARTS  AGE    REASON\n"
+            "demo-1  Running  2/3      2/2  7     1.5/4   0.7500    1         1m30s\n");
   const nlohmann::json document = nlohmann::json::parse(OverviewsToJson({overview}));
   ASSERT_EQ(document.size(), 1u);
   EXPECT_EQ(document[0].at("workers").at("desired"), 3);
@@ -95,6 +95,13 @@ TEST_F(RunOverviewTest, AnEndedRunShowsItsSummary) {
   EXPECT_EQ(overview.epochs, 2.25);
   EXPECT_EQ(overview.accuracy, 0.5);
   EXPECT_EQ(overview.restarts, 3);
+}
+
+TEST_F(RunOverviewTest, ARunIsFoundByItsFolderAndElseTheErrorSaysHowAJobIsMeant) {
+  EXPECT_EQ(FindRun(base + "/demo-1").value_or(""), base + "/demo-1");
+  const absl::StatusOr<std::string> none = FindRun("demo-1");
+  EXPECT_TRUE(absl::IsNotFound(none.status()));
+  EXPECT_NE(none.status().message().find("a job on a cluster is meant if -n"), std::string::npos) << none.status();
 }
 
 TEST_F(RunOverviewTest, AFolderThatIsNoRunIsAnError) {

@@ -427,7 +427,8 @@ class Explainer {
       if (!newest->last_log_line.empty()) {
         absl::StrAppend(&line, ": \"", newest->last_log_line, "\"");
       } else if (newest->cause == "Hang" || newest->cause == "PendingTimeout") {
-        absl::StrAppend(&line, ": ", newest->message);
+        const std::size_t why = newest->message.find("ended: ");
+        absl::StrAppend(&line, ": ", newest->message.substr(why == std::string::npos ? 0 : why + 7));
       }
       lines.push_back(std::move(line));
       newest = other;

@@ -153,13 +153,15 @@ TEST(ExplainTest, WhatIsTheSameIsToldOnceAndWhatDiffersIsNot) {
   Situation situation = Training();
   auto& failures = situation.job.status.failures;
   failures = {Failure(kNow - 50, 0, "OOMKilled", 137), Failure(kNow - 40, 0, "OOMKilled", 137),
-              Failure(kNow - 30, 1, "Deleted", std::nullopt)};
+              Failure(kNow - 30, 1, "Deleted", std::nullopt), Failure(kNow - 20, 1, "PendingTimeout", std::nullopt)};
   failures[2].counted = false;
+  failures[3].message = "worker-1 ended: pending for more than 900 s";
   const Explanation explanation = Explain(situation, kNow);
   EXPECT_THAT(Section(explanation, "Failures"),
-              ElementsAre("30s ago, worker-1: Deleted on node-0, Replace, not counted",
+              ElementsAre("20s ago, worker-1: PendingTimeout on node-0, Replace: pending for more than 900 s",
+                          "30s ago, worker-1: Deleted on node-0, Replace, not counted",
                           "40s ago, worker-0: OOMKilled (exit code 137) on node-0, 2 times, Replace"));
-  EXPECT_EQ(explanation.headline, "The job trains; the newest failure was worker-1 30s ago (Deleted).");
+  EXPECT_EQ(explanation.headline, "The job trains; the newest failure was worker-1 20s ago (PendingTimeout).");
 }
 
 TEST(ExplainTest, LostParametersAreToldUntilTheEnd) {

@@ -1,9 +1,13 @@
 #ifndef DOWNPOUR_CLI_COMMANDS_H_
 #define DOWNPOUR_CLI_COMMANDS_H_
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cli/cluster.h"
+#include "operator/api/training_job.h"
 
 // The commands of `downpour`. Each returns the exit code of the program: 0 done, 1 failed, 2 bad input, 130 stopped by
 // the user. With `json` standard output carries one JSON document and nothing else.
@@ -23,16 +27,48 @@ struct RunOptions {
   std::string run_directory;  // empty: the next one under ./downpour-runs
 };
 
-// Call it on the main thread, before any other thread is started.
+// What a command is about: if the options of a cluster were given, a job on it by its name; otherwise a run of this
+// machine, by its folder or its name in ./downpour-runs.
+struct Target {
+  std::string name;  // empty: see the command
+  ClusterOptions cluster;
+};
+
+struct LogChoice {
+  std::optional<api::Role> role;  // absent: all
+  std::optional<int> index;       // with a role; absent: all
+  std::optional<int> tail;        // the newest lines of each; absent: all of one member, the newest 10 of several
+  bool follow = false;
+
+  bool one_member() const { return role.has_value() && index.has_value(); }
+  std::optional<int> TailOfEach() const { return tail.has_value() || one_member() ? tail : 10; }
+};
+
+// Call all of them on the main thread, before any other thread is started.
 int RunCommand(const RunOptions& options);
 
 int ValidateCommand(const std::string& file, const Overrides& overrides, bool json);
 
-// `directory`: a folder of runs or one run; empty: ./downpour-runs.
-int GetCommand(const std::string& directory, bool json);
+// Without a name: all jobs of the namespace, or the runs in ./downpour-runs. A name may be a folder of runs.
+int GetCommand(const Target& target, bool json);
 
-// `directory`: a run; empty: the newest that is running under ./downpour-runs.
-int TopCommand(const std::string& directory, bool once);
+// Without a name: the newest run that is running.
+int TopCommand(const Target& target, bool once);
+
+// Without a name: the newest run that is running, or the newest.
+int WhyCommand(const Target& target);
+int LogsCommand(const Target& target, const LogChoice& choice);
+
+// For the commands: prints one line on standard error. Answers the exit code that the error means: bad input for what
+// the user named, else failed.
+int Complain(const absl::Status& status);
+
+// For the commands: the run that the target means, which is none on a cluster. Without a name the newest that is
+// running or, unless `running`, the newest of all.
+absl::StatusOr<std::string> ChooseRun(const std::string& name, bool running);
+
+// For the commands: the cluster, if a job is named.
+absl::StatusOr<std::unique_ptr<Cluster>> OpenForJob(const Target& target);
 
 }  // namespace downpour::cli
 

@@ -5,21 +5,32 @@
 
 #include "cli/clock.h"
 #include "cli/commands.h"
+#include "cli/job_view.h"
 #include "cli/run_folder.h"
 #include "cli/run_overview.h"
 
 namespace downpour::cli {
+namespace {
 
-int GetCommand(const std::string& directory, bool json) {
-  std::vector<std::string> roots;
-  if (!directory.empty() && !std::filesystem::is_directory(directory)) {
-    std::cerr << "downpour: " << directory << ": there is no such directory" << std::endl;
-    return kExitBadInput;
-  }
-  if (IsRunFolder(directory)) {
-    roots.push_back(directory);
+void Print(const std::vector<RunOverview>& overviews, bool json, bool namespaces, const std::string& if_none) {
+  if (json) {
+    std::cout << OverviewsToJson(overviews);
+  } else if (overviews.empty() && !if_none.empty()) {
+    std::cout << if_none << '\n';
   } else {
-    roots = ListRuns(directory.empty() ? kRunsDirectory : directory);
+    std::cout << OverviewsToText(overviews, namespaces);
+  }
+  std::cout << std::flush;
+}
+
+int GetRuns(const std::string& name, bool json) {
+  std::vector<std::string> roots;
+  if (name.empty() || (std::filesystem::is_directory(name) && !IsRunFolder(name))) {
+    roots = ListRuns(name.empty() ? kRunsDirectory : name);
+  } else {
+    absl::StatusOr<std::string> root = FindRun(name);
+    if (!root.ok()) return Complain(root.status());
+    roots.push_back(*std::move(root));
   }
   const SystemClock clock;
   std::vector<RunOverview> runs;
@@ -33,14 +44,36 @@ int GetCommand(const std::string& directory, bool json) {
       exit_code = kExitFailed;
     }
   }
-  if (json) {
-    std::cout << OverviewsToJson(runs) << std::flush;
-  } else if (runs.empty() && exit_code == kExitDone) {
-    std::cout << "no runs in " << (directory.empty() ? kRunsDirectory : directory.c_str()) << std::endl;
-  } else {
-    std::cout << OverviewsToText(runs) << std::flush;
-  }
+  const std::string none = "no runs in " + (name.empty() ? kRunsDirectory : name);
+  Print(runs, json, /*namespaces=*/false, exit_code == kExitDone ? none : "");
   return exit_code;
+}
+
+absl::StatusOr<std::vector<controller::JobRecord>> FindJobs(Cluster& cluster, const std::string& name) {
+  if (name.empty()) return cluster.ListJobs();
+  if (cluster.namespace_name().empty()) return absl::InvalidArgumentError("-A: lists all jobs; for one, give -n");
+  absl::StatusOr<controller::JobRecord> job = cluster.GetJob(name);
+  if (!job.ok()) return job.status();
+  return std::vector<controller::JobRecord>{*std::move(job)};
+}
+
+int GetJobs(const Target& target, bool json) {
+  const absl::StatusOr<std::unique_ptr<Cluster>> cluster = Cluster::Open(target.cluster);
+  if (!cluster.ok()) return Complain(cluster.status());
+  const absl::StatusOr<std::vector<controller::JobRecord>> jobs = FindJobs(**cluster, target.name);
+  if (!jobs.ok()) return Complain(jobs.status());
+  const SystemClock clock;
+  std::vector<RunOverview> overviews;
+  for (const controller::JobRecord& job : *jobs) overviews.push_back(MakeJobOverview(job, clock.Now()));
+  const std::string& where = (*cluster)->namespace_name();
+  Print(overviews, json, where.empty(), where.empty() ? "no jobs in any namespace" : "no jobs in namespace " + where);
+  return kExitDone;
+}
+
+}  // namespace
+
+int GetCommand(const Target& target, bool json) {
+  return target.cluster.given() ? GetJobs(target, json) : GetRuns(target.name, json);
 }
 
 }  // namespace downpour::cli

@@ -6,13 +6,22 @@
 
 #include "cli/commands.h"
 #include "cli/manifest_input.h"
+#include "operator/api/manifest.h"
 
 namespace downpour::cli {
 namespace {
 
+constexpr char kWhichOne[] =
+    "a job on a cluster if -n, -A, --context or --kubeconfig is given; otherwise a run of this machine: its folder, or "
+    "its name in ./downpour-runs";
+
 struct Arguments {
   std::string file;
-  std::string directory;
+  Target target;
+  std::string role;
+  int index = 0;
+  int tail = 0;
+  bool follow = false;
   std::string run_directory;
   std::vector<std::string> overrides;
   std::string output = "text";
@@ -30,6 +39,31 @@ void AddManifest(CLI::App& command, Arguments& arguments) {
   AddOutput(command, arguments);
 }
 
+// What the command is about.
+CLI::App* AddTarget(CLI::App& app, const char* verb, const char* what, const char* without_name, Arguments& arguments) {
+  CLI::App* const command = app.add_subcommand(verb, what);
+  command->add_option("NAME", arguments.target.name, std::string(kWhichOne) + ". Without it: " + without_name);
+  ClusterOptions& cluster = arguments.target.cluster;
+  command->add_option("--namespace,-n", cluster.namespace_name, "on a cluster: the namespace; else that of the context")
+      ->group("Cluster");
+  command->add_option("--context", cluster.context, "on a cluster: the context of the kubeconfig; else the current one")
+      ->group("Cluster");
+  command->add_option("--kubeconfig", cluster.kubeconfig, "on a cluster: the file; else $KUBECONFIG or ~/.kube/config")
+      ->group("Cluster");
+  return command;
+}
+
+LogChoice ReadLogChoice(const CLI::App& logs, const Arguments& arguments) {
+  LogChoice choice;
+  choice.follow = arguments.follow;
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
+    if (arguments.role == api::ToString(role)) choice.role = role;
+  }
+  if (logs.count("--index") > 0) choice.index = arguments.index;
+  if (logs.count("--tail") > 0) choice.tail = arguments.tail;
+  return choice;
+}
+
 int Main(int argument_count, char** argument_values) {
   CLI::App app("Downpour trains deep networks with parameter servers.", "downpour");
   app.require_subcommand(1);
@@ -39,12 +73,25 @@ int Main(int argument_count, char** argument_values) {
   run->add_option("--run-dir", arguments.run_directory, "an empty or new folder for the run");
   CLI::App* const validate = app.add_subcommand("validate", "says what is wrong with a TrainingJob");
   AddManifest(*validate, arguments);
-  CLI::App* const get = app.add_subcommand("get", "lists runs");
-  get->add_option("DIR", arguments.directory, "a folder of runs, or one run; ./downpour-runs otherwise");
+  CLI::App* const get = AddTarget(app, "get", "lists runs, or jobs on a cluster",
+                                  "all jobs of the namespace, or all runs in ./downpour-runs", arguments);
+  get->add_flag("--all-namespaces,-A", arguments.target.cluster.all_namespaces, "on a cluster: jobs of all namespaces")
+      ->group("Cluster");
   AddOutput(*get, arguments);
-  CLI::App* const top = app.add_subcommand("top", "watches a run");
-  top->add_option("RUN_DIR", arguments.directory, "the newest run that is running otherwise");
+  CLI::App* const top =
+      AddTarget(app, "top", "watches a run, or a job on a cluster", "the newest run that is running", arguments);
   top->add_flag("--once", arguments.once, "prints one picture and exits");
+  CLI::App* const why =
+      AddTarget(app, "why", "says on one screen why a run, or a job on a cluster, waits, restarted or failed",
+                "the newest run that is running, or the newest", arguments);
+  CLI::App* const logs = AddTarget(app, "logs", "prints what the processes of a run, or of a job on a cluster, wrote",
+                                   "the newest run that is running, or the newest", arguments);
+  logs->add_option("--role", arguments.role, "only of this role")
+      ->check(CLI::IsMember({"coordinator", "ps", "worker"}));
+  logs->add_option("--index", arguments.index, "with --role: only of this member")->check(CLI::NonNegativeNumber);
+  logs->add_option("--tail", arguments.tail, "the newest lines of each; else all of one member, 10 of each of several")
+      ->check(CLI::NonNegativeNumber);
+  logs->add_flag("--follow,-f", arguments.follow, "goes on with what is written, until the end or Ctrl-C");
 
   try {
     app.parse(argument_count, argument_values);
@@ -64,8 +111,10 @@ int Main(int argument_count, char** argument_values) {
   const bool json = arguments.output == "json";
   if (run->parsed()) return RunCommand({arguments.file, overrides, json, arguments.run_directory});
   if (validate->parsed()) return ValidateCommand(arguments.file, overrides, json);
-  if (get->parsed()) return GetCommand(arguments.directory, json);
-  return TopCommand(arguments.directory, arguments.once);
+  if (get->parsed()) return GetCommand(arguments.target, json);
+  if (top->parsed()) return TopCommand(arguments.target, arguments.once);
+  if (why->parsed()) return WhyCommand(arguments.target);
+  return LogsCommand(arguments.target, ReadLogChoice(*logs, arguments));
 }
 
 }  // namespace

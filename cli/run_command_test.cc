@@ -341,12 +341,25 @@ TEST_F(RunCommandTest, GetListsRunsAndTopShowsTheNewestThatRuns) {
   ASSERT_EQ(once.Wait(), 0) << once.Errors();
   EXPECT_THAT(once.Output(), HasSubstr("worker-1"));
 
+  Command why(Options({"why", "demo-2"}));
+  ASSERT_EQ(why.Wait(), 0) << why.Errors();
+  EXPECT_THAT(why.Output(), StartsWith("run demo-2  Running, workers "));
+  Command log(Options({"logs", root, "--role", "worker", "--index", "1"}));
+  ASSERT_EQ(log.Wait(), 0) << log.Errors();
+  EXPECT_THAT(log.Output(), StartsWith("==== worker-1, incarnation 1"));
+  Command logs(Options({"logs", "-f"}));  // of the newest, to its end
+  ASSERT_TRUE(Eventually([&] { return logs.Output().find("worker-1      | ==== worker-1") != std::string::npos; }));
+
   Command watching(Options({"top"}));
   ASSERT_TRUE(Eventually([&] { return watching.Output().find("worker-1") != std::string::npos; }));
   second.Signal(SIGINT);
   EXPECT_EQ(second.Wait(), 130);
   ASSERT_EQ(watching.Wait(), 0) << watching.Errors();
   EXPECT_THAT(watching.Output(), HasSubstr("demo-2: Stopped"));
+  EXPECT_EQ(logs.Wait(), 0) << logs.Errors();
+  Command later(Options({"why"}));
+  ASSERT_EQ(later.Wait(), 0) << later.Errors();
+  EXPECT_THAT(later.Output(), HasSubstr("Stopped by the user."));
 }
 
 }  // namespace

@@ -12,20 +12,23 @@
 // What `downpour run` knows of a run at one moment and over its length; filled by the run loop, read by the renderers.
 namespace downpour::cli {
 
-// A local process of the job.
+// A member of the job: a process of this machine, or a pod.
 struct ProcessView {
   std::string name;  // "worker-2"
   api::Role role = api::Role::kWorker;
   int index = 0;
   int incarnation = 1;
   int pid = 0;
-  std::string state;  // starting, running, stopping, ended
+  std::string state;  // starting, running, stopping, ended; of a pod also why it waits
   int restarts = 0;
   std::string log_path;
+  std::string node = {};  // of a pod
 };
 
 struct Snapshot {
-  double seconds = 0;  // since the run began
+  double seconds = 0;       // since the run began
+  bool on_cluster = false;  // members are pods, of whom single figures are not known
+  std::string note;         // why the job is not as it should be; empty: nothing, or the progress says it
   api::TrainingJobStatus status;
   std::optional<v1::ProgressReply> progress;  // the newest answer; absent: the coordinator never answered
   double progress_age_seconds = 0;

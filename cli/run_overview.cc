@@ -6,20 +6,26 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "cli/files.h"
+#include "cli/render/format.h"
 #include "cli/run_folder.h"
 #include "operator/api/manifest.h"
+#include "operator/job/coordinator_client.h"
 
 namespace downpour::cli {
 namespace {
 
 using nlohmann::json;
 
+constexpr absl::Duration kAskTimeLimit = absl::Milliseconds(500);
+
 struct SummaryFacts {
   std::string phase;
+  std::string message;
   double epochs = 0;
   std::optional<double> accuracy;
   int restarts = 0;
@@ -33,6 +39,7 @@ std::optional<SummaryFacts> ReadSummary(const std::string& path) {
     const json document = json::parse(*text);
     SummaryFacts facts;
     facts.phase = document.at("phase").get<std::string>();
+    facts.message = document.value("message", "");
     facts.epochs = document.at("epochs").get<double>();
     if (document.at("testAccuracy").is_number()) facts.accuracy = document.at("testAccuracy").get<double>();
     facts.restarts = document.at("restarts").get<int>();
@@ -41,6 +48,8 @@ std::optional<SummaryFacts> ReadSummary(const std::string& path) {
     return std::nullopt;
   }
 }
+
+json TextOrNull(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 std::string Cell(const std::string& text, std::size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
@@ -82,12 +91,9 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   const RunPaths paths{root};
   // Asked first: a run that ends between this and the reading of its summary is not taken for lost.
   const bool held = RunIsHeld(root);
-  const absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(paths.Job());
-  if (!manifest.ok()) return manifest.status();
-  if (!manifest->errors.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(paths.Job(), ": ", manifest->errors.front().ToString()));
-  }
-  const api::TrainingJob& job = manifest->job;
+  const absl::StatusOr<api::TrainingJob> read = ReadRunJob(root);
+  if (!read.ok()) return read.status();
+  const api::TrainingJob& job = *read;
   RunOverview overview;
   overview.name = std::filesystem::path(root).lexically_normal().filename().string();
   overview.run_directory = root;
@@ -96,11 +102,16 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.ps_desired = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
   overview.epochs_total = job.spec.training.epochs;
 
-  if (const absl::StatusOr<std::string> text = ReadFile(paths.Status()); text.ok()) {
-    const absl::StatusOr<RunState> state = RunStateFromJson(*text);
-    if (!state.ok()) return state.status();
+  const absl::StatusOr<RunState> state = ReadRunState(root);
+  if (!state.ok() && !absl::IsNotFound(state.status())) return state.status();
+  if (state.ok()) {
     overview.phase = state->status.phase;
     if (state->status.worker.desired > 0) overview.workers_desired = state->status.worker.desired;
+    overview.reason = state->status.reason;
+    if (state->status.progress.has_value()) {
+      overview.step = state->status.progress->step;
+      overview.total_steps = state->status.progress->total_steps;
+    }
     overview.restarts = state->status.restarts_total;
     overview.age_seconds = std::max(0.0, now - state->start_time);
     if (held) {
@@ -111,6 +122,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   if (overview.phase.empty()) overview.phase = "Pending";
   if (const std::optional<SummaryFacts> facts = ReadSummary(paths.Summary()); facts.has_value()) {
     overview.phase = facts->phase;
+    overview.message = facts->message;
     overview.epochs = facts->epochs;
     overview.accuracy = facts->accuracy;
     overview.restarts = facts->restarts;
@@ -119,28 +131,58 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.running = held;
   if (!held) overview.phase = kLost;
   const MetricsTail metrics = ReadMetrics(paths.Metrics());
-  if (!metrics.curve.empty()) overview.epochs = metrics.curve.back().epochs;
+  if (!metrics.curve.empty()) {
+    overview.epochs = metrics.curve.back().epochs;
+    overview.step = metrics.curve.back().updates;
+  }
   overview.accuracy = metrics.accuracy;
   return overview;
 }
 
-std::string FormatAge(double seconds) {
-  const auto whole = static_cast<long long>(std::max(0.0, std::floor(seconds)));
-  if (whole < 60) return absl::StrCat(whole, "s");
-  if (whole < 3600) return absl::StrCat(whole / 60, "m", whole % 60, "s");
-  if (whole < 86400) return absl::StrCat(whole / 3600, "h", whole % 3600 / 60, "m");
-  return absl::StrCat(whole / 86400, "d", whole % 86400 / 3600, "h");
+absl::StatusOr<api::TrainingJob> ReadRunJob(const std::string& root) {
+  const std::string file = RunPaths{root}.Job();
+  absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(file);
+  if (!manifest.ok()) return manifest.status();
+  if (manifest->errors.empty()) return std::move(manifest->job);
+  return absl::InvalidArgumentError(absl::StrCat(file, ": ", manifest->errors.front().ToString()));
 }
 
-std::string OverviewsToText(const std::vector<RunOverview>& runs) {
+absl::StatusOr<RunState> ReadRunState(const std::string& root) {
+  const absl::StatusOr<std::string> text = ReadFile(RunPaths{root}.Status());
+  if (!text.ok()) return text.status();
+  return RunStateFromJson(*text);
+}
+
+absl::StatusOr<v1::ProgressReply> AskRun(const std::string& root, const std::string& job_uid) {
+  const absl::StatusOr<std::string> address =
+      ReadAddress(RunPaths{root}.Address(ProcessName(api::Role::kCoordinator, 0)));
+  if (!address.ok()) return address.status();
+  return job::AskProgress(*address, job_uid, kAskTimeLimit);
+}
+
+absl::StatusOr<std::string> FindRun(const std::string& name) {
+  const std::string among_runs = absl::StrCat(kRunsDirectory, "/", name);
+  for (const std::string& root : {name, among_runs}) {
+    if (IsRunFolder(root)) return root;
+  }
+  return absl::NotFoundError(
+      absl::StrCat(name, ": no run folder of that name, here or in ", kRunsDirectory,
+                   "; a job on a cluster is meant if -n, -A, --context or --kubeconfig is given"));
+}
+
+std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespaces) {
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "PHASE", "WORKERS", "PS", "EPOCHS", "ACCURACY", "RESTARTS", "AGE"}};
+      {"NAME", "PHASE", "WORKERS", "PS", "STEP", "EPOCHS", "ACCURACY", "RESTARTS", "AGE", "REASON"}};
   for (const RunOverview& run : runs) {
     rows.push_back({run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
-                    absl::StrCat(run.ps_ready, "/", run.ps_desired),
+                    absl::StrCat(run.ps_ready, "/", run.ps_desired), absl::StrCat(run.step),
                     absl::StrFormat("%.1f/%d", run.epochs, run.epochs_total),
                     run.accuracy.has_value() ? absl::StrFormat("%.4f", *run.accuracy) : "-", absl::StrCat(run.restarts),
-                    FormatAge(run.age_seconds)});
+                    FormatAge(run.age_seconds), run.reason});
+  }
+  if (namespaces) {
+    rows.front().insert(rows.front().begin(), "NAMESPACE");
+    for (std::size_t i = 0; i < runs.size(); ++i) rows[i + 1].insert(rows[i + 1].begin(), runs[i].namespace_name);
   }
   std::vector<std::size_t> widths(rows.front().size());
   for (const std::vector<std::string>& row : rows) {
@@ -149,7 +191,9 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs) {
   std::string text;
   for (const std::vector<std::string>& row : rows) {
     for (std::size_t i = 0; i + 1 < row.size(); ++i) absl::StrAppend(&text, Cell(row[i], widths[i] + 2));
-    absl::StrAppend(&text, row.back(), "\n");
+    absl::StrAppend(&text, row.back());
+    absl::StripTrailingAsciiWhitespace(&text);
+    text += '\n';
   }
   return text;
 }
@@ -158,16 +202,20 @@ std::string OverviewsToJson(const std::vector<RunOverview>& runs) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const RunOverview& run : runs) {
     list.push_back({{"name", run.name},
+                    {"namespace", TextOrNull(run.namespace_name)},
                     {"job", run.job},
                     {"phase", run.phase},
+                    {"reason", run.reason},
                     {"workers", {{"ready", run.workers_ready}, {"desired", run.workers_desired}}},
                     {"ps", {{"ready", run.ps_ready}, {"desired", run.ps_desired}}},
+                    {"step", run.step},
+                    {"totalSteps", run.total_steps},
                     {"epochs", run.epochs},
                     {"epochsTotal", run.epochs_total},
                     {"testAccuracy", run.accuracy.has_value() ? json(*run.accuracy) : json(nullptr)},
                     {"restarts", run.restarts},
                     {"ageSeconds", run.age_seconds},
-                    {"runDirectory", run.run_directory}});
+                    {"runDirectory", TextOrNull(run.run_directory)}});
   }
   return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

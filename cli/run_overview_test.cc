@@ -67,8 +67,8 @@ TEST_F(RunOverviewTest, ARunningRunShowsItsStatus) {
   EXPECT_EQ(overview.accuracy, 0.75);
   EXPECT_EQ(overview.age_seconds, 90);
   EXPECT_EQ(OverviewsToText({overview}),
-            "NAME    PHASE    WORKERS  PS   EPOCHS  ACCURACY  RESTARTS  AGE\n"
-            "demo-1  Running  2/3      2/2  1.5/4   0.7500    1         1m30s\n");
+            "NAME    PHASE    WORKERS  PS   STEP  EPOCHS  ACCURACY  RESTARTS  AGE    REASON\n"
+            "demo-1  Running  2/3      2/2  7     1.5/4   0.7500    1         1m30s\n");
   const nlohmann::json document = nlohmann::json::parse(OverviewsToJson({overview}));
   ASSERT_EQ(document.size(), 1u);
   EXPECT_EQ(document[0].at("workers").at("desired"), 3);
@@ -97,6 +97,13 @@ TEST_F(RunOverviewTest, AnEndedRunShowsItsSummary) {
   EXPECT_EQ(overview.restarts, 3);
 }
 
+TEST_F(RunOverviewTest, ARunIsFoundByItsFolderAndElseTheErrorSaysHowAJobIsMeant) {
+  EXPECT_EQ(FindRun(base + "/demo-1").value_or(""), base + "/demo-1");
+  const absl::StatusOr<std::string> none = FindRun("demo-1");
+  EXPECT_TRUE(absl::IsNotFound(none.status()));
+  EXPECT_NE(none.status().message().find("a job on a cluster is meant if -n"), std::string::npos) << none.status();
+}
+
 TEST_F(RunOverviewTest, AFolderThatIsNoRunIsAnError) {
   EXPECT_FALSE(ReadRunOverview(base, 0).ok());
   ASSERT_TRUE(WriteFileDurably(folder->paths().Status(), "{").ok());
@@ -112,14 +119,6 @@ TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
     for (unsigned i = 0; i <= random() % 4; ++i) text[random() % text.size()] = static_cast<char>(random());
     EXPECT_LE(ParseMetrics(text).curve.size(), 1u);
   }
-}
-
-TEST(FormatAgeTest, HasTwoUnitsAtMost) {
-  EXPECT_EQ(FormatAge(-1), "0s");
-  EXPECT_EQ(FormatAge(59.9), "59s");
-  EXPECT_EQ(FormatAge(185), "3m5s");
-  EXPECT_EQ(FormatAge(7800), "2h10m");
-  EXPECT_EQ(FormatAge(4 * 86400 + 3 * 3600), "4d3h");
 }
 
 }  // namespace

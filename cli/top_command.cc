@@ -7,109 +7,182 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cli/clock.h"
 #include "cli/commands.h"
+#include "cli/history_recorder.h"
+#include "cli/job_view.h"
 #include "cli/render/live_view.h"
 #include "cli/run_folder.h"
 #include "cli/run_overview.h"
 #include "cli/run_view.h"
 #include "cli/wake.h"
-#include "operator/api/manifest.h"
-#include "operator/job/coordinator_client.h"
 
 namespace downpour::cli {
 namespace {
 
 constexpr double kRefreshSeconds = 0.5;
-constexpr absl::Duration kAskTimeLimit = absl::Milliseconds(500);
+constexpr double kClusterRefreshSeconds = 2;  // the operator writes progress each 10 s
+constexpr double kGiveUpSeconds = 60;         // without an answer of the API server
+constexpr std::size_t kMostPoints = 2000;
 
-int Complain(const absl::Status& status, int exit_code) {
-  std::cerr << "downpour: " << std::string(status.message()) << std::endl;
-  return exit_code;
-}
-
-absl::StatusOr<std::string> NewestRunning() {
-  const std::vector<std::string> runs = ListRuns(kRunsDirectory);
-  for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
-    if (RunIsHeld(*run)) return *run;
-  }
-  return absl::NotFoundError(absl::StrCat("no run is running in ", kRunsDirectory));
-}
-
-// Looks at a run from outside: its folder, and its coordinator.
-class Onlooker {
+// What is watched: looked at again and again until it does not run any more.
+class Watched {
  public:
-  Onlooker(const std::string& root, const Clock& clock) : paths_{root}, clock_(clock) {}
+  virtual ~Watched() = default;
+  virtual absl::StatusOr<Snapshot> Look() = 0;
+  // As of the last look; false also where looking again cannot help.
+  virtual bool running() const = 0;
+  virtual const std::vector<CurvePoint>& curve() const = 0;
+  // Once it is over: "Succeeded".
+  virtual absl::StatusOr<std::string> LastWord() = 0;
+};
 
-  absl::StatusOr<Snapshot> Look() {
-    const absl::StatusOr<std::string> text = ReadFile(paths_.Status());
-    if (!text.ok()) return text.status();
-    const absl::StatusOr<RunState> state = RunStateFromJson(*text);
+// A run of this machine: its folder, and its coordinator.
+class WatchedRun final : public Watched {
+ public:
+  WatchedRun(std::string root, const Clock& clock) : root_(std::move(root)), clock_(clock) {}
+
+  absl::StatusOr<Snapshot> Look() override {
+    running_ = RunIsHeld(root_);
+    curve_ = ReadMetrics(RunPaths{root_}.Metrics()).curve;
+    const absl::StatusOr<RunState> state = ReadRunState(root_);
     if (!state.ok()) return state.status();
-    const absl::StatusOr<std::string> address = ReadAddress(paths_.Address(ProcessName(api::Role::kCoordinator, 0)));
-    if (address.ok()) {
-      absl::StatusOr<v1::ProgressReply> reply = job::AskProgress(*address, state->job_uid, kAskTimeLimit);
-      if (reply.ok()) {
-        reply_ = *std::move(reply);
-        reply_time_ = clock_.Now();
-      }
+    absl::StatusOr<v1::ProgressReply> reply = AskRun(root_, state->job_uid);
+    if (reply.ok()) {
+      reply_ = *std::move(reply);
+      reply_time_ = clock_.Now();
     }
     return MakeSnapshot(state->start_time, clock_.Now(), state->status, state->processes, reply_, reply_time_);
   }
+  bool running() const override { return running_; }
+  const std::vector<CurvePoint>& curve() const override { return curve_; }
+  absl::StatusOr<std::string> LastWord() override {
+    const absl::StatusOr<RunOverview> overview = ReadRunOverview(root_, clock_.Now());
+    if (!overview.ok()) return overview.status();
+    return overview->name + ": " + overview->phase;
+  }
 
  private:
-  const RunPaths paths_;
+  const std::string root_;
   const Clock& clock_;
+  bool running_ = true;
+  std::vector<CurvePoint> curve_;
   std::optional<v1::ProgressReply> reply_;
   double reply_time_ = 0;
 };
 
-}  // namespace
+// A job on a cluster: its status and its pods.
+class WatchedJob final : public Watched {
+ public:
+  WatchedJob(Cluster& cluster, std::string name, const Clock& clock)
+      : cluster_(cluster), name_(std::move(name)), clock_(clock) {}
 
-int TopCommand(const std::string& directory, bool once) {
-  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
-  if (!waiter.ok()) return Complain(waiter.status(), kExitFailed);
-  absl::StatusOr<std::string> root = directory.empty() ? NewestRunning() : directory;
-  if (!root.ok()) return Complain(root.status(), kExitFailed);
-  const RunPaths paths{*root};
-  const absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(paths.Job());
-  if (!manifest.ok()) return Complain(manifest.status(), kExitBadInput);
-  if (!manifest->errors.empty()) {
-    std::cerr << paths.Job() << ": " << manifest->errors.front().ToString() << std::endl;
-    return kExitBadInput;
+  absl::StatusOr<Snapshot> Look() override {
+    absl::StatusOr<Snapshot> snapshot = Ask();
+    // The API server may be away for a moment.
+    const bool passes = absl::IsUnavailable(snapshot.status()) || absl::IsDeadlineExceeded(snapshot.status());
+    if (!snapshot.ok() && !passes) running_ = false;
+    return snapshot;
+  }
+  bool running() const override { return running_; }
+  const std::vector<CurvePoint>& curve() const override { return curve_; }
+  absl::StatusOr<std::string> LastWord() override { return name_ + ": " + phase_; }
+
+ private:
+  absl::StatusOr<Snapshot> Ask() {
+    const absl::StatusOr<controller::JobRecord> record = cluster_.GetJob(name_);
+    if (!record.ok()) return record.status();
+    const absl::StatusOr<std::vector<controller::Pod>> pods = cluster_.ListPods(*record);
+    if (!pods.ok()) return pods.status();
+    running_ = MakeJobOverview(*record, clock_.Now()).running;
+    phase_ = record->job.status.phase;
+    Snapshot snapshot = MakeJobSnapshot(*record, *pods, clock_.Now());
+    AddPoint(snapshot);
+    return snapshot;
   }
 
-  const SystemClock clock;
-  Onlooker onlooker(*root, clock);
-  RunHistory history;
-  history.curve = ReadMetrics(paths.Metrics()).curve;
-  if (once) {
-    const absl::StatusOr<Snapshot> snapshot = onlooker.Look();
-    if (!snapshot.ok()) return Complain(snapshot.status(), kExitFailed);
-    LiveViewContext context;
-    context.curve = history.curve;
-    context.colour = WantsColour(STDOUT_FILENO);
-    const TerminalSize size = ReadTerminalSize(STDOUT_FILENO).value_or(TerminalSize{120, 100});
-    std::cout << RenderLiveView(manifest->job, *snapshot, size, context) << std::flush;
-    return kExitDone;
+  void AddPoint(const Snapshot& snapshot) {
+    if (!snapshot.progress.has_value() || snapshot.progress->updates_applied() == 0) return;
+    if (!curve_.empty() && curve_.back().updates == snapshot.progress->updates_applied()) return;
+    CurvePoint point;
+    point.seconds = snapshot.seconds;
+    point.updates = snapshot.progress->updates_applied();
+    point.epochs = EpochsDone(*snapshot.progress);
+    point.loss = snapshot.progress->loss();
+    point.samples_per_second = snapshot.progress->samples_per_second();
+    point.workers = snapshot.status.worker.ready;
+    if (curve_.size() >= kMostPoints) curve_.erase(curve_.begin());
+    curve_.push_back(point);
   }
 
+  Cluster& cluster_;
+  const std::string name_;
+  const Clock& clock_;
+  bool running_ = false;
+  std::string phase_;
+  std::vector<CurvePoint> curve_;
+};
+
+int ShowOnce(Watched& watched, const api::TrainingJob& job) {
+  const absl::StatusOr<Snapshot> snapshot = watched.Look();
+  if (!snapshot.ok()) return Complain(snapshot.status());
+  LiveViewContext context;
+  context.curve = watched.curve();
+  context.colour = WantsColour(STDOUT_FILENO);
+  const TerminalSize size = ReadTerminalSize(STDOUT_FILENO).value_or(TerminalSize{120, 100});
+  std::cout << RenderLiveView(job, *snapshot, size, context) << std::flush;
+  return kExitDone;
+}
+
+int Watch(Watched& watched, const api::TrainingJob& job, double refresh_seconds, Waiter& waiter, const Clock& clock) {
   {
-    const std::unique_ptr<RunView> view = MakeRunView(std::cout, STDOUT_FILENO, manifest->job);
-    while (true) {
-      const bool running = RunIsHeld(*root);
-      const absl::StatusOr<Snapshot> snapshot = onlooker.Look();
-      if (snapshot.ok()) view->Show(*snapshot, history);
-      if (!running) break;
-      if (waiter->Wait(kRefreshSeconds, -1) > 0) return kExitDone;
-      history.curve = ReadMetrics(paths.Metrics()).curve;
+    const std::unique_ptr<RunView> view = MakeRunView(std::cout, STDOUT_FILENO, job);
+    RunHistory history;
+    for (double answered = clock.Now();;) {
+      const absl::StatusOr<Snapshot> snapshot = watched.Look();
+      history.curve = watched.curve();
+      if (snapshot.ok()) {
+        answered = clock.Now();
+        view->Show(*snapshot, history);
+      } else if (!watched.running() || clock.Now() - answered > kGiveUpSeconds) {
+        return Complain(snapshot.status());
+      }
+      if (!watched.running()) break;
+      if (waiter.Wait(refresh_seconds, -1) > 0) return kExitDone;
     }
   }
-  const absl::StatusOr<RunOverview> overview = ReadRunOverview(*root, clock.Now());
-  if (!overview.ok()) return Complain(overview.status(), kExitFailed);
-  std::cout << overview->name << ": " << overview->phase << std::endl;
+  const absl::StatusOr<std::string> word = watched.LastWord();
+  if (!word.ok()) return Complain(word.status());
+  std::cout << *word << std::endl;
   return kExitDone;
+}
+
+int TopRun(const std::string& name, bool once, Waiter& waiter) {
+  const absl::StatusOr<std::string> root = ChooseRun(name, /*running=*/true);
+  if (!root.ok()) return Complain(root.status());
+  const absl::StatusOr<api::TrainingJob> job = ReadRunJob(*root);
+  if (!job.ok()) return Complain(job.status());
+  const SystemClock clock;
+  WatchedRun watched(*root, clock);
+  return once ? ShowOnce(watched, *job) : Watch(watched, *job, kRefreshSeconds, waiter, clock);
+}
+
+int TopJob(const Target& target, bool once, Waiter& waiter) {
+  const absl::StatusOr<std::unique_ptr<Cluster>> cluster = OpenForJob(target);
+  if (!cluster.ok()) return Complain(cluster.status());
+  const absl::StatusOr<controller::JobRecord> record = (*cluster)->GetJob(target.name);
+  if (!record.ok()) return Complain(record.status());
+  const SystemClock clock;
+  WatchedJob watched(**cluster, target.name, clock);
+  return once ? ShowOnce(watched, record->job) : Watch(watched, record->job, kClusterRefreshSeconds, waiter, clock);
+}
+
+}  // namespace
+
+int TopCommand(const Target& target, bool once) {
+  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
+  if (!waiter.ok()) return Complain(waiter.status());
+  return target.cluster.given() ? TopJob(target, once, *waiter) : TopRun(target.name, once, *waiter);
 }
 
 }  // namespace downpour::cli

@@ -55,6 +55,14 @@ std::string FormatDuration(double seconds) {
   return absl::StrFormat("%d h %02d m", whole / 3600, whole % 3600 / 60);
 }
 
+std::string FormatAge(double seconds) {
+  const auto whole = static_cast<long long>(std::max(0.0, std::floor(seconds)));
+  if (whole < 60) return absl::StrCat(whole, "s");
+  if (whole < 3600) return absl::StrCat(whole / 60, "m", whole % 60, "s");
+  if (whole < 86400) return absl::StrCat(whole / 3600, "h", whole % 3600 / 60, "m");
+  return absl::StrCat(whole / 86400, "d", whole % 86400 / 3600, "h");
+}
+
 std::string FormatCount(double count) {
   if (!std::isfinite(count)) return "-";
   const char* unit = "";
@@ -117,6 +125,29 @@ std::string FitColumns(std::string_view text, std::size_t columns) {
   std::uint32_t code = 0;
   for (std::size_t i = 0; i + 1 < columns; ++i) ReadCodePoint(text, &end, &code);
   return absl::StrCat(std::string(text.substr(0, end)), "…");
+}
+
+std::vector<std::string> WrapColumns(std::string_view text, std::size_t columns, std::size_t most) {
+  std::vector<std::string> lines;
+  std::string line;
+  while (!text.empty()) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, space);
+    text.remove_prefix(std::min(space + 1, text.size()));
+    if (word.empty()) continue;
+    if (!line.empty() && Columns(line) + 1 + Columns(word) > columns) {
+      if (lines.size() + 1 >= most) {
+        line += "…";
+        break;
+      }
+      lines.push_back(std::move(line));
+      line.clear();
+    }
+    absl::StrAppend(&line, line.empty() ? "" : " ", std::string(word));
+  }
+  if (!line.empty() && most > 0) lines.push_back(std::move(line));
+  for (std::string& each : lines) each = FitColumns(each, columns);
+  return lines;
 }
 
 std::string Sparkline(std::span<const double> values, std::size_t columns) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "downpour/v1/control.pb.h"
 
@@ -12,6 +13,7 @@
 namespace downpour::cli {
 
 std::string FormatDuration(double seconds);     // "0.84 s", "42 s", "3 m 07 s", "2 h 05 m"; "-" unless finite
+std::string FormatAge(double seconds);          // "12s", "3m5s", "2h10m", "4d3h"; whole seconds, at least 0
 std::string FormatCount(double count);          // "950", "12.3k", "4.05M"; "-" unless finite
 std::string FormatDecimal(double, int digits);  // fixed; "-" unless finite
 
@@ -27,6 +29,10 @@ std::size_t Columns(std::string_view text);
 
 // The first `columns` of it; cut text ends with an ellipsis.
 std::string FitColumns(std::string_view text, std::size_t columns);
+
+// The words of it in lines of at most `columns`, at most `most` of them; text that is cut ends with an ellipsis. A word
+// that is longer than a line is cut.
+std::vector<std::string> WrapColumns(std::string_view text, std::size_t columns, std::size_t most);
 
 // `columns` block characters from the oldest to the newest value, scaled between their least and greatest; fewer where
 // there are fewer finite values.

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace downpour::cli {
@@ -18,6 +19,14 @@ TEST(FormatTest, Durations) {
   EXPECT_EQ(FormatDuration(7500), "2 h 05 m");
   EXPECT_EQ(FormatDuration(std::numeric_limits<double>::quiet_NaN()), "-");
   EXPECT_EQ(FormatDuration(std::numeric_limits<double>::infinity()), "-");
+}
+
+TEST(FormatTest, AgesHaveTwoUnitsAtMost) {
+  EXPECT_EQ(FormatAge(-1), "0s");
+  EXPECT_EQ(FormatAge(59.9), "59s");
+  EXPECT_EQ(FormatAge(185), "3m5s");
+  EXPECT_EQ(FormatAge(7800), "2h10m");
+  EXPECT_EQ(FormatAge(4 * 86400 + 3 * 3600), "4d3h");
 }
 
 TEST(FormatTest, CountsHaveThreeDigits) {
@@ -56,6 +65,22 @@ TEST(FormatTest, FittedTextIsAsWideAsItMayBe) {
   }
   EXPECT_EQ(FitColumns(text, 4), "grö…");
   EXPECT_EQ(FitColumns(text, 6), text);
+}
+
+TEST(FormatTest, WrappedTextKeepsItsWordsInOrderAndItsBounds) {
+  EXPECT_THAT(WrapColumns("one two  three four", 9, 9), ::testing::ElementsAre("one two", "three", "four"));
+  EXPECT_THAT(WrapColumns("one two three four", 9, 2), ::testing::ElementsAre("one two", "three…"));
+  EXPECT_THAT(WrapColumns("", 9, 2), ::testing::IsEmpty());
+  std::mt19937 random(7);
+  for (int i = 0; i < 500; ++i) {
+    std::string text;
+    for (auto length = random() % 200; length > 0; --length) text += random() % 5 == 0 ? ' ' : 'x';
+    const std::size_t columns = 5 + random() % 40;
+    const std::size_t most = 1 + random() % 6;
+    const std::vector<std::string> lines = WrapColumns(text, columns, most);
+    EXPECT_LE(lines.size(), most);
+    for (const std::string& line : lines) EXPECT_LE(Columns(line), columns) << text;
+  }
 }
 
 TEST(FormatTest, BarsAreAsWideAsAskedAndGrow) {

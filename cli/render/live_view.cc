@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/render/format.h"
+#include "cli/render/styled_line.h"
 #include "operator/api/manifest.h"
 
 namespace downpour::cli {
@@ -18,45 +19,6 @@ namespace {
 constexpr double kSilentSeconds = 3;
 constexpr std::size_t kMaxEvents = 8;
 constexpr std::size_t kMaxSparkline = 40;
-
-constexpr const char* kPlain = "";
-constexpr const char* kBold = "1";
-constexpr const char* kDim = "2";
-constexpr const char* kGreen = "32";
-constexpr const char* kYellow = "33";
-constexpr const char* kRed = "31";
-constexpr const char* kCyan = "36";
-
-// A line that never gets wider than the terminal.
-class Line {
- public:
-  Line(std::size_t width, bool colour) : width_(width), colour_(colour) {}
-
-  Line& Add(const std::string& text, const char* style = kPlain) {
-    const std::string fitted = FitColumns(text, width_ - columns_);
-    columns_ += Columns(fitted);
-    text_ +=
-        colour_ && *style != '\0' && !fitted.empty() ? absl::StrCat("\x1b[", style, "m", fitted, "\x1b[0m") : fitted;
-    return *this;
-  }
-  // In a field of its own; longer text is cut.
-  Line& AddLeft(const std::string& text, std::size_t field, const char* style = kPlain) {
-    const std::string fitted = FitColumns(text, field);
-    return Add(fitted, style).Add(std::string(field - Columns(fitted), ' '));
-  }
-  Line& AddRight(const std::string& text, std::size_t field, const char* style = kPlain) {
-    const std::string fitted = FitColumns(text, field);
-    return Add(std::string(field - Columns(fitted), ' ')).Add(fitted, style);
-  }
-  std::size_t left() const { return width_ - columns_; }
-  std::string Take() { return text_ + "\n"; }
-
- private:
-  const std::size_t width_;
-  const bool colour_;
-  std::size_t columns_ = 0;
-  std::string text_;
-};
 
 struct Row {
   std::string name;
@@ -67,12 +29,15 @@ struct Row {
   std::string staleness = "-";
   std::string restarts = "-";
   std::string pid = "-";
+  std::string node;
 };
 
 const char* StateStyle(const std::string& state) {
-  if (state == "failed" || state == "ended" || state == "lost") return kRed;
+  if (state == "failed" || state == "ended" || state == "lost" || state == "missing") return kRed;
   if (state == "starting" || state == "stopping" || state == "registering" || state == "waiting" ||
-      state == "recovering" || state == "leaving") {
+      state == "recovering" || state == "leaving" || state == "pending" ||
+      // Of a pod that waits, in the platform's words: Unschedulable, ImagePullBackOff.
+      (!state.empty() && state.front() >= 'A' && state.front() <= 'Z')) {
     return kYellow;
   }
   return kGreen;
@@ -109,6 +74,7 @@ std::vector<Row> MakeRows(const Snapshot& snapshot) {
     row.style = StateStyle(row.state);
     row.restarts = absl::StrCat(process.restarts);
     if (process.pid > 0) row.pid = absl::StrCat(process.pid);
+    row.node = CleanText(process.node);
     const auto member = std::find_if(members.begin(), members.end(), [&](const v1::MemberProgress* candidate) {
       return candidate != nullptr && static_cast<int>(candidate->index()) == process.index &&
              candidate->role() == std::string(api::ToString(process.role));
@@ -178,6 +144,7 @@ class Frame {
   }
 
   std::string Why() const {
+    if (!snapshot_.note.empty()) return CleanText(snapshot_.note);
     if (progress() == nullptr) {
       return snapshot_.status.reason.empty() ? "waiting for the coordinator's first answer"
                                              : CleanText(snapshot_.status.reason);
@@ -238,7 +205,8 @@ class Frame {
       const v1::Evaluation& newest =
           *std::max_element(now->evaluations().begin(), now->evaluations().end(),
                             [](const auto& a, const auto& b) { return a.dataset_epoch() < b.dataset_epoch(); });
-      line.Add(FormatDecimal(newest.accuracy(), 4), kBold).Add(absl::StrCat(" @", newest.dataset_epoch()), kDim);
+      line.Add(FormatDecimal(newest.accuracy(), 4), kBold);
+      if (newest.dataset_epoch() > 0) line.Add(absl::StrCat(" @", newest.dataset_epoch()), kDim);
     } else {
       line.Add("-", kBold);
     }
@@ -271,7 +239,8 @@ class Frame {
     }
   }
 
-  static std::string HeadingText(bool wide) {
+  std::string HeadingText(bool wide) const {
+    if (snapshot_.on_cluster) return absl::StrFormat("%-15s%-21s%9s  %s", "role", "state", "restarts", "node");
     return wide ? absl::StrFormat("%-15s%-14s%10s%9s%11s%10s%8s", "role", "state", "samples/s", "step ms", "staleness",
                                   "restarts", "pid")
                 : absl::StrFormat("%-14s%-12s%10s%8s%6s%9s", "role", "state", "samples/s", "step ms", "stale",
@@ -280,10 +249,16 @@ class Frame {
 
   void AddRow(const Row& row, bool wide) {
     Line line = NewLine();
+    const char* restarts = row.restarts != "0" && row.restarts != "-" ? kYellow : kPlain;
+    if (snapshot_.on_cluster) {
+      line.Add(" ").AddLeft(row.name, 14).Add(" ").AddLeft(row.state, 20, row.style).Add(" ");
+      Add(line.AddRight(row.restarts, 9, restarts).Add("  ").Add(row.node, kDim));
+      return;
+    }
     line.Add(" ").AddLeft(row.name, wide ? 14 : 13).Add(" ").AddLeft(row.state, wide ? 13 : 11, row.style).Add(" ");
     line.AddRight(row.samples_per_second, 10).AddRight(row.step_milliseconds, wide ? 9 : 8);
     line.AddRight(row.staleness, wide ? 11 : 6);
-    line.AddRight(row.restarts, wide ? 10 : 9, row.restarts != "0" && row.restarts != "-" ? kYellow : kPlain);
+    line.AddRight(row.restarts, wide ? 10 : 9, restarts);
     if (wide) line.AddRight(row.pid, 8, kDim);
     Add(line);
   }

@@ -44,6 +44,8 @@ Scene RandomScene(std::mt19937& random) {
   Scene scene;
   scene.job.metadata.name = HostileText(random, 80);
   scene.snapshot.seconds = HostileNumber(random);
+  scene.snapshot.on_cluster = Pick(random, 0, 1) == 1;
+  scene.snapshot.note = HostileText(random, 100);
   scene.snapshot.status.phase = HostileText(random, 30);
   scene.snapshot.status.reason = HostileText(random, 200);
   constexpr api::Role kRoles[] = {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker};
@@ -54,6 +56,7 @@ Scene RandomScene(std::mt19937& random) {
     process.index = 1000 + i;  // no member's
     process.pid = Pick(random, 0, 1 << 30);
     process.state = HostileText(random, 20);
+    process.node = HostileText(random, 80);
     process.restarts = Pick(random, 0, 1 << 30);
     scene.snapshot.processes.push_back(process);
   }
@@ -242,6 +245,27 @@ TEST(RenderLiveViewTest, ShowsTheFigures) {
   EXPECT_THAT(later, HasSubstr("ended"));
   EXPECT_THAT(later, Not(HasSubstr("computing")));
   EXPECT_THAT(later, HasSubstr("no answer from the coordinator for 12 s"));
+}
+
+TEST(RenderLiveViewTest, PodsHaveNodesInsteadOfFigures) {
+  Snapshot snapshot;
+  snapshot.on_cluster = true;
+  snapshot.note = "worker-1 is pending";
+  snapshot.status.phase = "Running";
+  v1::ProgressReply progress;
+  progress.add_evaluations()->set_accuracy(0.5);  // of an epoch that is not known
+  snapshot.progress = progress;
+  ProcessView pod;
+  pod.name = "worker-1";
+  pod.state = "Unschedulable";
+  pod.restarts = 2;
+  pod.node = "node-with-a-long-name.example";
+  snapshot.processes.push_back(pod);
+  const std::string frame = RenderLiveView(api::TrainingJob(), snapshot, {80, 24}, {{}, {}, false});
+  EXPECT_THAT(frame, HasSubstr("worker-1 is pending\n"));
+  EXPECT_THAT(frame, HasSubstr("accuracy 0.5000  "));
+  EXPECT_THAT(frame, HasSubstr(" role           state                 restarts  node\n"
+                               " worker-1       Unschedulable                2  node-with-a-long-name.example\n"));
 }
 
 TEST(LiveViewTest, RepaintsInPlaceAndRestoresTheTerminal) {

@@ -1,6 +1,7 @@
 #include "cli/render/plain_lines.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "absl/strings/match.h"
@@ -45,8 +46,9 @@ const v1::Evaluation* FindEvaluation(const v1::ProgressReply& progress, std::uin
 }
 
 std::string Accuracy(const v1::Evaluation& evaluation) {
-  return absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4), ", test loss ",
-                      FormatDecimal(evaluation.loss(), 4));
+  const std::string accuracy = absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4));
+  if (!std::isfinite(evaluation.loss())) return accuracy;
+  return absl::StrCat(accuracy, ", test loss ", FormatDecimal(evaluation.loss(), 4));
 }
 
 class Writer {
@@ -125,6 +127,13 @@ void AddEpochs(const v1::ProgressReply* previous, const v1::ProgressReply& curre
     writer->Add(line);
   }
   for (const v1::Evaluation& evaluation : current.evaluations()) {
+    if (evaluation.dataset_epoch() == 0) {  // of which epoch is not known
+      const v1::Evaluation* before = previous == nullptr ? nullptr : FindEvaluation(*previous, 0);
+      if (before == nullptr || before->accuracy() != evaluation.accuracy()) {
+        writer->Add(absl::StrCat("evaluated: ", Accuracy(evaluation)));
+      }
+      continue;
+    }
     if (same && FindEvaluation(*previous, evaluation.dataset_epoch()) != nullptr) continue;
     if (evaluation.dataset_epoch() >= first && evaluation.dataset_epoch() <= current.epochs_done()) continue;
     writer->Add(absl::StrCat(name(evaluation.dataset_epoch()), " evaluated: ", Accuracy(evaluation)));

@@ -1,6 +1,7 @@
 #include "cli/render/plain_lines.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <random>
 
@@ -97,6 +98,18 @@ TEST(PlainLinesTest, ChangesOfStateAndItsReason) {
   EXPECT_THAT(PlainLines(&second, third, 0).lines, ElementsAre(HasSubstr("no answer from the coordinator for 7.00 s")));
   EXPECT_THAT(PlainLines(&third, third, 0).lines, IsEmpty());
   EXPECT_THAT(PlainLines(&third, second, 0).lines, ElementsAre(HasSubstr("answers again")));
+}
+
+TEST(PlainLinesTest, AnEvaluationOfAnUnknownEpochIsSaidWhenItChanges) {
+  Snapshot first = Training(1, 0, 5);
+  v1::Evaluation* evaluation = first.progress->add_evaluations();
+  evaluation->set_accuracy(0.5);
+  evaluation->set_loss(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_THAT(PlainLines(nullptr, first, 0).lines, Contains(::testing::EndsWith("evaluated: test accuracy 0.5000")));
+  EXPECT_EQ(CountLines(PlainLines(&first, first, 0).lines, "evaluated"), 0);
+  Snapshot second = first;
+  second.progress->mutable_evaluations(0)->set_accuracy(0.75);
+  EXPECT_EQ(CountLines(PlainLines(&first, second, 0).lines, "evaluated: test accuracy 0.7500"), 1);
 }
 
 TEST(PlainLinesTest, FailuresAndReplacementsOnceWithTheirCause) {

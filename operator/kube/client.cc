@@ -22,7 +22,7 @@ namespace {
 constexpr char kJsonPatch[] = "application/json-patch+json";
 constexpr char kMergePatch[] = "application/merge-patch+json";
 constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
-constexpr int kMaxLogBytes = 1 << 20;
+constexpr std::size_t kMaxLogLineBytes = std::size_t{1} << 20;
 
 // The same error under another code and message, with what it carries.
 absl::Status Rewrite(const absl::Status& status, absl::StatusCode code, absl::string_view message) {
@@ -69,14 +69,16 @@ class Client::Impl {
 
   // The response to the last try, which is a success.
   absl::StatusOr<HttpResponse> Do(const HttpRequest& request, const std::stop_token& stop = {}) {
-    std::stop_source either;
-    const auto forward = [&either] { either.request_stop(); };
-    const std::stop_callback stopped(stop_.get_token(), forward);
-    const std::stop_callback cancelled(stop, forward);
-    absl::StatusOr<HttpResponse> response = Try(request, either.get_token());
-    if (!response.ok()) return WithPrefix(Describe(request), response.status());
-    if (response->status >= 300) return WithPrefix(Describe(request), ToStatus(ReadApiError(*response)));
-    return response;
+    return UntilStopped(request, stop, [&](const std::stop_token& either) { return Try(request, either); });
+  }
+
+  // One try, whose body goes to `on_data`. `silence`: how long nothing may come; absent: as long as a request may take.
+  absl::Status Stream(HttpRequest request, std::optional<absl::Duration> silence, const std::stop_token& stop,
+                      const std::function<bool(std::string_view)>& on_data) {
+    request.timeout = silence.value_or(options_.timeout);
+    return UntilStopped(request, stop,
+                        [&](const std::stop_token& either) { return transport_->Stream(request, either, on_data); })
+        .status();
   }
 
   absl::StatusOr<Json> DoJson(const HttpRequest& request, const std::stop_token& stop = {}) {
@@ -92,6 +94,20 @@ class Client::Impl {
   void Stop() { stop_.request_stop(); }
 
  private:
+  // What `send` answers, told to stop when this client or `stop` is; everything but success is an error with the
+  // request in its message.
+  template <typename Send>
+  absl::StatusOr<HttpResponse> UntilStopped(const HttpRequest& request, const std::stop_token& stop, const Send& send) {
+    std::stop_source either;
+    const auto forward = [&either] { either.request_stop(); };
+    const std::stop_callback stopped(stop_.get_token(), forward);
+    const std::stop_callback cancelled(stop, forward);
+    absl::StatusOr<HttpResponse> response = send(either.get_token());
+    if (!response.ok()) return WithPrefix(Describe(request), response.status());
+    if (response->status >= 300) return WithPrefix(Describe(request), ToStatus(ReadApiError(*response)));
+    return response;
+  }
+
   absl::StatusOr<HttpResponse> Try(HttpRequest request, const std::stop_token& stop) {
     const absl::Duration deadline = MonotonicNow() + options_.timeout;
     for (int tries = 1;; ++tries) {
@@ -242,14 +258,41 @@ absl::Status Client::DeleteCollection(const Resource& resource, std::string_view
   return impl_->Do(request).status();
 }
 
-absl::StatusOr<std::string> Client::Log(std::string_view namespace_name, std::string_view pod, int tail_lines,
-                                        bool previous) {
+absl::Status Client::ReadLog(std::string_view namespace_name, std::string_view pod, const LogOptions& options,
+                             std::stop_token stop,
+                             const std::function<bool(std::string_view time, std::string_view line)>& on_line) {
   HttpRequest request = Request("GET", ResourcePath(kPods, namespace_name, pod, "log"));
-  request.query = {{"tailLines", absl::StrCat(tail_lines)}, {"limitBytes", absl::StrCat(kMaxLogBytes)}};
-  if (previous) request.query.emplace_back("previous", "true");
-  absl::StatusOr<HttpResponse> response = impl_->Do(request);
-  if (!response.ok()) return response.status();
-  return std::move(response->body);
+  request.query.emplace_back("timestamps", "true");
+  if (!options.container.empty()) request.query.emplace_back("container", options.container);
+  if (options.tail_lines.has_value()) request.query.emplace_back("tailLines", absl::StrCat(*options.tail_lines));
+  if (!options.since_time.empty()) request.query.emplace_back("sinceTime", options.since_time);
+  if (options.follow) request.query.emplace_back("follow", "true");
+  const auto pass = [&on_line](std::string_view text) {
+    const std::size_t space = std::min(text.find(' '), text.size());
+    if (!ParseTime(text.substr(0, space)).has_value()) return on_line("", text);
+    return on_line(text.substr(0, space), text.substr(std::min(space + 1, text.size())));
+  };
+  std::string rest;  // of a line that is not complete yet
+  bool wanted = true;
+  bool too_long = false;
+  const absl::Status status = impl_->Stream(
+      request, options.follow ? std::optional(kLogSilence) : std::nullopt, stop, [&](std::string_view piece) {
+        rest += piece;
+        std::size_t begin = 0;
+        for (std::size_t end = 0; wanted && (end = rest.find('\n', begin)) != std::string::npos; begin = end + 1) {
+          wanted = pass(std::string_view(rest).substr(begin, end - begin));
+        }
+        rest.erase(0, begin);
+        too_long = rest.size() > kMaxLogLineBytes;
+        return wanted && !too_long;
+      });
+  if (!status.ok()) return status;
+  if (too_long) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(Describe(request), ": a line of more than ", kMaxLogLineBytes, " bytes"));
+  }
+  if (wanted && !rest.empty()) pass(rest);
+  return absl::OkStatus();
 }
 
 void Client::Stop() { impl_->Stop(); }

@@ -2,6 +2,7 @@
 #define DOWNPOUR_OPERATOR_KUBE_CLIENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -42,6 +43,16 @@ struct DeleteOptions {
   std::string propagation = "Background";
 };
 
+struct LogOptions {
+  std::string container;                   // empty: the only one
+  std::optional<std::int64_t> tail_lines;  // the newest; absent: all
+  std::string since_time;                  // RFC 3339; the server cuts it to the second; empty: from the start
+  bool follow = false;                     // goes on until the container ends
+};
+
+// A connection that says nothing for so long may be dead without anybody knowing.
+inline constexpr absl::Duration kLogSilence = absl::Minutes(5);
+
 struct ClientMetrics;  // rest_client_*; see client_metrics.h
 
 struct ClientOptions {
@@ -81,9 +92,13 @@ class Client {
   // Deletes all objects of the namespace that the selector names, whichever they are by then; without any it is well.
   absl::Status DeleteCollection(const Resource& resource, std::string_view namespace_name,
                                 std::string_view label_selector, const DeleteOptions& options = {});
-  // The newest lines of a container's log.
-  absl::StatusOr<std::string> Log(std::string_view namespace_name, std::string_view pod, int tail_lines,
-                                  bool previous = false);
+  // Calls `on_line` with each line of a container's log, without its end, and the time that the node gave it (RFC 3339,
+  // nanoseconds; text that begins without a time has none), until the log ends, `on_line` returns false or `stop` is
+  // requested (kCancelled). Is not tried again. kUnavailable: it broke; kDeadlineExceeded: nothing came for the timeout
+  // of a request, of one that follows for kLogSilence: go on from the newest time.
+  absl::Status ReadLog(std::string_view namespace_name, std::string_view pod, const LogOptions& options,
+                       std::stop_token stop,
+                       const std::function<bool(std::string_view time, std::string_view line)>& on_line);
 
   // Ends waiting and running requests with kCancelled; for shutting down.
   void Stop();

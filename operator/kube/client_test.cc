@@ -176,13 +176,57 @@ TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
   EXPECT_TRUE(absl::IsInvalidArgument(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), Json::object()).status()));
 }
 
-TEST_F(ClientTest, ReadsLogs) {
-  server_.SetLog("team", "a", "one\ntwo\n");
-  const auto log = client().Log("team", "a", 2, /*previous=*/true);
-  ASSERT_TRUE(log.ok()) << log.status();
-  EXPECT_EQ(*log, "one\ntwo\n");
-  EXPECT_EQ(server_.requests().back().query.at("tailLines"), "2");
-  EXPECT_EQ(server_.requests().back().query.at("previous"), "true");
+using LogLines = std::vector<std::pair<std::string, std::string>>;
+
+absl::Status ReadAll(Client& client, const LogOptions& options, LogLines* lines, std::size_t most = 1000) {
+  return client.ReadLog("team", "a", options, {}, [&](std::string_view time, std::string_view line) {
+    lines->emplace_back(time, line);
+    return lines->size() < most;
+  });
+}
+
+constexpr char kFirstTime[] = "2026-01-02T03:04:05.123456789Z";
+constexpr char kSecondTime[] = "2026-01-02T03:04:06Z";
+
+TEST_F(ClientTest, ReadsTheLinesOfALogAndTheirTimes) {
+  server_.SetLog("team", "a", absl::StrCat(kFirstTime, " one two\n", kSecondTime, " \nno time\n", kSecondTime, " end"));
+  LogLines lines;
+  const LogOptions options{.container = "trainer", .tail_lines = 7, .since_time = kFirstTime, .follow = true};
+  ASSERT_TRUE(ReadAll(client(), options, &lines).ok());
+  EXPECT_THAT(lines, ElementsAre(std::pair(kFirstTime, "one two"), std::pair(kSecondTime, ""), std::pair("", "no time"),
+                                 std::pair(kSecondTime, "end")));
+  const auto query = server_.requests().back().query;
+  EXPECT_EQ(query.at("tailLines"), "7");
+  EXPECT_EQ(query.at("container"), "trainer");
+  EXPECT_EQ(query.at("sinceTime"), kFirstTime);
+  EXPECT_EQ(query.at("follow"), "true");
+  lines.clear();
+  ASSERT_TRUE(ReadAll(client(), {}, &lines, 1).ok());
+  EXPECT_EQ(lines.size(), 1u) << "more than was wanted";
+}
+
+TEST_F(ClientTest, LinesOfALogArriveWholeHoweverTheyAreCut) {
+  const std::string text = absl::StrCat(kFirstTime, " one\n", kSecondTime, " two\n");
+  for (std::size_t cut = 1; cut < text.size(); ++cut) {
+    server_.Inject("GET", "/log", FakeApiServer::Stream({text.substr(0, cut), text.substr(cut)}), 1);
+    LogLines lines;
+    ASSERT_TRUE(ReadAll(client(), {}, &lines).ok());
+    EXPECT_THAT(lines, ElementsAre(std::pair(kFirstTime, "one"), std::pair(kSecondTime, "two"))) << cut;
+  }
+}
+
+TEST_F(ClientTest, ALogThatBreaksEndsWithItsLastWholeLine) {
+  server_.Inject("GET", "/log", FakeApiServer::Stream({absl::StrCat(kFirstTime, " one\nhal")}, End::kReset), 1);
+  LogLines lines;
+  EXPECT_TRUE(absl::IsUnavailable(ReadAll(client(), {}, &lines)));
+  EXPECT_THAT(lines, ElementsAre(std::pair(kFirstTime, "one")));
+  EXPECT_EQ(server_.requests().size(), 1u) << "lines would come twice";
+  server_.Inject("GET", "/log", FakeApiServer::Refuse(403, "Forbidden", "no pods/log"), 1);
+  EXPECT_EQ(GetApiError(ReadAll(client(), {}, &lines))->message, "no pods/log");
+  server_.Inject("GET", "/log", FakeApiServer::Stream({std::string((1 << 20) + 1, 'x')}), 1);
+  EXPECT_TRUE(absl::IsResourceExhausted(ReadAll(client(), {}, &lines)));
+  server_.Inject("GET", "/log", FakeApiServer::End(End::kHang), 1);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(ReadAll(client({.timeout = absl::Milliseconds(200)}), {}, &lines)));
 }
 
 TEST_F(ClientTest, TriesAgainWhenAskedTo) {

@@ -1,0 +1,95 @@
+#include "cli/job_view.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "operator/planner/conditions.h"
+
+namespace downpour::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+controller::JobRecord Record() {
+  controller::JobRecord record;
+  record.meta.name = "lenet";
+  record.meta.namespace_name = "team";
+  record.meta.creation_time = 1000;
+  record.job.spec.parameter_server.emplace();
+  record.job.spec.worker.replicas = 2;
+  record.job.spec.training.epochs = 4;
+  record.job.status.phase = "Running";
+  record.job.status.observed_generation = 1;
+  record.job.status.start_time = 1010;
+  record.job.status.worker.desired = 2;
+  return record;
+}
+
+controller::Pod Worker(int index, const std::string& phase) {
+  controller::Pod pod;
+  pod.meta.uid = "uid";
+  pod.index = index;
+  pod.incarnation = 3;
+  pod.phase = phase;
+  pod.node = "node-0";
+  return pod;
+}
+
+TEST(JobViewTest, ProgressIsThatOfTheStatus) {
+  controller::JobRecord record = Record();
+  EXPECT_FALSE(MakeJobSnapshot(record, {}, 1110).progress.has_value()) << "unknown is not zero";
+  record.job.status.progress.emplace();
+  record.job.status.progress->step = 250;
+  record.job.status.progress->total_steps = 400;
+  record.job.status.progress->loss = "0.2500";
+  record.job.status.progress->last_update_time = 1108;
+  const Snapshot snapshot = MakeJobSnapshot(record, {Worker(0, "Running")}, 1110);
+  EXPECT_EQ(snapshot.seconds, 100);
+  EXPECT_EQ(snapshot.progress->phase(), v1::PHASE_TRAINING);
+  EXPECT_EQ(snapshot.progress->updates_per_epoch(), 100u);
+  EXPECT_EQ(snapshot.progress->epochs_done(), 2u);
+  EXPECT_EQ(snapshot.progress->loss(), 0.25);
+  EXPECT_EQ(snapshot.progress->evaluations_size(), 0);
+  ASSERT_EQ(snapshot.processes.size(), 2u);
+  EXPECT_EQ(snapshot.processes[0].state, "starting");
+  EXPECT_EQ(snapshot.processes[0].restarts, 2);
+  EXPECT_EQ(snapshot.processes[1].name, "worker-1");
+  EXPECT_EQ(snapshot.processes[1].state, "missing");
+  EXPECT_EQ(MakeJobOverview(record, 1110).epochs, 2.5);
+}
+
+TEST(JobViewTest, ItsTimeEndsWithTheJob) {
+  controller::JobRecord record = Record();
+  record.job.status.completion_time = 1060;
+  record.job.status.phase = "Failed";
+  record.job.status.conditions.push_back({planner::kFailed, true, "BadInput", "no data", 1060, 1});
+  const Snapshot snapshot = MakeJobSnapshot(record, {}, 5000);
+  EXPECT_EQ(snapshot.seconds, 50);
+  EXPECT_TRUE(snapshot.processes.empty()) << "nobody is missing any more";
+  EXPECT_THAT(snapshot.note, HasSubstr("The job failed"));
+  EXPECT_FALSE(MakeJobOverview(record, 5000).running);
+  const Situation situation = MakeJobSituation(record, std::nullopt);
+  EXPECT_EQ(situation.outcome, kOutcomeFailed);
+  EXPECT_EQ(situation.outcome_message, "no data");
+  EXPECT_FALSE(situation.instances.has_value());
+}
+
+TEST(JobViewTest, ASpecThatCannotBeReadMeansNothing) {
+  controller::JobRecord record = Record();
+  record.errors.push_back({"spec.worker.colour", "is not a known field"});
+  record.job.spec.worker.replicas = 77;
+  const Situation situation = MakeJobSituation(record, std::vector{Worker(0, "Pending")});
+  EXPECT_EQ(situation.job.spec.worker.replicas, 2);
+  EXPECT_THAT(situation.gaps, ElementsAre(HasSubstr("spec.worker.colour: is not a known field")));
+}
+
+TEST(JobViewTest, TheReasonIsWhyPodsWaitIfNothingElseIsGiven) {
+  controller::JobRecord record = Record();
+  record.job.status.conditions.push_back({planner::kScheduled, false, "Unschedulable", "no room", 1060, 1});
+  EXPECT_EQ(MakeJobOverview(record, 1110).reason, "Unschedulable");
+  record.job.status.reason = "PsLost";
+  EXPECT_EQ(MakeJobOverview(record, 1110).reason, "PsLost");
+}
+
+}  // namespace
+}  // namespace downpour::cli

@@ -1,5 +1,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "absl/time/clock.h"
 #include "cli/audit.h"
@@ -18,8 +19,11 @@ int LedgerCommand(const LedgerOptions& options) {
   const api::ParsedManifest manifest = LoadManifest(options.file, options.overrides);
   for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
   if (!manifest.errors.empty()) return kExitBadInput;
+  // As processes are told it; Kubernetes writes it with dashes.
+  std::string job_uid = options.job_uid;
+  std::erase(job_uid, '-');
   const absl::StatusOr<LedgerSummary> ledger =
-      AuditJob(manifest.job.spec, options.job_uid, options.addresses, absl::Now() + kTimeLimit);
+      AuditJob(manifest.job.spec, job_uid, options.addresses, absl::Now() + kTimeLimit);
   if (!ledger.ok()) {
     std::cerr << "downpour: " << std::string(ledger.status().message()) << std::endl;
     return kExitFailed;

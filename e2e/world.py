@@ -210,11 +210,11 @@ def kill_operator(driver):
 
 def scale_operator(driver, replicas):
     """With 0, nobody looks after jobs; returns when that is so."""
-    driver.kubectl("-n", SYSTEM, "scale", "deployment/downpour", f"--replicas={replicas}")
+    driver.kubectl("-n", SYSTEM, "scale", "deployment/downpour-operator", f"--replicas={replicas}")
     if replicas == 0:
         wait_for("the operator to be gone", lambda: not operator_pod_objects(driver), 60, 0.3)
     else:
-        driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour", "--timeout=120s", seconds=130)
+        driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
 
 
 def metric(driver, name, **labels):

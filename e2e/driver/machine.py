@@ -96,12 +96,13 @@ def processes(cgroup, inside, program):
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            groups = (folder / "cgroup").read_text()
-            name = os.path.basename(os.readlink(folder / "exe"))
+            groups = (folder / "cgroup").read_text().splitlines()
+            if not any(cgroup in line and inside in line for line in groups):
+                continue
+            if os.path.basename(os.readlink(folder / "exe")) == program:
+                found.append(int(folder.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if name == program and any(cgroup in line and inside in line for line in groups.splitlines()):
-            found.append(int(folder.name))
     return found
 
 

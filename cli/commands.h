@@ -49,6 +49,18 @@ int RunCommand(const RunOptions& options);
 
 int ValidateCommand(const std::string& file, const Overrides& overrides, bool json);
 
+struct LedgerOptions {
+  std::string file;
+  Overrides overrides;
+  std::string job_uid;
+  std::vector<std::string> addresses;  // "host:port" of every ps
+  bool json = false;
+};
+
+// Reads the tables of update ids out of the parameter servers of a job, wherever it runs, and audits them. 1: some
+// update is missing (so far, if the job still trains) or was applied twice.
+int LedgerCommand(const LedgerOptions& options);
+
 // Without a name: all jobs of the namespace, or the runs in ./downpour-runs. A name may be a folder of runs.
 int GetCommand(const Target& target, bool json);
 

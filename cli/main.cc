@@ -24,6 +24,8 @@ struct Arguments {
   bool follow = false;
   std::string run_directory;
   std::vector<std::string> overrides;
+  std::string job_uid;
+  std::vector<std::string> addresses;
   std::string output = "text";
   bool once = false;
 };
@@ -92,6 +94,12 @@ int Main(int argument_count, char** argument_values) {
   logs->add_option("--tail", arguments.tail, "the newest lines of each; else all of one member, 10 of each of several")
       ->check(CLI::NonNegativeNumber);
   logs->add_flag("--follow,-f", arguments.follow, "goes on with what is written, until the end or Ctrl-C");
+  CLI::App* const ledger = app.add_subcommand("ledger", "audits what the parameter servers of a job say was applied");
+  AddManifest(*ledger, arguments);
+  ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();
+  ledger->add_option("--ps", arguments.addresses, "host:port of each parameter server; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
 
   try {
     app.parse(argument_count, argument_values);
@@ -111,6 +119,9 @@ int Main(int argument_count, char** argument_values) {
   const bool json = arguments.output == "json";
   if (run->parsed()) return RunCommand({arguments.file, overrides, json, arguments.run_directory});
   if (validate->parsed()) return ValidateCommand(arguments.file, overrides, json);
+  if (ledger->parsed()) {
+    return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});
+  }
   if (get->parsed()) return GetCommand(arguments.target, json);
   if (top->parsed()) return TopCommand(arguments.target, arguments.once);
   if (why->parsed()) return WhyCommand(arguments.target);

@@ -116,6 +116,9 @@ class BareDriver(Driver):
         """The beginning of a command line that runs the rest of it inside a node."""
         return self.node(self._node_index(name)).enter()
 
+    def pod_processes(self, uid, program):
+        return machine.processes(f"/{self.layout.cgroup}/", f"/pod{uid}/", program)
+
     def fake_nodes(self, count, taint):
         with self._lock():
             taint = self.layout.nodes() > 0 if taint is None else taint
@@ -232,7 +235,7 @@ class BareDriver(Driver):
         if not any(pathlib.Path("/sys/class/net").glob("downpour*")):
             machine.restore_kernel_settings()
         for entry in list(self.state.iterdir()):
-            if entry.name in ("lock", "logs", layout.settings_file.name):
+            if entry.name in ("lock", "logs", "results.json", layout.settings_file.name):
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

@@ -1,0 +1,252 @@
+"""What scenarios are made of: the cluster with a namespace of it, checks, and the operator's installation.
+
+A scenario is a function with one argument, a World, in a file of e2e/scenarios/ that run.py imports:
+
+    from world import check, scenario
+
+    @scenario
+    def name(world):
+        '''What is promised, in one line: it is what --list prints.'''
+        world.job()
+        world.wait_ready(3)
+        check(condition, "what was found, and what was expected")
+        world.note(figure=1.5)
+
+It raises Failure (check) or ClusterError (a command, a deadline) when the promise does not hold."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+from driver.base import ROOT, ClusterError, binaries, run, wait_for
+
+SYSTEM = "downpour-system"
+CHART = ROOT / "charts" / "downpour"
+EXAMPLE = ROOT / "deploy" / "examples" / "lenet.yaml"
+DOWNPOUR = ROOT / "build" / "release" / "bin" / "downpour"
+CONTROL_PORT = 7070
+SCENARIOS = {}
+
+
+def scenario(function):
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+class Failure(Exception):
+    """What was promised does not hold."""
+
+
+def check(condition, message):
+    if not condition:
+        raise Failure(message)
+
+
+class World:
+    """The cluster, and one namespace of it."""
+
+    def __init__(self, driver, namespace):
+        self.driver = driver
+        self.namespace = namespace
+        self.figures = {}
+
+    def note(self, **figures):
+        """What was measured: printed, and kept in build/e2e/results.json."""
+        self.figures.update(figures)
+
+    def end(self):
+        """Removes the namespace and everything in it."""
+        self.driver.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", "--wait=true",
+                            "--timeout=120s", seconds=130, check=False)
+
+    def kubectl(self, *arguments, **options):
+        return self.driver.kubectl("-n", self.namespace, *arguments, **options)
+
+    def get(self, kind, name=None, selector=None):
+        """One object, or the list of them; nothing if there is none."""
+        arguments = ["get", kind, *([name] if name else []), *(["-l", selector] if selector else []),
+                     "--ignore-not-found", "-o", "json"]
+        text = self.kubectl(*arguments)
+        if name:
+            return json.loads(text) if text.strip() else None
+        return json.loads(text)["items"] if text.strip() else []
+
+    def apply(self, manifest):
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+
+    def job(self, name="lenet", workers=3, epochs=40, **spec):
+        """LeNet on Fashion-MNIST, long enough to be disturbed. Returns the manifest."""
+        manifest = {"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
+                    "spec": {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers},
+                             "model": {"name": "LeNet"},
+                             "dataset": {"format": "IDX", "path": "/usr/share/datasets/fashion-mnist"},
+                             "training": {"epochs": epochs, "batchSize": 64},
+                             "update": {"optimizer": {"type": "SGD", "learningRate": 0.3}}, **spec}}
+        self.apply(manifest)
+        return manifest
+
+    def status(self, name="lenet"):
+        found = self.get("trainingjob", name)
+        return (found or {}).get("status", {})
+
+    def condition(self, kind, name="lenet"):
+        """(status, reason, message) of one condition; nothing if it is not there."""
+        for one in self.status(name).get("conditions", []):
+            if one["type"] == kind:
+                return one["status"], one["reason"], one["message"]
+        return None
+
+    def step(self, name="lenet"):
+        return self.status(name).get("progress", {}).get("step", 0)
+
+    def pods(self, name="lenet"):
+        """uid by name."""
+        return {pod["metadata"]["name"]: pod["metadata"]["uid"]
+                for pod in self.get("pods", selector=f"training.downpour.dev/job-name={name}")}
+
+    def wait(self, what, test, seconds=60):
+        return wait_for(what, test, seconds, 0.3)
+
+    def wait_phase(self, phase, seconds=90, name="lenet"):
+        def test():
+            found = self.status(name).get("phase", "")
+            return True if found == phase else f"not yet: {found}"
+        self.wait(f"{name} to be {phase}", test, seconds)
+
+    def wait_ready(self, workers, seconds=90, name="lenet"):
+        def test():
+            found = self.status(name).get("worker", {}).get("summary", "")
+            return True if found == f"{workers}/{workers}" else f"not yet: workers {found}"
+        self.wait(f"{workers} workers of {name} to be ready", test, seconds)
+
+    def wait_progress(self, name="lenet", seconds=60):
+        """Until more updates are applied than now."""
+        before = self.step(name)
+        self.wait("updates to be applied", lambda: self.step(name) > before, seconds)
+
+    def events(self, reason):
+        return [event for event in self.get("events") if event["reason"] == reason]
+
+    def check_told_once(self, reason, name="lenet"):
+        """One event object of this reason about the job, and it was recorded once."""
+        found = [event for event in self.events(reason) if event["involvedObject"]["name"] == name]
+        counts = [event.get("count", 1) for event in found]
+        check(counts == [1], f"events {reason} of {name}: {[(event['message'], event.get('count')) for event in found]}")
+
+    def wait_replaced(self, pod, before, seconds=60, name="lenet"):
+        """Until a pod of this name is there that is not the one with the uid `before`."""
+        self.wait(f"{pod} to be replaced", lambda: self.pods(name).get(pod, before) != before, seconds)
+
+    def ledger(self, manifest, name="lenet"):
+        """What the tables of the parameter servers say, read by a program that shares no code with the trainer: it
+        talks to the pods' own addresses, which this machine can reach."""
+        servers = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
+        addresses = [f"--ps={pod['status'].get('podIP')}:{CONTROL_PORT}" for pod in servers]
+        uid = self.get("trainingjob", name)["metadata"]["uid"]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(manifest, file)
+            file.flush()
+            done = subprocess.run([DOWNPOUR, "ledger", file.name, "--job-uid", uid, *addresses, "--output=json"],
+                                  capture_output=True, text=True, timeout=30, check=False)
+        if not done.stdout.strip():
+            raise ClusterError(f"the ledger cannot be read: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    @contextlib.contextmanager
+    def pod_history(self):
+        """Every pod of the namespace that exists within the block, also those that are gone again, as a list of
+        (name, uid, incarnation) that is whole at the end of it."""
+        seen = []
+        with tempfile.TemporaryFile("w+") as output:
+            watch = subprocess.Popen(
+                [*self.driver.kubectl_command(), "-n", self.namespace, "get", "pods", "--watch", "-o", "jsonpath="
+                 "{.metadata.name} {.metadata.uid} {.metadata.labels.training\\.downpour\\.dev/incarnation}{\"\\n\"}"],
+                stdout=output, stderr=subprocess.DEVNULL)
+            try:
+                yield seen
+            finally:
+                watch.kill()
+                watch.wait(10)
+            output.seek(0)
+            seen += sorted({tuple(line.split()) for line in output if len(line.split()) == 3})
+
+
+def helm(driver, *arguments, check=True):
+    return run([binaries() / "helm", f"--kubeconfig={driver.kubeconfig}", "-n", SYSTEM, *arguments], seconds=180,
+               check=check)
+
+
+def install(driver):
+    driver.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CHART / "crds"))
+    helm(driver, "upgrade", "--install", "downpour", str(CHART), "--create-namespace", "--set", "images.tag=e2e",
+         "--set", "images.pullPolicy=Never", "--wait", "--timeout", "120s")
+
+
+def uninstall(driver):
+    helm(driver, "uninstall", "downpour", "--ignore-not-found", "--wait", "--timeout", "120s")
+
+
+def operator_pod_objects(driver):
+    text = driver.kubectl("-n", SYSTEM, "get", "pods", "-l", "app.kubernetes.io/name=downpour", "-o", "json")
+    return [pod for pod in json.loads(text)["items"] if pod["status"].get("phase") == "Running"]
+
+
+def operator_pods(driver):
+    return [pod["metadata"]["name"] for pod in operator_pod_objects(driver)]
+
+
+def kill_operator(driver):
+    """SIGKILL to every operator process, as by a machine that runs out of memory. Their pods stay."""
+    for pod in operator_pod_objects(driver):
+        for pid in driver.pod_processes(pod["metadata"]["uid"], "downpour-operator"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def scale_operator(driver, replicas):
+    """With 0, nobody looks after jobs; returns when that is so."""
+    driver.kubectl("-n", SYSTEM, "scale", "deployment/downpour-operator", f"--replicas={replicas}")
+    if replicas == 0:
+        wait_for("the operator to be gone", lambda: not operator_pod_objects(driver), 60, 0.3)
+    else:
+        driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
+
+
+def metric(driver, name, **labels):
+    """The sum of a metric over the operator's pods and over all labels but these."""
+    total = 0.0
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for pod in operator_pod_objects(driver):
+        try:
+            text = opener.open(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5).read().decode()
+        except OSError as error:
+            raise ClusterError(f"metrics of {pod['metadata']['name']}: {error}") from error
+        for line in text.splitlines():
+            sample = re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line)
+            if sample is None:
+                continue
+            found = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[1] or ""))
+            if all(found.get(key) == value for key, value in labels.items()):
+                total += float(sample[2])
+    return total
+
+
+def rates_a_minute(driver, seconds, **names):
+    """How fast metrics grow in the next `seconds`: a dictionary of figures. Each argument is (metric, labels)."""
+    before = {key: metric(driver, name, **labels) for key, (name, labels) in names.items()}
+    begun = time.monotonic()
+    time.sleep(seconds)  # how long is measured
+    minutes = (time.monotonic() - begun) / 60
+    return {key: round((metric(driver, name, **labels) - before[key]) / minutes, 1)
+            for key, (name, labels) in names.items()}
+
+
+def leader(driver):
+    text = driver.kubectl("-n", SYSTEM, "get", "lease", "downpour-operator", "-o", "jsonpath={.spec.holderIdentity}",
+                          check=False)
+    return text.strip().split("_")[0]

@@ -50,8 +50,11 @@ libraries_of() { # PROGRAM: Debian's, not LibTorch's
     grep 'not found' <<<"$found" >&2
     exit 1
   fi
-  awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' <<<"$found" | xargs realpath --no-symlinks |
-    grep -v "^${libtorch:-/nowhere}/" | sort -u
+  # LibTorch may have been linked by another name of its folder.
+  awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' <<<"$found" | xargs realpath --no-symlinks | sort -u |
+    while read -r library; do
+      case "$(realpath "$library")" in "${libtorch:-/nowhere}"/*) ;; *) printf '%s\n' "$library" ;; esac
+    done
 }
 
 install -m 755 "$binaries/$program" "$root/usr/bin/$program"

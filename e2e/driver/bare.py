@@ -232,7 +232,7 @@ class BareDriver(Driver):
         if not any(pathlib.Path("/sys/class/net").glob("downpour*")):
             machine.restore_kernel_settings()
         for entry in list(self.state.iterdir()):
-            if entry.name in ("lock", "logs", layout.settings_file.name):
+            if entry.name in ("lock", "logs", "results.json", layout.settings_file.name):
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

@@ -37,6 +37,7 @@ constexpr Name kReconcilePanics = {"controller_runtime_reconcile_panics_total",
 constexpr Name kReconcileTime = {"controller_runtime_reconcile_time_seconds", "Duration of reconciliations."};
 constexpr Name kQueueTime = {"workqueue_queue_duration_seconds", "How long keys waited in the queue."};
 constexpr Name kWorkTime = {"workqueue_work_duration_seconds", "How long keys were worked on."};
+constexpr Name kRequests = {"rest_client_requests_total", "Requests to the API server."};
 constexpr Name kStaleSkips = {"downpour_stale_sync_skips_total",
                               "Reconciliations put off: a cache lacks a write of our own."};
 constexpr Name kCreated = {"trainingjob_created_total", "Jobs whose first status was stored."};
@@ -88,6 +89,10 @@ Labels RecoveryLabels(const std::string& role, const std::string& cause, const s
 }
 
 std::string CodeLabel(int code) { return code == 0 ? "<error>" : absl::StrCat(code); }
+
+Labels RequestLabels(const std::string& method, int code, const std::string& host) {
+  return {{"method", method}, {"code", CodeLabel(code)}, {"host", host}};
+}
 
 bool IsOver(const api::TrainingJobStatus& status) {
   return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
@@ -143,6 +148,9 @@ OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::st
   empty(kReconcileTime, kController, kShort);
   empty(kQueueTime, kQueue, kShort);
   empty(kWorkTime, kQueue, kShort);
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {
+    zero(kRequests, RequestLabels(method, 0, api_server_));
+  }
   zero(kStaleSkips, {});
   zero(kCreated, {});
   zero(kFinished, {{"result", "succeeded"}, {"reason", "TrainingFinished"}});
@@ -162,8 +170,7 @@ OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::st
 }
 
 void OperatorMetrics::OnRequest(const std::string& method, int code, absl::Duration taken) {
-  metrics_->Increment("rest_client_requests_total", "Requests to the API server.",
-                      {{"method", method}, {"code", CodeLabel(code)}, {"host", api_server_}});
+  metrics_->Increment(kRequests.name, kRequests.help, RequestLabels(method, code, api_server_));
   metrics_->Observe("rest_client_request_duration_seconds", "Duration of requests to the API server.",
                     {{"verb", method}, {"host", api_server_}}, kShort, absl::ToDoubleSeconds(taken));
 }
@@ -206,8 +213,10 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
     metrics_->Increment(kFinished.name, kFinished.help,
                         {{"result", result}, {"reason", planner::FindCondition(after, type)->reason}});
   }
-  for (const api::FailureRecord& failure : after.failures) {
-    const bool known = std::any_of(old.failures.begin(), old.failures.end(), [&failure](const api::FailureRecord& one) {
+  // Not status.failures: of more than ten in one step it has the last ten.
+  const std::vector<api::FailureRecord>& seen = old.recent_failures;
+  for (const api::FailureRecord& failure : after.recent_failures) {
+    const bool known = std::any_of(seen.begin(), seen.end(), [&failure](const api::FailureRecord& one) {
       return one.uid == failure.uid && one.time == failure.time && one.index == failure.index;
     });
     if (known || failure.action == "FailJob") continue;

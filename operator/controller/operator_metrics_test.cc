@@ -55,7 +55,7 @@ class OperatorMetricsTest : public ::testing::Test {
     failure.cause = cause;
     failure.counted = counted;
     failure.action = action;
-    status_.failures.push_back(failure);
+    status_.recent_failures.push_back(failure);
     ++status_.restarts_total;
   }
 
@@ -192,6 +192,12 @@ TEST_F(OperatorMetricsTest, FailuresAreCountedOnceByABoundedCause) {
   EXPECT_EQ(restarts("Other", "true"), 1);
   EXPECT_EQ(restarts("OOMKilled", "true"), 0) << "it was not replaced";
   EXPECT_THAT(registry_.Text(), Not(HasSubstr("whatever")));
+}
+
+TEST_F(OperatorMetricsTest, ANodeThatTakesManyPodsAlongIsCountedWhole) {
+  for (int i = 0; i < 25; ++i) Fail("NodeLost", false, 100 + i);
+  Store(200);
+  EXPECT_EQ(Value(R"(trainingjob_restarts_total{cause="NodeLost",counted="false",role="worker"})"), 25);
 }
 
 TEST_F(OperatorMetricsTest, RecoveryByStage) {

@@ -28,6 +28,18 @@ int RunCommand(const RunOptions& options);
 
 int ValidateCommand(const std::string& file, const Overrides& overrides, bool json);
 
+struct LedgerOptions {
+  std::string file;
+  Overrides overrides;
+  std::string job_uid;
+  std::vector<std::string> addresses;  // "host:port" of every ps
+  bool json = false;
+};
+
+// Reads the tables of update ids out of the parameter servers of a job, wherever it runs, and audits them. 1: some
+// update is missing (so far, if the job still trains) or was applied twice.
+int LedgerCommand(const LedgerOptions& options);
+
 // `directory`: a folder of runs or one run; empty: ./downpour-runs.
 int GetCommand(const std::string& directory, bool json);
 

@@ -15,6 +15,8 @@ struct Arguments {
   std::string directory;
   std::string run_directory;
   std::vector<std::string> overrides;
+  std::string job_uid;
+  std::vector<std::string> addresses;
   std::string output = "text";
   bool once = false;
 };
@@ -45,6 +47,12 @@ int Main(int argument_count, char** argument_values) {
   CLI::App* const top = app.add_subcommand("top", "watches a run");
   top->add_option("RUN_DIR", arguments.directory, "the newest run that is running otherwise");
   top->add_flag("--once", arguments.once, "prints one picture and exits");
+  CLI::App* const ledger = app.add_subcommand("ledger", "audits what the parameter servers of a job say was applied");
+  AddManifest(*ledger, arguments);
+  ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();
+  ledger->add_option("--ps", arguments.addresses, "host:port of each parameter server; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
 
   try {
     app.parse(argument_count, argument_values);
@@ -64,6 +72,9 @@ int Main(int argument_count, char** argument_values) {
   const bool json = arguments.output == "json";
   if (run->parsed()) return RunCommand({arguments.file, overrides, json, arguments.run_directory});
   if (validate->parsed()) return ValidateCommand(arguments.file, overrides, json);
+  if (ledger->parsed()) {
+    return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});
+  }
   if (get->parsed()) return GetCommand(arguments.directory, json);
   return TopCommand(arguments.directory, arguments.once);
 }

@@ -10,14 +10,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/audit.h"
 #include "cli/commands.h"
 #include "cli/coordinator_link.h"
 #include "cli/files.h"
 #include "cli/history_recorder.h"
 #include "cli/launch.h"
-#include "cli/ledger/ledger.h"
-#include "cli/ledger/read_ledgers.h"
-#include "cli/ledger/sample_count.h"
 #include "cli/manifest_input.h"
 #include "cli/process_backend.h"
 #include "cli/render/report.h"
@@ -106,16 +104,6 @@ absl::StatusOr<PreparedRun> Prepare(api::TrainingJob job, const RunOptions& opti
 
 absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
   const api::TrainingJobSpec& spec = run.job.spec;
-  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
-  if (!samples.ok()) return samples.status();
-  LedgerExpectation expectation;
-  expectation.job_uid = run.job_uid;
-  expectation.sample_count = *samples;
-  expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size);
-  expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
-  if (spec.training.updates_per_shard > 0) {
-    expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
-  }
   std::vector<std::string> addresses;
   for (int index = 0; index < spec.parameter_server->replicas; ++index) {
     absl::StatusOr<std::string> address =
@@ -123,10 +111,7 @@ absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
     if (!address.ok()) return address.status();
     addresses.push_back(*std::move(address));
   }
-  const absl::StatusOr<std::vector<v1::LedgerReply>> replies =
-      ReadLedgers(addresses, run.job_uid, absl::Now() + kLedgerTimeLimit);
-  if (!replies.ok()) return replies.status();
-  return AuditLedger(expectation, *replies);
+  return AuditJob(spec, run.job_uid, addresses, absl::Now() + kLedgerTimeLimit);
 }
 
 // Whoever does not hear it is told again by the next pass.

@@ -14,13 +14,23 @@ A scenario is a function with one argument, a World, in a file of e2e/scenarios/
 
 It raises Failure (check) or ClusterError (a command, a deadline) when the promise does not hold."""
 
+import contextlib
 import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
 
-from driver.base import ROOT, binaries, run, wait_for
+from driver.base import ROOT, ClusterError, binaries, run, wait_for
 
 SYSTEM = "downpour-system"
 CHART = ROOT / "charts" / "downpour"
 EXAMPLE = ROOT / "deploy" / "examples" / "lenet.yaml"
+DOWNPOUR = ROOT / "build" / "release" / "bin" / "downpour"
+CONTROL_PORT = 7070
 SCENARIOS = {}
 
 
@@ -71,13 +81,15 @@ class World:
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
     def job(self, name="lenet", workers=3, epochs=40, **spec):
-        """LeNet on Fashion-MNIST, long enough to be disturbed."""
-        self.apply({"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
+        """LeNet on Fashion-MNIST, long enough to be disturbed. Returns the manifest."""
+        manifest = {"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
                     "spec": {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers},
                              "model": {"name": "LeNet"},
                              "dataset": {"format": "IDX", "path": "/usr/share/datasets/fashion-mnist"},
                              "training": {"epochs": epochs, "batchSize": 64},
-                             "update": {"optimizer": {"type": "SGD", "learningRate": 0.3}}, **spec}})
+                             "update": {"optimizer": {"type": "SGD", "learningRate": 0.3}}, **spec}}
+        self.apply(manifest)
+        return manifest
 
     def status(self, name="lenet"):
         found = self.get("trainingjob", name)
@@ -121,6 +133,49 @@ class World:
     def events(self, reason):
         return [event for event in self.get("events") if event["reason"] == reason]
 
+    def check_told_once(self, reason, name="lenet"):
+        """One event object of this reason about the job, and it was recorded once."""
+        found = [event for event in self.events(reason) if event["involvedObject"]["name"] == name]
+        counts = [event.get("count", 1) for event in found]
+        check(counts == [1], f"events {reason} of {name}: {[(event['message'], event.get('count')) for event in found]}")
+
+    def wait_replaced(self, pod, before, seconds=60, name="lenet"):
+        """Until a pod of this name is there that is not the one with the uid `before`."""
+        self.wait(f"{pod} to be replaced", lambda: self.pods(name).get(pod, before) != before, seconds)
+
+    def ledger(self, manifest, name="lenet"):
+        """What the tables of the parameter servers say, read by a program that shares no code with the trainer: it
+        talks to the pods' own addresses, which this machine can reach."""
+        servers = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
+        addresses = [f"--ps={pod['status'].get('podIP')}:{CONTROL_PORT}" for pod in servers]
+        uid = self.get("trainingjob", name)["metadata"]["uid"]
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(manifest, file)
+            file.flush()
+            done = subprocess.run([DOWNPOUR, "ledger", file.name, "--job-uid", uid, *addresses, "--output=json"],
+                                  capture_output=True, text=True, timeout=30, check=False)
+        if not done.stdout.strip():
+            raise ClusterError(f"the ledger cannot be read: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+    @contextlib.contextmanager
+    def pod_history(self):
+        """Every pod of the namespace that exists within the block, also those that are gone again, as a list of
+        (name, uid, incarnation) that is whole at the end of it."""
+        seen = []
+        with tempfile.TemporaryFile("w+") as output:
+            watch = subprocess.Popen(
+                [*self.driver.kubectl_command(), "-n", self.namespace, "get", "pods", "--watch", "-o", "jsonpath="
+                 "{.metadata.name} {.metadata.uid} {.metadata.labels.training\\.downpour\\.dev/incarnation}{\"\\n\"}"],
+                stdout=output, stderr=subprocess.DEVNULL)
+            try:
+                yield seen
+            finally:
+                watch.kill()
+                watch.wait(10)
+            output.seek(0)
+            seen += sorted({tuple(line.split()) for line in output if len(line.split()) == 3})
+
 
 def helm(driver, *arguments, check=True):
     return run([binaries() / "helm", f"--kubeconfig={driver.kubeconfig}", "-n", SYSTEM, *arguments], seconds=180,
@@ -137,9 +192,58 @@ def uninstall(driver):
     helm(driver, "uninstall", "downpour", "--ignore-not-found", "--wait", "--timeout", "120s")
 
 
-def operator_pods(driver):
+def operator_pod_objects(driver):
     text = driver.kubectl("-n", SYSTEM, "get", "pods", "-l", "app.kubernetes.io/name=downpour", "-o", "json")
-    return [pod["metadata"]["name"] for pod in json.loads(text)["items"] if pod["status"].get("phase") == "Running"]
+    return [pod for pod in json.loads(text)["items"] if pod["status"].get("phase") == "Running"]
+
+
+def operator_pods(driver):
+    return [pod["metadata"]["name"] for pod in operator_pod_objects(driver)]
+
+
+def kill_operator(driver):
+    """SIGKILL to every operator process, as by a machine that runs out of memory. Their pods stay."""
+    for pod in operator_pod_objects(driver):
+        for pid in driver.pod_processes(pod["metadata"]["uid"], "downpour-operator"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def scale_operator(driver, replicas):
+    """With 0, nobody looks after jobs; returns when that is so."""
+    driver.kubectl("-n", SYSTEM, "scale", "deployment/downpour-operator", f"--replicas={replicas}")
+    if replicas == 0:
+        wait_for("the operator to be gone", lambda: not operator_pod_objects(driver), 60, 0.3)
+    else:
+        driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
+
+
+def metric(driver, name, **labels):
+    """The sum of a metric over the operator's pods and over all labels but these."""
+    total = 0.0
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    for pod in operator_pod_objects(driver):
+        try:
+            text = opener.open(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5).read().decode()
+        except OSError as error:
+            raise ClusterError(f"metrics of {pod['metadata']['name']}: {error}") from error
+        for line in text.splitlines():
+            sample = re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line)
+            if sample is None:
+                continue
+            found = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[1] or ""))
+            if all(found.get(key) == value for key, value in labels.items()):
+                total += float(sample[2])
+    return total
+
+
+def rates_a_minute(driver, seconds, **names):
+    """How fast metrics grow in the next `seconds`: a dictionary of figures. Each argument is (metric, labels)."""
+    before = {key: metric(driver, name, **labels) for key, (name, labels) in names.items()}
+    begun = time.monotonic()
+    time.sleep(seconds)  # how long is measured
+    minutes = (time.monotonic() - begun) / 60
+    return {key: round((metric(driver, name, **labels) - before[key]) / minutes, 1)
+            for key, (name, labels) in names.items()}
 
 
 def leader(driver):

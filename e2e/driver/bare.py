@@ -116,6 +116,9 @@ class BareDriver(Driver):
         """The beginning of a command line that runs the rest of it inside a node."""
         return self.node(self._node_index(name)).enter()
 
+    def pod_processes(self, uid, program):
+        return machine.processes(f"/{self.layout.cgroup}/", f"/pod{uid}/", program)
+
     def fake_nodes(self, count, taint):
         with self._lock():
             taint = self.layout.nodes() > 0 if taint is None else taint

@@ -90,6 +90,10 @@ class Driver:
     def enter(self, name):
         raise ClusterError("this driver cannot enter a node")
 
+    def pod_processes(self, uid, program):
+        """The pids on this machine of a pod's processes that run this program."""
+        raise ClusterError("this driver cannot find the processes of a pod")
+
     def images(self):
         raise ClusterError("this driver cannot list images")
 

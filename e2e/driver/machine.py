@@ -91,6 +91,21 @@ def end_cgroup(name):
             base.rmdir()
 
 
+def processes(cgroup, inside, program):
+    """The pids of this program in a control group whose path has both of these in it."""
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            groups = (folder / "cgroup").read_text().splitlines()
+            if not any(cgroup in line and inside in line for line in groups):
+                continue
+            if os.path.basename(os.readlink(folder / "exe")) == program:
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
 def _is_empty(base):
     """What still runs there is ended, for it can only be a container of this cluster."""
     left = [int(pid) for file in base.rglob("cgroup.procs") for pid in file.read_text().split()]

@@ -1,28 +1,71 @@
 """Somebody else stands in the way."""
 
-from world import check, scenario
+import time
+
+from world import SYSTEM, check, operator_pods, rates_a_minute, scenario
+
+REQUESTS = ("rest_client_requests_total", {})
+CREATIONS = ("rest_client_requests_total", {"method": "POST"})
+# More than the operator asks for while nothing happens: it tries again with a back-off that doubles up to a minute, and
+# each time stores a status and tries to make the pod.
+MOST_REQUESTS_A_MINUTE = 30
+
+
+def blocked(world, reason):
+    found = world.condition("Blocked")
+    return True if found and found[:2] == ("True", reason) else f"not yet: {found}"
+
+
+def check_calm(world, what, at_rest):
+    """While it is blocked: how often the operator asks the API server, beyond what it does at rest (its Lease)."""
+    rates = rates_a_minute(world.driver, 30, requests=REQUESTS, creations=CREATIONS)
+    more = round(rates["requests"] - at_rest, 1)
+    world.note(**{f"{what}_requests_a_minute": more, f"{what}_creations_a_minute": rates["creations"]})
+    check(more <= MOST_REQUESTS_A_MINUTE and rates["creations"] <= MOST_REQUESTS_A_MINUTE / 2,
+          f"{what}: {rates} a minute, at rest {at_rest}")
 
 
 @scenario
 def obstacles(world):
-    """A name that somebody else owns, a quota: a clear condition, and it goes on when the obstacle is gone."""
+    """A name that somebody else owns, a quota: a clear condition, few requests, and it goes on when that is gone."""
+    at_rest = rates_a_minute(world.driver, 20, requests=REQUESTS)["requests"]
+    world.note(at_rest_requests_a_minute=at_rest)
     world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lenet-worker-0"},
                  "spec": {"terminationGracePeriodSeconds": 0,
                           "containers": [{"name": "other", "image": "downpour.dev/server:e2e",
                                           "imagePullPolicy": "Never", "command": ["sh", "-c", "sleep 3600"]}]}})
     world.job(workers=1)
-
-    def blocked(reason):
-        found = world.condition("Blocked")
-        return True if found and found[:2] == ("True", reason) else f"not yet: {found}"
-    world.wait("a NameConflict", lambda: blocked("NameConflict"), 60)
+    world.wait("a NameConflict", lambda: blocked(world, "NameConflict"), 60)
+    check_calm(world, "name_conflict", at_rest)
     world.kubectl("delete", "pod", "lenet-worker-0", "--wait=true")
-    world.wait_ready(1, 120)
+    world.wait_ready(1, 150)
     check(world.status()["restarts"]["total"] == 0, f"restarts: {world.status()['restarts']}")
+    world.check_told_once("NameConflict")
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
     world.wait("its pods to go", lambda: not world.pods(), 60)
     world.kubectl("create", "quota", "small", "--hard=pods=2")
     world.job(workers=1)
-    world.wait("QuotaExceeded", lambda: blocked("QuotaExceeded"), 60)
+    world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
+    check_calm(world, "quota", at_rest)
     world.kubectl("delete", "quota", "small")
     world.wait_ready(1, 150)
+
+
+@scenario
+def namespace_deleted(world):
+    """The namespace of a job that trains is deleted: it goes, nothing is left over, and the operator stays calm."""
+    world.job(workers=2)
+    world.wait_ready(2)
+    begun = time.monotonic()
+    refused = rates_a_minute(world.driver, 0.1, requests=CREATIONS)  # the counters exist
+    check("requests" in refused, "no rest_client_requests_total")
+    world.driver.kubectl("delete", "namespace", world.namespace, "--wait=true", "--timeout=120s", seconds=130)
+    gone = time.monotonic() - begun
+    rates = rates_a_minute(world.driver, 20, creations=CREATIONS,
+                           errors=("controller_runtime_reconcile_errors_total", {}))
+    check(rates["creations"] <= 3 and rates["errors"] <= 3, f"after it is gone, a minute: {rates}")
+    lines = [line for pod in operator_pods(world.driver)
+             for line in world.driver.kubectl("-n", SYSTEM, "logs", pod, f"--since={int(gone) + 30}s").splitlines()
+             if world.namespace in line]
+    check(len(lines) <= 20, f"{len(lines)} lines in the operator's log, the last of them {lines[-3:]}")
+    world.note(gone_after_seconds=round(gone, 1), log_lines=len(lines))

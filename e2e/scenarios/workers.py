@@ -2,60 +2,93 @@
 
 import json
 
-from world import check, scenario
+from world import check, metric, scenario
+
+# Of a job with one worker: it fails twice within seconds, and then the job does.
+QUICK = {"failurePolicy": {"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}
+
+
+def one_worker(container=None, **pod):
+    return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
+
+
+def restarts(world, cause, counted):
+    return metric(world.driver, "trainingjob_restarts_total", role="worker", cause=cause, counted=counted)
 
 
 @scenario
 def worker_failures(world):
-    """A pod deleted and one evicted: replaced, told apart, not counted; nobody else restarts."""
+    """A pod deleted and one evicted: replaced, told apart, told once, not counted; nobody else restarts."""
+    counters = {cause: restarts(world, cause, "false") for cause in ("Deleted", "DisruptionTarget")}
     world.job()
     world.wait_ready(3)
     before = world.pods()
-    world.kubectl("delete", "pod", "lenet-worker-0", "--wait=false")
-    world.wait("worker-0 to be replaced", lambda: world.pods().get("lenet-worker-0", before["lenet-worker-0"]) !=
-               before["lenet-worker-0"], 60)
-    world.wait_ready(3)
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction",
-                "metadata": {"name": "lenet-worker-1", "namespace": world.namespace}}
-    world.kubectl("create", "--raw", f"/api/v1/namespaces/{world.namespace}/pods/lenet-worker-1/eviction", "-f", "-",
-                  stdin=json.dumps(eviction))
-    world.wait("worker-1 to be replaced", lambda: world.pods().get("lenet-worker-1", before["lenet-worker-1"]) !=
-               before["lenet-worker-1"], 60)
-    world.wait_ready(3)
+    with world.pod_history() as history:
+        world.kubectl("delete", "pod", "lenet-worker-0", "--wait=false")
+        world.wait_replaced("lenet-worker-0", before["lenet-worker-0"])
+        world.wait_ready(3)
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction",
+                    "metadata": {"name": "lenet-worker-1", "namespace": world.namespace}}
+        world.kubectl("create", "--raw", f"/api/v1/namespaces/{world.namespace}/pods/lenet-worker-1/eviction", "-f",
+                      "-", stdin=json.dumps(eviction))
+        world.wait_replaced("lenet-worker-1", before["lenet-worker-1"])
+        world.wait_ready(3)
     status = world.status()
-    causes = {failure["index"]: failure["cause"] for failure in status["failures"]}
-    check(causes == {0: "Deleted", 1: "DisruptionTarget"}, f"causes: {causes}")
+    causes = {failure["index"]: (failure["cause"], failure["action"]) for failure in status["failures"]}
+    check(causes == {0: ("Deleted", "Replace"), 1: ("DisruptionTarget", "Replace")}, f"causes: {causes}")
     check(status["restarts"] == {"total": 2, "counted": 0}, f"restarts: {status['restarts']}")
     after = world.pods()
     for name in ("lenet-coordinator-0", "lenet-ps-0", "lenet-worker-2"):
         check(after[name] == before[name], f"{name} was restarted")
-    check(len(world.events("WorkerLost")) == 2, f"{len(world.events('WorkerLost'))} events WorkerLost, expected 2")
+    check(len(history) == 7, f"expected 7 pods in all, there were {history}")
+    for cause, count in counters.items():
+        check(restarts(world, cause, "false") == count + 1, f"trainingjob_restarts_total of {cause}: one more expected")
+    lost = [(event["message"], event.get("count", 1)) for event in world.events("WorkerLost")]
+    check(len(lost) == 2 and all(count == 1 for _, count in lost), f"events WorkerLost: {lost}")
     world.wait_progress()
-    world.note(recovery_seconds=status.get("recovery", {}).get("lastDurationSeconds"))
+    world.note(recovery_seconds=round(status["recovery"]["lastDurationSeconds"], 1))
 
 
 @scenario
 def exit_codes(world):
-    """Workers that exit 3, that are killed for memory, whose image is not there, that fit on no node."""
-    quick = {"failurePolicy": {"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}
-
-    def template(container=None, **pod):
-        return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
-
-    world.job("exits", worker=template({"command": ["sh", "-c", "echo the reason; exit 3"]}), **quick)
-    world.job("greedy", worker=template({"resources": {"limits": {"memory": "40Mi"}}}), **quick)
-    world.job("noimage", worker=template({"image": "downpour.dev/none:e2e"}))
-    world.job("nonode", worker=template(nodeSelector={"no": "such"}))
-    world.wait_phase("Failed", 120, "exits")
-    failure = world.status("exits")["failures"][0]
-    check(failure["exitCode"] == 3 and failure["counted"] and "the reason" in failure["message"], f"{failure}")
-    check(world.condition("Failed", "exits")[1] == "RestartLimitExceeded", f"{world.condition('Failed', 'exits')}")
-    world.wait_phase("Failed", 120, "greedy")
-    cause = world.status("greedy")["failures"][0]["cause"]
-    check(cause == "OOMKilled", f"cause {cause}, expected OOMKilled")
+    """Workers that exit 1 or 137, are killed for memory, have no image, fit on no node: action, cause, event, metric."""
+    counters = {cause: restarts(world, cause, "true") for cause in ("Exit code 1", "Killed by signal 9", "OOMKilled")}
+    world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}), **QUICK)
+    world.job("killed", worker=one_worker({"command": ["sh", "-c", "exit 137"]}), **QUICK)
+    world.job("greedy", worker=one_worker({"resources": {"limits": {"memory": "40Mi"}}}), **QUICK)
+    world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}))
+    world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}))
+    for name, cause, code in (("exits", "Exit code 1", 1), ("killed", "Killed by signal 9", 137),
+                              ("greedy", "OOMKilled", 137)):
+        world.wait_phase("Failed", 180, name)
+        failures = [(one["cause"], one.get("exitCode"), one["action"], one["counted"])
+                    for one in world.status(name)["failures"]]
+        check(failures == [(cause, code, "Replace", True), (cause, code, "FailJob", True)], f"{name}: {failures}")
+        check(world.condition("Failed", name)[1] == "RestartLimitExceeded", f"{world.condition('Failed', name)}")
+        check(restarts(world, cause, "true") == counters[cause] + 1,
+              f"trainingjob_restarts_total of {cause}: {counters[cause]} became {restarts(world, cause, 'true')}")
+        # One for the failure that was followed by a restart, one for each step of the end.
+        for reason in ("WorkerLost", "WorkerReplaced", "JobFailing", "JobFailed"):
+            world.check_told_once(reason, name)
+    check("the reason" in world.status("exits")["failures"][0]["message"], f"{world.status('exits')['failures'][0]}")
     for name, expected in (("noimage", ("ErrImageNeverPull", "ImagePullBackOff", "ErrImagePull")),
                            ("nonode", ("Unschedulable",))):
         def test():
             found = world.condition("Scheduled", name)
             return True if found and found[0] == "False" and found[1] in expected else f"not yet: {found}"
         world.wait(f"{name} to say why it waits", test, 90)
+        check(world.status(name)["restarts"]["total"] == 0, f"{name}: {world.status(name)['restarts']}")
+
+
+@scenario
+def pending_timeout(world):
+    """A worker that fits on no node is given up after pendingTimeoutSeconds, tried again, and fails the job."""
+    world.job(worker=one_worker(nodeSelector={"no": "such"}),
+              failurePolicy={**QUICK["failurePolicy"], "pendingTimeoutSeconds": 5})
+    world.wait("the first pod", lambda: "lenet-worker-0" in world.pods(), 60)
+    with world.pod_history() as history:
+        world.wait_phase("Failed", 120)
+    failures = [(one["cause"], one["action"], one["counted"]) for one in world.status()["failures"]]
+    check(failures == [("PendingTimeout", "Replace", True), ("PendingTimeout", "FailJob", True)], f"{failures}")
+    workers = [pod for pod in history if pod[0] == "lenet-worker-0"]
+    check(sorted(incarnation for _, _, incarnation in workers) == ["1", "2"], f"pods of worker-0: {workers}")

@@ -1,0 +1,28 @@
+#include "cli/audit.h"
+
+#include <cstdint>
+
+#include "cli/ledger/ledger.h"
+#include "cli/ledger/read_ledgers.h"
+#include "cli/ledger/sample_count.h"
+
+namespace downpour::cli {
+
+absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
+                                       const std::vector<std::string>& addresses, absl::Time deadline) {
+  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
+  if (!samples.ok()) return samples.status();
+  LedgerExpectation expectation;
+  expectation.job_uid = job_uid;
+  expectation.sample_count = *samples;
+  expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size);
+  expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
+  if (spec.training.updates_per_shard > 0) {
+    expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
+  }
+  const absl::StatusOr<std::vector<v1::LedgerReply>> replies = ReadLedgers(addresses, job_uid, deadline);
+  if (!replies.ok()) return replies.status();
+  return AuditLedger(expectation, *replies);
+}
+
+}  // namespace downpour::cli

@@ -1,0 +1,22 @@
+#ifndef DOWNPOUR_CLI_AUDIT_H_
+#define DOWNPOUR_CLI_AUDIT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cli/run_history.h"
+#include "operator/api/training_job.h"
+
+namespace downpour::cli {
+
+// Reads the tables of the parameter servers at `addresses` ("host:port") and audits them against the manifest and its
+// data set, which has to be on this machine. Blocks at most until `deadline`. Errors are those of CountTrainingSamples,
+// ReadLedgers and AuditLedger.
+absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
+                                       const std::vector<std::string>& addresses, absl::Time deadline);
+
+}  // namespace downpour::cli
+
+#endif  // DOWNPOUR_CLI_AUDIT_H_

@@ -36,8 +36,21 @@ install_packages() {
   fi
   say "installing ${#missing[@]} Debian packages: ${missing[*]}"
   "${sudo[@]}" apt-get -q -y -o Dpkg::Use-Pty=0 update >/dev/null
+  # Programs are wanted, not the services that some packages start: not now, and not with the machine.
+  local policy=/usr/sbin/policy-rc.d forbidden=
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${sudo[@]}" tee "$policy" >/dev/null
+    "${sudo[@]}" chmod +x "$policy"
+    forbidden=yes
+  fi
+  local status=0
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
-    "${missing[@]}" >/dev/null
+    "${missing[@]}" >/dev/null || status=$?
+  [ -z "$forbidden" ] || "${sudo[@]}" rm -f "$policy"
+  [ "$status" -eq 0 ] || exit "$status"
+  if [[ " ${missing[*]} " == *" prometheus "* ]] && command -v systemctl >/dev/null; then
+    "${sudo[@]}" systemctl --quiet disable prometheus
+  fi
 }
 
 install_libtorch() {

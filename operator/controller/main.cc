@@ -10,6 +10,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "operator/controller/health_server.h"
 #include "operator/controller/operator.h"
 #include "operator/kube/credentials.h"
@@ -75,6 +76,7 @@ absl::Status Run(Flags& flags) {
   const std::shared_ptr<kube::CredentialSource> credentials = *std::move(found);
   controller::OperatorOptions& options = flags.options;
   options.election.identity = MakeIdentity();
+  options.api_server = std::string(absl::StripPrefix(credentials->server(), "https://"));
   if (options.elect_leader && options.election.namespace_name.empty()) {
     options.election.namespace_name = credentials->default_namespace();
   }

@@ -31,11 +31,13 @@ class Operator::Impl {
  public:
   Impl(OperatorOptions options, const MakeTransport& make_transport, service::Metrics* metrics)
       : options_(std::move(options)),
-        metrics_(metrics),
-        client_metrics_{[this](const std::string& method, int code, absl::Duration taken) {
-                          metrics_.OnRequest(method, code, taken);
-                        },
-                        nullptr, nullptr},
+        metrics_(metrics, options_.workers, options_.api_server),
+        client_metrics_{
+            [this](const std::string& method, int code, absl::Duration taken) {
+              metrics_.OnRequest(method, code, taken);
+            },
+            [this](const std::string& method, absl::Duration waited) { metrics_.OnRateLimited(method, waited); },
+            [this](const std::string& method, int code) { metrics_.OnRetry(method, code); }},
         watch_transport_(make_transport()),
         client_(make_transport(), options_.client, &client_metrics_),
         event_client_(make_transport(), options_.client, &client_metrics_),
@@ -53,7 +55,7 @@ class Operator::Impl {
             options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
             {[this](const kube::EventToRecord& event) { events_.Record(event); }, [this] { metrics_.OnStale(); },
              [this](const JobRecord& before, const api::TrainingJobStatus& after) {
-               metrics_.OnStatus(before, after, Now());
+               metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
              }},
             Now) {
     kube::ReflectorOptions watch = options_.watch;
@@ -182,6 +184,7 @@ class Operator::Impl {
         result = reconciler_.Reconcile(item->key);
       } catch (const std::exception& error) {  // a defect of ours must not end the work on all other jobs
         result.status = absl::InternalError(error.what());
+        metrics_.OnPanic();
       }
       const bool conflict = absl::IsAborted(result.status);
       if (!result.status.ok() && !conflict) {
@@ -205,7 +208,7 @@ class Operator::Impl {
         absl::MutexLock lock(&mutex_);
         if (mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kPublishPeriod)) return;
       }
-      metrics_.Publish(queue_.counters(), jobs_, pods_);
+      metrics_.Publish(queue_.counters(), jobs_, pods_, Now());
       metrics_.PublishWatch("trainingjobs", job_reflector_->state());
       metrics_.PublishWatch("pods", pod_reflector_->state());
     }

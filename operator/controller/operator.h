@@ -18,6 +18,7 @@ namespace downpour::controller {
 struct OperatorOptions {
   std::string namespace_name;  // of the jobs; empty: all
   int workers = 8;             // jobs reconciled at a time
+  std::string api_server;      // host and port; a label of metrics
   kube::ClientOptions client;
   ReconcilerOptions reconciler;
   kube::ReflectorOptions watch;  // times; what it watches is filled in

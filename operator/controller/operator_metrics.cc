@@ -1,10 +1,12 @@
 #include "operator/controller/operator_metrics.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
-#include <vector>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "operator/api/manifest.h"
@@ -14,88 +16,249 @@ namespace downpour::controller {
 namespace {
 
 using service::Labels;
+using Pods = std::vector<kube::Store<Pod>::Pointer>;
+using Jobs = std::vector<kube::Store<JobRecord>::Pointer>;
 
 const std::vector<double> kShort = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
-const std::vector<double> kLong = {0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600};
+const std::vector<double> kLong = {1, 2.5, 5, 10, 20, 30, 60, 120, 300, 900, 3600};
 
-const Labels kQueue = {{"name", "trainingjob"}};
+const Labels kController = {{"controller", "trainingjob"}};
+const Labels kQueue = {{"controller", "trainingjob"}, {"name", "trainingjob"}};
+
+// Of metrics that begin at 0 in one place and count in another.
+struct Name {
+  const char* name;
+  const char* help;
+};
+constexpr Name kReconciles = {"controller_runtime_reconcile_total", "Reconciliations by result."};
+constexpr Name kReconcileErrors = {"controller_runtime_reconcile_errors_total", "Reconciliations that failed."};
+constexpr Name kReconcilePanics = {"controller_runtime_reconcile_panics_total",
+                                   "Reconciliations that ended with an exception."};
+constexpr Name kReconcileTime = {"controller_runtime_reconcile_time_seconds", "Duration of reconciliations."};
+constexpr Name kQueueTime = {"workqueue_queue_duration_seconds", "How long keys waited in the queue."};
+constexpr Name kWorkTime = {"workqueue_work_duration_seconds", "How long keys were worked on."};
+constexpr Name kRequests = {"rest_client_requests_total", "Requests to the API server."};
+constexpr Name kStaleSkips = {"downpour_stale_sync_skips_total",
+                              "Reconciliations put off: a cache lacks a write of our own."};
+constexpr Name kCreated = {"trainingjob_created_total", "Jobs whose first status was stored."};
+constexpr Name kFinished = {"trainingjob_finished_total", "Jobs that ended."};
+constexpr Name kRestarts = {"trainingjob_restarts_total", "Replacements of pods that ended too early."};
+constexpr Name kLostSteps = {"trainingjob_lost_steps_total",
+                             "Updates that were applied and lost again, as far as the status knew of them."};
+constexpr Name kRecovery = {"trainingjob_recovery_seconds",
+                            "From the end of a member until all are back and train; stage: total, and its parts."};
+constexpr Name kFirstPod = {"trainingjob_first_pod_seconds", "From the making of a job until its first pod runs."};
+constexpr Name kReadyTime = {"trainingjob_ready_seconds", "From the making of a job until all its members train."};
+constexpr Name kGoodput = {"trainingjob_goodput_ratio",
+                           "Share of a job's time that went into updates which still count. Opt-in."};
+
+constexpr const char* kRoles[] = {"coordinator", "ps", "worker"};
+// planner/failure.cc names them. What ends a pod may be anything; a label may not.
+constexpr const char* kCauses[] = {"DisruptionTarget", "Evicted",    "NodeLost",
+                                   "Preempted",        "Preempting", "Shutdown",
+                                   "NodeShutdown",     "Terminated", "UnexpectedAdmissionError",
+                                   "NodeAffinity",     "OutOfcpu",   "OutOfmemory",
+                                   "Deleted",          "OOMKilled",  "UnexpectedExit",
+                                   "PendingTimeout",   "Unknown",    "ExitCode",
+                                   "Signal",           "Other"};
+constexpr const char* kFailureReasons[] = {"RestartLimitExceeded",     "BadInput",
+                                           "FailurePolicyRule",        "DeadlineExceeded",
+                                           "ProgressDeadlineExceeded", "TrainingFailed"};
+constexpr const char* kBlockedReasons[] = {
+    "QuotaExceeded", "NameConflict",    "Forbidden",   "Refused",  "NamespaceTerminating",
+    "NamespaceGone", "TemplateInvalid", "SpecInvalid", "PodsWait", "Other"};
+
+// `text` if it is one of `known`, else Other.
+template <std::size_t count>
+std::string OneOf(const char* const (&known)[count], const std::string& text) {
+  return std::find(std::begin(known), std::end(known), text) != std::end(known) ? text : "Other";
+}
+
+std::string CauseLabel(const std::string& cause) {
+  if (absl::StartsWith(cause, "Exit code ")) return "ExitCode";
+  if (absl::StartsWith(cause, "Killed by signal ")) return "Signal";
+  return OneOf(kCauses, cause);
+}
+
+Labels RestartLabels(const std::string& role, const std::string& cause, bool counted) {
+  return {{"role", role}, {"cause", cause}, {"counted", counted ? "true" : "false"}};
+}
+
+Labels RecoveryLabels(const std::string& role, const std::string& cause, const std::string& stage) {
+  return {{"role", role}, {"cause", cause}, {"stage", stage}};
+}
+
+std::string CodeLabel(int code) { return code == 0 ? "<error>" : absl::StrCat(code); }
+
+Labels RequestLabels(const std::string& method, int code, const std::string& host) {
+  return {{"method", method}, {"code", CodeLabel(code)}, {"host", host}};
+}
+
+bool IsOver(const api::TrainingJobStatus& status) {
+  return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
+}
+
+// Why a job cannot go on though nobody suspended it; nothing if it can.
+std::optional<std::string> BlockedReason(const api::TrainingJobStatus& status) {
+  if (IsOver(status)) return std::nullopt;
+  if (planner::IsTrue(status, "SpecInvalid")) return "SpecInvalid";
+  if (planner::IsTrue(status, planner::kTemplateInvalid)) return planner::kTemplateInvalid;
+  if (planner::IsTrue(status, planner::kBlocked)) {
+    return OneOf(kBlockedReasons, planner::FindCondition(status, planner::kBlocked)->reason);
+  }
+  const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
+  if (scheduled != nullptr && !scheduled->status) return "PodsWait";
+  return std::nullopt;
+}
+
+// When the wait for a job began. One that was suspended waited for whoever resumed it, not for the platform.
+double WaitBegan(const JobRecord& before, const api::TrainingJobStatus& after, double now) {
+  const bool was_suspended = planner::FindCondition(after, planner::kSuspended) != nullptr;
+  return (was_suspended ? after.start_time : before.meta.creation_time).value_or(now);
+}
+
+// For the first time since its start: `Ready` was false before the start, and has been ever since.
+bool BecomesReady(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
+  const api::Condition* ready = planner::FindCondition(before, planner::kReady);
+  return ready != nullptr && !ready->status && after.start_time.has_value() &&
+         ready->last_transition_time <= *after.start_time && planner::IsTrue(after, planner::kReady);
+}
+
+bool RunsFirstPod(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
+  const bool none = before.phase.empty() || before.phase == "Pending" || before.phase == "Suspended";
+  return none && (after.phase == "Starting" || after.phase == "Running") && after.restarts_total == 0;
+}
 
 }  // namespace
 
-OperatorMetrics::OperatorMetrics(service::Metrics* metrics) : metrics_(metrics) {
-  // So that a rate over them is 0 and not absent before the first.
+OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::string api_server)
+    : metrics_(metrics), api_server_(std::move(api_server)) {
+  // What is there from the beginning counts its first event as an increase; a series that appears with 1 does not.
+  const auto zero = [this](const Name& metric, const Labels& labels) {
+    metrics_->Increment(metric.name, metric.help, labels, 0);
+  };
+  const auto empty = [this](const Name& metric, const Labels& labels, const std::vector<double>& buckets) {
+    metrics_->DeclareHistogram(metric.name, metric.help, labels, buckets);
+  };
   for (const char* result : {"success", "error", "requeue_after"}) {
-    metrics_->Increment("controller_runtime_reconcile_total", "Reconciliations by result.",
-                        {{"controller", "trainingjob"}, {"result", result}}, 0);
+    zero(kReconciles, {{"controller", "trainingjob"}, {"result", result}});
   }
-  metrics_->Increment("controller_runtime_reconcile_errors_total", "Reconciliations that failed.",
-                      {{"controller", "trainingjob"}}, 0);
-  metrics_->Increment("downpour_stale_sync_skips_total", "Reconciliations put off: a cache lacks a write of our own.",
-                      {}, 0);
-  metrics_->Increment("trainingjob_created_total", "Jobs whose first status was stored.", {}, 0);
+  zero(kReconcileErrors, kController);
+  zero(kReconcilePanics, kController);
+  empty(kReconcileTime, kController, kShort);
+  empty(kQueueTime, kQueue, kShort);
+  empty(kWorkTime, kQueue, kShort);
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE"}) {
+    zero(kRequests, RequestLabels(method, 0, api_server_));
+  }
+  zero(kStaleSkips, {});
+  zero(kCreated, {});
+  zero(kFinished, {{"result", "succeeded"}, {"reason", "TrainingFinished"}});
+  for (const char* reason : kFailureReasons) zero(kFinished, {{"result", "failed"}, {"reason", reason}});
+  for (const char* role : kRoles) {
+    for (const char* cause : kCauses) {
+      for (const bool counted : {false, true}) zero(kRestarts, RestartLabels(role, cause, counted));
+      empty(kRecovery, RecoveryLabels(role, cause, "total"), kLong);
+    }
+  }
+  zero(kLostSteps, {});
+  empty(kFirstPod, {}, kLong);
+  empty(kReadyTime, {}, kLong);
+  metrics_->SetGauge("controller_runtime_max_concurrent_reconciles", "Jobs worked on at a time, at most.", kController,
+                     workers);
   SetLeading(false);
 }
 
 void OperatorMetrics::OnRequest(const std::string& method, int code, absl::Duration taken) {
-  metrics_->Increment("rest_client_requests_total", "Requests to the API server.",
-                      {{"method", method}, {"code", code == 0 ? "<error>" : absl::StrCat(code)}});
+  metrics_->Increment(kRequests.name, kRequests.help, RequestLabels(method, code, api_server_));
   metrics_->Observe("rest_client_request_duration_seconds", "Duration of requests to the API server.",
-                    {{"verb", method}}, kShort, absl::ToDoubleSeconds(taken));
+                    {{"verb", method}, {"host", api_server_}}, kShort, absl::ToDoubleSeconds(taken));
+}
+
+void OperatorMetrics::OnRateLimited(const std::string& method, absl::Duration waited) {
+  metrics_->Observe("rest_client_rate_limiter_duration_seconds",
+                    "How long requests waited for the operator's own limit; those that did not wait are left out.",
+                    {{"verb", method}, {"host", api_server_}}, kShort, absl::ToDoubleSeconds(waited));
+}
+
+void OperatorMetrics::OnRetry(const std::string& method, int code) {
+  metrics_->Increment("rest_client_request_retries_total", "Requests sent again, by the code that was the reason.",
+                      {{"verb", method}, {"code", CodeLabel(code)}, {"host", api_server_}});
 }
 
 void OperatorMetrics::OnReconciled(bool error, bool requeue, absl::Duration waited, absl::Duration taken) {
-  metrics_->Increment("controller_runtime_reconcile_total", "Reconciliations by result.",
+  metrics_->Increment(kReconciles.name, kReconciles.help,
                       {{"controller", "trainingjob"},
                        {"result", error     ? "error"
                                   : requeue ? "requeue_after"
                                             : "success"}});
-  if (error) {
-    metrics_->Increment("controller_runtime_reconcile_errors_total", "Reconciliations that failed.",
-                        {{"controller", "trainingjob"}});
-  }
-  metrics_->Observe("controller_runtime_reconcile_time_seconds", "Duration of reconciliations.",
-                    {{"controller", "trainingjob"}}, kShort, absl::ToDoubleSeconds(taken));
-  metrics_->Observe("workqueue_queue_duration_seconds", "How long keys waited in the queue.", kQueue, kShort,
-                    absl::ToDoubleSeconds(waited));
-  metrics_->Observe("workqueue_work_duration_seconds", "How long keys were worked on.", kQueue, kShort,
-                    absl::ToDoubleSeconds(taken));
+  if (error) metrics_->Increment(kReconcileErrors.name, kReconcileErrors.help, kController);
+  const double seconds = absl::ToDoubleSeconds(taken);
+  metrics_->Observe(kReconcileTime.name, kReconcileTime.help, kController, kShort, seconds);
+  metrics_->Observe(kQueueTime.name, kQueueTime.help, kQueue, kShort, absl::ToDoubleSeconds(waited));
+  metrics_->Observe(kWorkTime.name, kWorkTime.help, kQueue, kShort, seconds);
 }
 
-void OperatorMetrics::OnStale() {
-  metrics_->Increment("downpour_stale_sync_skips_total", "Reconciliations put off: a cache lacks a write of our own.",
-                      {});
-}
+void OperatorMetrics::OnPanic() { metrics_->Increment(kReconcilePanics.name, kReconcilePanics.help, kController); }
 
-void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, double now) {
+void OperatorMetrics::OnStale() { metrics_->Increment(kStaleSkips.name, kStaleSkips.help, {}); }
+
+void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, const Pods& pods,
+                               double now) {
   const api::TrainingJobStatus& old = before.job.status;
-  if (old.phase.empty()) metrics_->Increment("trainingjob_created_total", "Jobs whose first status was stored.", {});
+  if (old.phase.empty()) metrics_->Increment(kCreated.name, kCreated.help, {});
   for (const auto& [type, result] :
        {std::pair{planner::kComplete, "succeeded"}, std::pair{planner::kFailed, "failed"}}) {
     if (planner::IsTrue(old, type) || !planner::IsTrue(after, type)) continue;
-    metrics_->Increment("trainingjob_finished_total", "Jobs that ended.",
+    metrics_->Increment(kFinished.name, kFinished.help,
                         {{"result", result}, {"reason", planner::FindCondition(after, type)->reason}});
   }
-  for (const api::FailureRecord& failure : after.failures) {
-    const bool known = std::any_of(old.failures.begin(), old.failures.end(), [&failure](const api::FailureRecord& one) {
+  // Not status.failures: of more than ten in one step it has the last ten.
+  const std::vector<api::FailureRecord>& seen = old.recent_failures;
+  for (const api::FailureRecord& failure : after.recent_failures) {
+    const bool known = std::any_of(seen.begin(), seen.end(), [&failure](const api::FailureRecord& one) {
       return one.uid == failure.uid && one.time == failure.time && one.index == failure.index;
     });
     if (known || failure.action == "FailJob") continue;
-    metrics_->Increment("trainingjob_restarts_total", "Replacements of pods that ended too early.",
-                        {{"role", std::string(api::ToString(failure.role))},
-                         {"cause", failure.cause},
-                         {"counted", failure.counted ? "true" : "false"}});
+    metrics_->Increment(
+        kRestarts.name, kRestarts.help,
+        RestartLabels(std::string(api::ToString(failure.role)), CauseLabel(failure.cause), failure.counted));
   }
   if (after.recovery.has_value() && after.recovery->last_duration_seconds.has_value() &&
       (!old.recovery.has_value() || !old.recovery->last_duration_seconds.has_value())) {
-    metrics_->Observe("trainingjob_recovery_seconds", "From the end of a member until all are back and train.",
-                      {{"role", std::string(api::ToString(after.recovery->last_role))}}, kLong,
-                      now - after.recovery->last_start_time);
+    ObserveRecovery(*after.recovery, pods, now);
   }
-  if (!planner::IsTrue(old, planner::kReady) && planner::IsTrue(after, planner::kReady) && after.restarts_total == 0 &&
-      before.meta.creation_time.has_value()) {
-    metrics_->Observe("trainingjob_ready_seconds", "From the making of a job until all its members train.", {}, kLong,
-                      now - *before.meta.creation_time);
+  if (old.progress.has_value() && after.progress.has_value() && after.progress->step < old.progress->step) {
+    metrics_->Increment(kLostSteps.name, kLostSteps.help, {},
+                        static_cast<double>(old.progress->step - after.progress->step));
   }
+  const double waited = std::max(0.0, now - WaitBegan(before, after, now));
+  if (RunsFirstPod(old, after)) metrics_->Observe(kFirstPod.name, kFirstPod.help, {}, kLong, waited);
+  if (BecomesReady(old, after)) metrics_->Observe(kReadyTime.name, kReadyTime.help, {}, kLong, waited);
+}
+
+// The stages are read off the pod that came last: `replace` until it was made, `start` until it ran, `rejoin` until all
+// train. Its times are whole seconds.
+void OperatorMetrics::ObserveRecovery(const api::RecoveryStatus& recovery, const Pods& pods, double over) {
+  const auto observe = [this, &recovery](const char* stage, double seconds) {
+    metrics_->Observe(
+        kRecovery.name, kRecovery.help,
+        RecoveryLabels(std::string(api::ToString(recovery.last_role)), CauseLabel(recovery.last_cause), stage), kLong,
+        std::max(0.0, seconds));
+  };
+  const double begun = recovery.last_start_time;
+  observe("total", over - begun);
+  std::optional<double> made, started;
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    const double time = pod->meta.creation_time.value_or(0);
+    if (time < std::floor(begun) || !pod->started_time.has_value()) continue;
+    made = std::max(made.value_or(0), time);
+    started = std::max(started.value_or(0), *pod->started_time);
+  }
+  if (!made.has_value()) return;  // a scale-down made the lost one needless
+  observe("replace", *made - begun);
+  observe("start", *started - *made);
+  observe("rejoin", over - *started);
 }
 
 void OperatorMetrics::SetLeading(bool leading) {
@@ -104,24 +267,29 @@ void OperatorMetrics::SetLeading(bool leading) {
 }
 
 void OperatorMetrics::Publish(const WorkQueueCounters& queue, const kube::Store<JobRecord>& jobs,
-                              const kube::Store<Pod>& pods) {
-  metrics_->SetGauge("workqueue_depth", "Keys that wait.", kQueue, static_cast<double>(queue.depth));
-  metrics_->SetGauge("controller_runtime_active_workers", "Keys being worked on.", {{"controller", "trainingjob"}},
+                              const kube::Store<Pod>& pods, double now) {
+  // The priorities that controller-runtime gives to what a start finds, and to the rest.
+  for (const auto& [priority, depth] :
+       {std::pair{"0", queue.depth - queue.low_depth}, std::pair{"-100", queue.low_depth}}) {
+    Labels labels = kQueue;
+    labels["priority"] = priority;
+    metrics_->SetGauge("workqueue_depth", "Keys that wait.", labels, static_cast<double>(depth));
+  }
+  metrics_->SetGauge("workqueue_unfinished_work_seconds", "What the keys being worked on have taken until now.", kQueue,
+                     absl::ToDoubleSeconds(queue.unfinished));
+  metrics_->SetGauge("workqueue_longest_running_processor_seconds", "The longest of them.", kQueue,
+                     absl::ToDoubleSeconds(queue.longest_running));
+  metrics_->SetGauge("controller_runtime_active_workers", "Keys being worked on.", kController,
                      static_cast<double>(queue.processing));
   metrics_->SetCounter("workqueue_adds_total", "Keys added.", kQueue, static_cast<double>(queue.adds));
   metrics_->SetCounter("workqueue_retries_total", "Keys added again after an error.", kQueue,
                        static_cast<double>(queue.retries));
-  std::map<std::string, int> phases = {{"Pending", 0},   {"Starting", 0},  {"Running", 0},   {"Recovering", 0},
-                                       {"Finishing", 0}, {"Suspended", 0}, {"Succeeded", 0}, {"Failed", 0}};
-  for (const auto& job : jobs.All()) {
-    ++phases[job->job.status.phase.empty() ? "Pending" : job->job.status.phase];
-  }
-  for (const auto& [phase, count] : phases) {
-    metrics_->SetGauge("trainingjob_jobs", "Jobs by phase.", {{"phase", phase}}, count);
-  }
+  const Jobs all = jobs.All();
+  PublishJobs(all);
+  PublishGoodput(all, now);
   std::map<std::pair<std::string, std::string>, int> counts;
-  for (const char* role : {"coordinator", "ps", "worker"}) {
-    for (const char* phase : {"Pending", "Running", "Succeeded", "Failed"}) counts[{role, phase}] = 0;
+  for (const char* role : kRoles) {
+    for (const char* phase : {"Pending", "Running", "Succeeded", "Failed", "Unknown"}) counts[{role, phase}] = 0;
   }
   for (const auto& pod : pods.All()) {
     ++counts[{std::string(api::ToString(pod->role)), pod->phase.empty() ? "Pending" : pod->phase}];
@@ -129,6 +297,46 @@ void OperatorMetrics::Publish(const WorkQueueCounters& queue, const kube::Store<
   for (const auto& [key, count] : counts) {
     metrics_->SetGauge("trainingjob_pods", "Pods of jobs.", {{"role", key.first}, {"phase", key.second}}, count);
   }
+}
+
+void OperatorMetrics::PublishJobs(const Jobs& jobs) {
+  std::map<std::string, int> phases = {{"Pending", 0},   {"Starting", 0},  {"Running", 0},   {"Recovering", 0},
+                                       {"Finishing", 0}, {"Suspended", 0}, {"Succeeded", 0}, {"Failed", 0}};
+  std::map<std::string, int> blocked;
+  for (const char* reason : kBlockedReasons) blocked[reason] = 0;
+  for (const kube::Store<JobRecord>::Pointer& job : jobs) {
+    const api::TrainingJobStatus& status = job->job.status;
+    ++phases[status.phase.empty() ? "Pending" : status.phase];
+    if (const std::optional<std::string> reason = BlockedReason(status)) ++blocked[*reason];
+  }
+  for (const auto& [phase, count] : phases) {
+    metrics_->SetGauge("trainingjob_jobs", "Jobs by phase.", {{"phase", phase}}, count);
+  }
+  for (const auto& [reason, count] : blocked) {
+    metrics_->SetGauge("trainingjob_jobs_blocked", "Jobs that cannot go on, by reason.", {{"reason", reason}}, count);
+  }
+}
+
+void OperatorMetrics::PublishGoodput(const Jobs& jobs, double now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::set<std::string> asked;
+  for (const kube::Store<JobRecord>::Pointer& job : jobs) {
+    const kube::ObjectMeta& meta = job->meta;
+    const auto annotation = meta.annotations.find(kGoodputAnnotation);
+    if (annotation == meta.annotations.end() || annotation->second != "true") continue;
+    asked.insert(meta.uid);
+    auto& [labels, goodput] = goodputs_[meta.uid];
+    labels = {{"job_namespace", meta.namespace_name}, {"job_name", meta.name}};
+    goodput.Look(job->job.status, now);
+    if (const std::optional<double> ratio = goodput.ratio()) {
+      metrics_->SetGauge(kGoodput.name, kGoodput.help, labels, *ratio);
+    }
+  }
+  std::erase_if(goodputs_, [this, &asked](const auto& entry) {
+    if (asked.count(entry.first) != 0) return false;
+    metrics_->RemoveGauge(kGoodput.name, entry.second.first);
+    return true;
+  });
 }
 
 void OperatorMetrics::PublishWatch(const std::string& resource, const kube::ReflectorState& state) {

@@ -1,10 +1,15 @@
 #ifndef DOWNPOUR_OPERATOR_CONTROLLER_OPERATOR_METRICS_H_
 #define DOWNPOUR_OPERATOR_CONTROLLER_OPERATOR_METRICS_H_
 
+#include <map>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "operator/api/training_job.h"
+#include "operator/controller/goodput.h"
 #include "operator/controller/job_record.h"
 #include "operator/controller/pod.h"
 #include "operator/controller/work_queue.h"
@@ -13,23 +18,42 @@
 
 namespace downpour::controller {
 
-// The operator's metrics: controller-runtime's names where it has one, trainingjob_* for jobs. Thread-safe.
+// On a job, with the value "true": it gets a series trainingjob_goodput_ratio of its own. Opt-in, because series that
+// are named after jobs grow with the number of jobs.
+inline constexpr char kGoodputAnnotation[] = "training.downpour.dev/goodput";
+
+// The operator's metrics: controller-runtime's names and labels where it has one, trainingjob_* for jobs. Thread-safe.
 class OperatorMetrics {
  public:
-  explicit OperatorMetrics(service::Metrics* metrics);
+  // `workers`: jobs worked on at a time. `api_server`: its host and port.
+  OperatorMetrics(service::Metrics* metrics, int workers, std::string api_server);
 
+  // `code` 0: there was no answer.
   void OnRequest(const std::string& method, int code, absl::Duration taken);
+  void OnRateLimited(const std::string& method, absl::Duration waited);
+  void OnRetry(const std::string& method, int code);
   void OnReconciled(bool error, bool requeue, absl::Duration waited, absl::Duration taken);
+  void OnPanic();
   void OnStale();
-  // Counts what the step from the stored status to `after` says: starts, ends, failures, recoveries.
-  void OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, double now);
+  // Counts what the step from the stored status to `after` says: starts, ends, failures, recoveries. `pods` are those
+  // of the job, as they are now.
+  void OnStatus(const JobRecord& before, const api::TrainingJobStatus& after,
+                const std::vector<kube::Store<Pod>::Pointer>& pods, double now);
   void SetLeading(bool leading);
   // The gauges, as things are now.
-  void Publish(const WorkQueueCounters& queue, const kube::Store<JobRecord>& jobs, const kube::Store<Pod>& pods);
+  void Publish(const WorkQueueCounters& queue, const kube::Store<JobRecord>& jobs, const kube::Store<Pod>& pods,
+               double now);
   void PublishWatch(const std::string& resource, const kube::ReflectorState& state);
 
  private:
+  void ObserveRecovery(const api::RecoveryStatus& recovery, const std::vector<kube::Store<Pod>::Pointer>& pods);
+  void PublishJobs(const std::vector<kube::Store<JobRecord>::Pointer>& jobs);
+  void PublishGoodput(const std::vector<kube::Store<JobRecord>::Pointer>& jobs, double now);
+
   service::Metrics* const metrics_;
+  const std::string api_server_;
+  std::mutex mutex_;
+  std::map<std::string, std::pair<service::Labels, Goodput>> goodputs_;  // by uid; guarded by mutex_
 };
 
 }  // namespace downpour::controller

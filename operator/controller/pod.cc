@@ -63,6 +63,8 @@ void ReadContainer(const Json& object, Pod& pod) {
     pod.waiting = true;
     pod.container_reason = FindText(*waiting, {"reason"});
     pod.container_message = LastLine(FindText(*waiting, {"message"}));
+  } else {
+    pod.started_time = kube::ParseTime(FindText(*container, {"state", "running", "startedAt"}));
   }
 }
 

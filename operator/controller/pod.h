@@ -45,8 +45,9 @@ struct Pod {
   std::vector<PodCondition> conditions;  // Ready if it is so, PodScheduled if not, DisruptionTarget
   // Of the container named kContainerName.
   std::optional<int> exit_code;
-  std::string container_reason;   // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...
-  std::string container_message;  // its last words: the end of its log if it failed
+  std::string container_reason;        // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...
+  std::string container_message;       // its last words: the end of its log if it failed
+  std::optional<double> started_time;  // while it runs
   std::optional<double> finished_time;
   bool waiting = false;
 };

@@ -21,7 +21,7 @@ Json MakeObject() {
     "spec": {"nodeName": "node-1"},
     "status": {"phase": "Running", "podIP": "10.0.0.7",
                "containerStatuses": [{"name": "sidecar", "state": {"terminated": {"exitCode": 9}}},
-                                     {"name": "trainer", "state": {"running": {}}}]}
+                                     {"name": "trainer", "state": {"running": {"startedAt": "2026-01-02T03:04:07Z"}}}]}
   })");
 }
 
@@ -42,6 +42,7 @@ TEST(PodTest, ReadsWhatThePlannerNeeds) {
   EXPECT_EQ(pod->role, api::Role::kWorker);
   EXPECT_EQ(pod->meta.controller_uid, "job-uid");
   EXPECT_EQ(pod->address, "10.0.0.7");
+  EXPECT_EQ(pod->started_time, kube::ParseTime("2026-01-02T03:04:07Z"));
   const planner::Instance instance = ToInstance(*pod, true);
   EXPECT_EQ(instance.uid, "pod-uid");
   EXPECT_EQ(instance.index, 2);

@@ -85,7 +85,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       const auto queued = queued_.find(item.key);
       item.waited = now - queued->second;
       queued_.erase(queued);
-      processing_.insert(item.key);
+      processing_.emplace(item.key, now);
       return item;
     }
     changed_.WaitWithDeadline(&mutex_, next);
@@ -108,7 +108,13 @@ void WorkQueue::Shutdown() {
 
 WorkQueueCounters WorkQueue::counters() const {
   absl::MutexLock lock(&mutex_);
-  return {ready_.size() + low_.size(), processing_.size(), adds_, retries_};
+  WorkQueueCounters counters{ready_.size() + low_.size(), low_.size(), processing_.size(), adds_, retries_, {}, {}};
+  const absl::Time now = clock_();
+  for (const auto& [key, since] : processing_) {
+    counters.unfinished += now - since;
+    counters.longest_running = std::max(counters.longest_running, now - since);
+  }
+  return counters;
 }
 
 }  // namespace downpour::controller

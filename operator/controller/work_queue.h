@@ -25,9 +25,12 @@ struct WorkQueueOptions {
 // What workqueue_* metrics are made of.
 struct WorkQueueCounters {
   std::size_t depth = 0;
+  std::size_t low_depth = 0;  // of those, with low priority
   std::size_t processing = 0;
   std::uint64_t adds = 0;
   std::uint64_t retries = 0;
+  absl::Duration unfinished;       // that the keys being processed have taken until now, together
+  absl::Duration longest_running;  // the longest of them
 };
 
 // Keys to be reconciled, each by one worker at a time and never lost: a key that is added while it is processed is
@@ -68,9 +71,9 @@ class WorkQueue {
   absl::CondVar changed_;
   bool shutdown_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::string> ready_ ABSL_GUARDED_BY(mutex_), low_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_map<std::string, absl::Time> queued_ ABSL_GUARDED_BY(mutex_);  // in ready_ or low_, since when
-  std::unordered_set<std::string> processing_ ABSL_GUARDED_BY(mutex_);
-  std::unordered_set<std::string> again_ ABSL_GUARDED_BY(mutex_);  // added while they are processed
+  std::unordered_map<std::string, absl::Time> queued_ ABSL_GUARDED_BY(mutex_);      // in ready_ or low_, since when
+  std::unordered_map<std::string, absl::Time> processing_ ABSL_GUARDED_BY(mutex_);  // since when
+  std::unordered_set<std::string> again_ ABSL_GUARDED_BY(mutex_);                   // added while they are processed
   std::set<std::pair<absl::Time, std::string>> delayed_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<std::string, absl::Time> due_ ABSL_GUARDED_BY(mutex_);  // of the keys in delayed_
   std::unordered_map<std::string, int> failures_ ABSL_GUARDED_BY(mutex_);

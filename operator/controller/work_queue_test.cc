@@ -36,6 +36,25 @@ TEST_F(WorkQueueTest, AKeyIsQueuedOnceAndProcessedByOneWorker) {
   EXPECT_EQ(queue.counters().adds, 4u);
 }
 
+TEST_F(WorkQueueTest, CountersSayHowLongKeysAreWorkedOn) {
+  WorkQueue queue({}, [this] { return now_; });
+  queue.Add("a");
+  queue.Add("b");
+  queue.Add("c", /*low_priority=*/true);
+  EXPECT_EQ(queue.counters().depth, 3u);
+  EXPECT_EQ(queue.counters().low_depth, 1u);
+  EXPECT_EQ(queue.counters().longest_running, absl::ZeroDuration());
+  queue.Get();
+  now_ += absl::Seconds(3);
+  queue.Get();
+  now_ += absl::Seconds(2);
+  EXPECT_EQ(queue.counters().processing, 2u);
+  EXPECT_EQ(queue.counters().unfinished, absl::Seconds(7));
+  EXPECT_EQ(queue.counters().longest_running, absl::Seconds(5));
+  queue.Done("a");
+  EXPECT_EQ(queue.counters().unfinished, absl::Seconds(2));
+}
+
 TEST_F(WorkQueueTest, KeysOfAStartComeLast) {
   WorkQueue queue({}, [this] { return now_; });
   queue.Add("old1", true);

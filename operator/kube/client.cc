@@ -111,7 +111,7 @@ class Client::Impl {
   absl::StatusOr<HttpResponse> Try(HttpRequest request, const std::stop_token& stop) {
     const absl::Duration deadline = MonotonicNow() + options_.timeout;
     for (int tries = 1;; ++tries) {
-      if (absl::Status permit = WaitForPermit(deadline, stop); !permit.ok()) return permit;
+      if (absl::Status permit = WaitForPermit(request.method, deadline, stop); !permit.ok()) return permit;
       const absl::Duration start = MonotonicNow();
       request.timeout = deadline - start;
       absl::StatusOr<HttpResponse> response = transport_->Exchange(request, stop);
@@ -122,11 +122,13 @@ class Client::Impl {
       // A wait beyond the deadline would only replace an answer that says more.
       if (!wait.has_value() || MonotonicNow() + *wait >= deadline) return response;
       if (!SleepFor(stop, *wait)) return absl::CancelledError("stopped");
-      if (metrics_ != nullptr && metrics_->on_retry) metrics_->on_retry(request.method);
+      if (metrics_ != nullptr && metrics_->on_retry) {
+        metrics_->on_retry(request.method, response.ok() ? response->status : 0);
+      }
     }
   }
 
-  absl::Status WaitForPermit(absl::Duration deadline, const std::stop_token& stop) {
+  absl::Status WaitForPermit(const std::string& method, absl::Duration deadline, const std::stop_token& stop) {
     if (stop.stop_requested()) return absl::CancelledError("stopped");
     std::optional<absl::Duration> wait;
     {
@@ -137,7 +139,7 @@ class Client::Impl {
     if (!wait.has_value()) return absl::DeadlineExceededError("no permit of the rate limit in time");
     if (*wait > absl::ZeroDuration()) {
       if (!SleepFor(stop, *wait)) return absl::CancelledError("stopped");
-      if (metrics_ != nullptr && metrics_->on_rate_limited) metrics_->on_rate_limited(*wait);
+      if (metrics_ != nullptr && metrics_->on_rate_limited) metrics_->on_rate_limited(method, *wait);
     }
     return absl::OkStatus();
   }

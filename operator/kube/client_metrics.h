@@ -12,8 +12,10 @@ namespace downpour::kube {
 struct ClientMetrics {
   // One HTTP exchange: "GET", 200 (0: no response), how long.
   std::function<void(const std::string& method, int code, absl::Duration taken)> on_request;
-  std::function<void(absl::Duration waited)> on_rate_limited;
-  std::function<void(const std::string& method)> on_retry;
+  // How long a request waited for the client's own limit; only those that had to.
+  std::function<void(const std::string& method, absl::Duration waited)> on_rate_limited;
+  // A request is sent again because of this code.
+  std::function<void(const std::string& method, int code)> on_retry;
 };
 
 }  // namespace downpour::kube

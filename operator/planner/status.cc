@@ -138,7 +138,11 @@ void UpdateProgress(Context& context) {
   const std::optional<api::ProgressStatus>& before = context.status.progress;
   const bool ends = report->phase == CoordinatorPhase::kDone && before.has_value() &&
                     (before->step != report->updates_applied || before->percent < 100);
-  if (before.has_value() && !ends &&
+  // A new generation counts from the beginning, which is stored at once: what was lost is read off these two. Before it
+  // trains, a coordinator does not know yet what the parameter servers have.
+  const bool falls = before.has_value() && report->updates_applied < before->step;
+  if (falls && report->phase != CoordinatorPhase::kTraining) return;
+  if (before.has_value() && !ends && !falls &&
       (before->step == report->updates_applied ||
        report->received_time < before->last_update_time + kProgressInterval)) {
     return;

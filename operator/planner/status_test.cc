@@ -98,6 +98,22 @@ TEST(StatusTest, ParametersLostUntilTrainingUnderANewerGeneration) {
   }
 }
 
+TEST(StatusTest, ProgressFallsOnlyWhenANewGenerationTrains) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  const auto step_after = [&world](double wait, CoordinatorPhase phase, std::uint64_t updates) {
+    world.now += wait;
+    world.Report(phase, updates);
+    world.observed.report->updates_expected = 1000;
+    const Plan plan = world.Step();
+    return plan.status.progress.has_value() ? plan.status.progress->step : 0;
+  };
+  EXPECT_EQ(step_after(11, CoordinatorPhase::kTraining, 500), 500u);
+  EXPECT_EQ(step_after(11, CoordinatorPhase::kStarting, 0), 500u) << "a coordinator that starts knows nothing yet";
+  EXPECT_EQ(step_after(11, CoordinatorPhase::kRecovering, 0), 500u);
+  EXPECT_EQ(step_after(11, CoordinatorPhase::kTraining, 510), 510u);
+  EXPECT_EQ(step_after(1, CoordinatorPhase::kTraining, 3), 3u) << "at once, though progress was stored a second ago";
+}
+
 TEST(StatusTest, ParametersLostWhileAPsIsMissing) {
   FakeWorld world = FakeWorld::Training(2, 1);
   world.now += 1;

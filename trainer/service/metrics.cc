@@ -8,6 +8,7 @@
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "prometheus/text_serializer.h"
 
 namespace downpour::service {
 
@@ -27,8 +28,23 @@ struct Metrics::Series {
     return series;
   }
 
+  // Makes it if need be.
+  prometheus::Histogram& FindHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                                       const std::vector<double>& buckets, prometheus::Registry& registry) {
+    prometheus::Histogram*& histogram = histograms[{name, labels}];
+    if (histogram == nullptr) {
+      histogram = &prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add(labels, buckets);
+    }
+    return *histogram;
+  }
+
+  struct OneGauge {
+    prometheus::Family<prometheus::Gauge>* family = nullptr;
+    prometheus::Gauge* gauge = nullptr;
+  };
+
   std::map<Key, Total> counters;
-  std::map<Key, prometheus::Gauge*> gauges;
+  std::map<Key, OneGauge> gauges;
   std::map<Key, prometheus::Histogram*> histograms;
 };
 
@@ -56,9 +72,20 @@ void Metrics::SetCounter(const std::string& name, const std::string& help, const
 
 void Metrics::SetGauge(const std::string& name, const std::string& help, const Labels& labels, double value) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  prometheus::Gauge*& gauge = series_->gauges[{name, labels}];
-  if (gauge == nullptr) gauge = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_).Add(labels);
-  gauge->Set(value);
+  Series::OneGauge& series = series_->gauges[{name, labels}];
+  if (series.gauge == nullptr) {
+    series.family = &prometheus::BuildGauge().Name(name).Help(help).Register(*registry_);
+    series.gauge = &series.family->Add(labels);
+  }
+  series.gauge->Set(value);
+}
+
+void Metrics::RemoveGauge(const std::string& name, const Labels& labels) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = series_->gauges.find({name, labels});
+  if (found == series_->gauges.end()) return;
+  found->second.family->Remove(found->second.gauge);
+  series_->gauges.erase(found);
 }
 
 void Metrics::Increment(const std::string& name, const std::string& help, const Labels& labels, double by) {
@@ -69,11 +96,15 @@ void Metrics::Increment(const std::string& name, const std::string& help, const 
 void Metrics::Observe(const std::string& name, const std::string& help, const Labels& labels,
                       const std::vector<double>& buckets, double value) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  prometheus::Histogram*& histogram = series_->histograms[{name, labels}];
-  if (histogram == nullptr) {
-    histogram = &prometheus::BuildHistogram().Name(name).Help(help).Register(*registry_).Add(labels, buckets);
-  }
-  histogram->Observe(value);
+  series_->FindHistogram(name, help, labels, buckets, *registry_).Observe(value);
 }
+
+void Metrics::DeclareHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                               const std::vector<double>& buckets) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  series_->FindHistogram(name, help, labels, buckets, *registry_);
+}
+
+std::string Metrics::Text() const { return prometheus::TextSerializer().Serialize(registry_->Collect()); }
 
 }  // namespace downpour::service

@@ -39,6 +39,14 @@ class Metrics {
   // Into a histogram; `buckets` rise strictly and are those of the first call with this name.
   void Observe(const std::string& name, const std::string& help, const Labels& labels,
                const std::vector<double>& buckets, double value);
+  // Makes the histogram if need be, so that its first value is seen as an increase.
+  void DeclareHistogram(const std::string& name, const std::string& help, const Labels& labels,
+                        const std::vector<double>& buckets);
+  // The series is no longer served; nothing if there is none.
+  void RemoveGauge(const std::string& name, const Labels& labels);
+
+  // What /metrics answers now.
+  std::string Text() const;
 
  private:
   struct Series;

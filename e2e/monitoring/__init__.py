@@ -1,0 +1,1 @@
+"""Prometheus over the cluster, with what the chart ships: its monitors, rules and dashboards."""

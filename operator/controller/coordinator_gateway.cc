@@ -82,11 +82,6 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     jobs_.erase(found);
   }
 
-  std::size_t Following() const override {
-    absl::MutexLock lock(&mutex_);
-    return jobs_.size();
-  }
-
   std::optional<Answer> Latest(const std::string& job_uid) const override {
     absl::MutexLock lock(&mutex_);
     const auto found = jobs_.find(job_uid);

@@ -33,7 +33,6 @@ class CoordinatorGateway {
   virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
                       Periods periods) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
-  virtual std::size_t Following() const = 0;  // jobs
   // The newest answer, however old.
   virtual std::optional<Answer> Latest(const std::string& job_uid) const = 0;
   // Tells a coordinator or a ps that the outcome is stored. Whether it heard is seen from its pod.

@@ -46,7 +46,8 @@ class OperatorMetrics {
   void PublishWatch(const std::string& resource, const kube::ReflectorState& state);
 
  private:
-  void ObserveRecovery(const api::RecoveryStatus& recovery, const std::vector<kube::Store<Pod>::Pointer>& pods);
+  void ObserveRecovery(const api::RecoveryStatus& recovery, const std::vector<kube::Store<Pod>::Pointer>& pods,
+                       double over);
   void PublishJobs(const std::vector<kube::Store<JobRecord>::Pointer>& jobs);
   void PublishGoodput(const std::vector<kube::Store<JobRecord>::Pointer>& jobs, double now);
 

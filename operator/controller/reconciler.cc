@@ -129,7 +129,18 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string&
 
 void Reconciler::Remember(const std::string& key, Memory memory) {
   absl::MutexLock lock(&mutex_);
-  memories_[key] = std::move(memory);
+  Memory& known = memories_[key];
+  active_ += (memory.active ? 1 : 0) - (known.active ? 1 : 0);
+  known = std::move(memory);
+}
+
+void Reconciler::Forget(const std::string& key) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = memories_.find(key);
+  if (found == memories_.end()) return;
+  gateway_->Forget(found->second.uid);
+  if (found->second.active) --active_;
+  memories_.erase(found);
 }
 
 bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
@@ -140,8 +151,9 @@ bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
   });
 }
 
-absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spacing) const {
-  return std::max(interval, spacing * static_cast<double>(gateway_->Following()));
+absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spacing) {
+  absl::MutexLock lock(&mutex_);
+  return std::max(interval, spacing * active_);
 }
 
 planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory) const {
@@ -175,7 +187,7 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
                          std::all_of(pods.begin(), pods.end(), trains);
     gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
                      {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
-                      Stretched(options_.progress_interval, options_.progress_spacing)});
+                      Stretched(options_.progress_interval, options_.write_spacing)});
     return;
   }
 }
@@ -387,12 +399,7 @@ ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, 
 ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
   if (record == nullptr) {
-    absl::MutexLock lock(&mutex_);
-    const auto found = memories_.find(key);
-    if (found != memories_.end()) {
-      gateway_->Forget(found->second.uid);
-      memories_.erase(found);
-    }
+    Forget(key);
     return {};
   }
   if (!record->managed_here) return {};
@@ -413,10 +420,11 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
 ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, Memory& memory, double now) {
   ReconcileResult result;
   CheckTemplates(record, memory, now);
-  if (IsOver(record.job.status)) {
-    gateway_->Forget(record.meta.uid);
-  } else {
+  memory.active = !IsOver(record.job.status);
+  if (memory.active) {
     FollowCoordinator(record, pods);
+  } else {
+    gateway_->Forget(record.meta.uid);
   }
   const planner::Plan plan = planner::MakePlan(record.job, Observe(record, pods, memory), now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
@@ -424,9 +432,8 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
 
   const News news = Compare(record.job.status, plan);
   if (news == News::kProgress || news == News::kPicture) {
-    const absl::Duration interval = news == News::kPicture
-                                        ? Stretched(options_.picture_interval, options_.picture_spacing)
-                                        : Stretched(options_.progress_interval, options_.progress_spacing);
+    const absl::Duration interval = Stretched(
+        news == News::kPicture ? options_.picture_interval : options_.progress_interval, options_.write_spacing);
     const double due = memory.status_written + absl::ToDoubleSeconds(interval);
     if (now < due) {
       const absl::Duration wait = absl::Seconds(due - now);

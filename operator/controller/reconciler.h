@@ -34,9 +34,8 @@ struct ReconcilerOptions {
   // How often a coordinator is asked: while a job starts, recovers or ends, and while it trains.
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
-  // Where many jobs run, each has to wait longer for its turn: these times the number of jobs.
-  absl::Duration picture_spacing = absl::Milliseconds(20);
-  absl::Duration progress_spacing = absl::Milliseconds(100);
+  // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
+  absl::Duration write_spacing = absl::Milliseconds(100);
   absl::Duration ask_spacing = absl::Milliseconds(30);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
@@ -82,13 +81,15 @@ class Reconciler {
     std::string template_error;
     double template_check_time = 0;
     bool service_made = false;
+    bool active = false;  // not over
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
   void Remember(const std::string& key, Memory memory);
+  void Forget(const std::string& key);
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
-  absl::Duration Stretched(absl::Duration interval, absl::Duration spacing) const;
+  absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                             const Memory& memory) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods);
@@ -121,6 +122,7 @@ class Reconciler {
   const std::function<double()> clock_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
+  int active_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new

@@ -34,12 +34,10 @@ class FakeGateway final : public CoordinatorGateway {
     followed = address;
     periods = asked;
   }
-  std::size_t Following() const override { return jobs; }
   void Forget(const std::string&) override { followed.clear(); }
   std::optional<Answer> Latest(const std::string&) const override { return answer; }
   void Finish(api::Role role, const std::string&, const std::string&) override { finished.insert(role); }
 
-  std::size_t jobs = 1;
   std::string followed;
   Periods periods;
   std::optional<Answer> answer;
@@ -65,13 +63,12 @@ class ReconcilerTest : public ::testing::Test {
 
   // What is in memory is lost, as when the operator is killed.
   void Restart() {
-    ReconcilerOptions options;
-    options.images = {"server:1", "trainer:1", "IfNotPresent"};
+    options_.images = {"server:1", "trainer:1", "IfNotPresent"};
     ReconcilerHooks hooks;
     hooks.on_event = [this](const kube::EventToRecord& event) { events_.push_back(event.reason); };
     hooks.on_stale = [this] { ++stale_; };
     reconciler_ =
-        std::make_unique<Reconciler>(options, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
+        std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
   }
 
   void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object()) {
@@ -189,6 +186,7 @@ class ReconcilerTest : public ::testing::Test {
   FakeApiServer server_;
   const std::string base_url_;
   kube::Client client_;
+  ReconcilerOptions options_;
   kube::Store<JobRecord> jobs_;
   kube::Store<Pod> pods_;
   FakeGateway gateway_;
@@ -263,12 +261,15 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
       return one.method == "PATCH" && one.path.ends_with("/status");
     });
   };
+  // As if there were a thousand jobs.
+  options_.write_spacing *= 1000;
+  options_.ask_spacing *= 1000;
+  Restart();
   CreateJob(1, 2);
   Settle();
   RunPods();
   Report(v1::PHASE_TRAINING, 10);
   Settle();
-  gateway_.jobs = 1000;
   auto before = status_writes();
   for (int second = 0; second < 200; ++second) {
     now_ += 1;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
@@ -24,9 +25,9 @@ class CoordinatorGateway {
   virtual ~CoordinatorGateway() = default;
 
   // Asks the coordinator at `address` (host:port) about the job from now on, every `period`; another address replaces
-  // the one before. `key`: the job's, told to whoever listens for answers.
+  // the one before. `key`: the job's, told to whoever listens for answers. `failures`: told with each question.
   virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
-                      absl::Duration period) = 0;
+                      absl::Duration period, std::vector<v1::MemberFailure> failures) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
   // The newest answer, however old.
   virtual std::optional<Answer> Latest(const std::string& job_uid) const = 0;

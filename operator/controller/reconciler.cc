@@ -156,7 +156,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
     const bool at_rest = answer.has_value() && answer->reply.phase() == v1::PHASE_TRAINING &&
                          std::all_of(pods.begin(), pods.end(), trains);
     gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
-                     at_rest ? options_.ask_interval_at_rest : options_.ask_interval);
+                     at_rest ? options_.ask_interval_at_rest : options_.ask_interval,
+                     job::RecentFailures(record.job.status));
     return;
   }
 }
@@ -239,7 +240,7 @@ absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory,
 absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
                                    absl::Mutex& memory_mutex) {
   const absl::StatusOr<kube::Json> wanted =
-      MakePod(record.job, options_.images, start.role, start.index, start.incarnation);
+      MakePod(record.job, options_.images, start.role, start.index, start.incarnation, start.avoid_nodes);
   if (!wanted.ok()) return wanted.status();
   // What is left of the start before bears the same name.
   for (const kube::Store<Pod>::Pointer& pod : pods) {

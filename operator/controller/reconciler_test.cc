@@ -30,7 +30,8 @@ constexpr char kKey[] = "team/lenet";
 
 class FakeGateway final : public CoordinatorGateway {
  public:
-  void Follow(const std::string&, const std::string&, const std::string& address, absl::Duration) override {
+  void Follow(const std::string&, const std::string&, const std::string& address, absl::Duration,
+              std::vector<v1::MemberFailure>) override {
     followed = address;
   }
   void Forget(const std::string&) override { followed.clear(); }

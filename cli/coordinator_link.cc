@@ -34,7 +34,7 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     idle_.wait(lock, [this] { return !in_flight_; });  // a cancelled call always ends
   }
 
-  void Ask() override {
+  void Ask(const std::vector<v1::MemberFailure>& failures) override {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (in_flight_ || answer_.has_value()) return;
@@ -50,6 +50,7 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     }
     auto question = std::make_unique<Question>();
     question->request.set_job_uid(job_uid_);
+    question->request.mutable_failures()->Assign(failures.begin(), failures.end());
     job::SetDeadline(question->context, kAskTimeLimit);
     Question* const asked = question.get();
     {

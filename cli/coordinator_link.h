@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
@@ -15,8 +16,8 @@ class CoordinatorLink {
  public:
   virtual ~CoordinatorLink() = default;
 
-  // Sends a question unless one is under way.
-  virtual void Ask() = 0;
+  // Sends a question unless one is under way, and tells how workers ended.
+  virtual void Ask(const std::vector<v1::MemberFailure>& failures) = 0;
   // The answer to the last question, once; absent: none came yet. An error says why there is none.
   virtual std::optional<absl::StatusOr<v1::ProgressReply>> Take() = 0;
   // A descriptor that becomes readable when Take has something; -1: there is none.

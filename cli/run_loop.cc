@@ -103,7 +103,7 @@ class RunLoop {
   void AskIfDue() {
     const double now = parts_.clock.Now();
     if (now < next_ask_) return;
-    parts_.coordinator.Ask();
+    parts_.coordinator.Ask(job::RecentFailures(job_.status));
     const bool started = reply_.has_value() && reply_->updates_applied() > 0;
     next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
   }

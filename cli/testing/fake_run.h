@@ -101,7 +101,7 @@ class FakeProcesses final : public ProcessBackend {
 // A coordinator that answers what the test computes, unless it is not running.
 class FakeCoordinator final : public CoordinatorLink {
  public:
-  void Ask() override { asked_ = true; }
+  void Ask(const std::vector<v1::MemberFailure>&) override { asked_ = true; }
   std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {
     if (!std::exchange(asked_, false)) return std::nullopt;
     return answer();

@@ -126,13 +126,13 @@ inline constexpr Name<CleanupPolicy> kCleanupPolicies[] = {{"All", CleanupPolicy
                                                            {"None", CleanupPolicy::kNone}};
 inline constexpr Name<ResumeMode> kResumeModes[] = {{"Latest", ResumeMode::kLatest}, {"Never", ResumeMode::kNever}};
 inline constexpr Name<GangPolicy> kGangPolicies[] = {
-    {"None", GangPolicy::kNone}, {"MinReplicas", GangPolicy::kMinReplicas}, {"All", GangPolicy::kAll}};
+    {"None", GangPolicy::kNone}, {"MinReplicas", GangPolicy::kMinReplicas, false}, {"All", GangPolicy::kAll, false}};
 inline constexpr Name<SchedulingProvider> kSchedulingProviders[] = {
     {"Auto", SchedulingProvider::kAuto},
     {"None", SchedulingProvider::kNone},
-    {"Kubernetes", SchedulingProvider::kKubernetes},
-    {"Volcano", SchedulingProvider::kVolcano},
-    {"SchedulerPlugins", SchedulingProvider::kSchedulerPlugins}};
+    {"Kubernetes", SchedulingProvider::kKubernetes, false},
+    {"Volcano", SchedulingProvider::kVolcano, false},
+    {"SchedulerPlugins", SchedulingProvider::kSchedulerPlugins, false}};
 
 // Whether a pod is started again is decided by the failure policy, not on its node.
 inline constexpr Name<std::string_view> kPodRestartPolicies[] = {{"Never", "Never"}};
@@ -323,8 +323,8 @@ template <class Visitor>
 void Fields(Visitor& v, SchedulingSpec& s) {
   v.Field("gang", s.gang, Choice(kGangPolicies));
   v.Field("provider", s.provider, Choice(kSchedulingProviders));
-  v.Field("queue", s.queue, Text{IsShortText});
-  v.Field("priorityClassName", s.priority_class_name, Text{IsShortText});
+  v.Field("queue", s.queue, Text{IsShortText}, Presence::kUnsupported);
+  v.Field("priorityClassName", s.priority_class_name, Text{IsShortText}, Presence::kUnsupported);
   v.Field("avoidNodes", s.avoid_nodes, Object{});
 }
 
@@ -390,7 +390,7 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("failurePolicy", s.failure_policy, Object{});
   v.Field("progressDeadlineSeconds", s.progress_deadline_seconds, Integer{0, kYear});
   v.Field("checkpoint", s.checkpoint, Object{}, Presence::kUnsupported);
-  v.Field("scheduling", s.scheduling, Object{}, Presence::kUnsupported);
+  v.Field("scheduling", s.scheduling, Object{});
   v.Field("activeDeadlineSeconds", s.active_deadline_seconds, Integer{1, 10 * kYear});
   v.Field("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Integer{0, 10 * kYear}, Presence::kUnsupported);
   v.Field("podCleanup", s.pod_cleanup, Object{}, Presence::kUnsupported);
@@ -445,11 +445,13 @@ void Fields(Visitor& v, FailureRecord& s) {
   v.Field("time", s.time, Time{});
   v.Field("role", s.role, Choice(kRoles));
   v.Field("index", s.index, kCount);
+  v.Field("incarnation", s.incarnation, kCount);
   v.Field("uid", s.uid, Text{AnyText});
   v.Field("cause", s.cause, Text{AnyText});
   v.Field("exitCode", s.exit_code, Integer{std::numeric_limits<int>::min(), std::numeric_limits<int>::max()});
   v.Field("action", s.action, Text{AnyText});
   v.Field("counted", s.counted, Flag{});
+  v.Field("platform", s.platform, Flag{});
   v.Field("message", s.message, Text{AnyText});
   v.Field("node", s.node, Text{AnyText});
   v.Field("lastLogLine", s.last_log_line, Text{AnyText});
@@ -460,6 +462,13 @@ void Fields(Visitor& v, AbsentWorker& s) {
   v.Field("index", s.index, kCount);
   v.Field("state", s.state, Choice(kAbsenceStates));
   v.Field("since", s.since, Time{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, NodeStatus& s) {
+  v.Field("name", s.name, Text{AnyText});
+  v.Field("faultTimes", s.fault_times, ListOf<Time>{});
+  v.Field("avoidedUntil", s.avoided_until, Time{});
 }
 
 template <class Visitor>
@@ -533,6 +542,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("failures", s.failures, ListOf<Object>{});
   v.Field("countedUids", s.counted_uids, ListOf<Text>{{AnyText}});
   v.Field("absentWorkers", s.absent_workers, ListOf<Object>{});
+  v.Field("nodes", s.nodes, ListOf<Object>{});
   v.Field("lastProgressTime", s.last_progress_time, Time{});
   v.Field("lastProgressStep", s.last_progress_step, Integer{});
 }

@@ -175,7 +175,7 @@ struct AvoidNodes {
 };
 
 struct SchedulingSpec {
-  GangPolicy gang = GangPolicy::kMinReplicas;
+  GangPolicy gang = GangPolicy::kNone;
   SchedulingProvider provider = SchedulingProvider::kAuto;
   std::string queue;
   std::string priority_class_name;
@@ -228,11 +228,13 @@ struct FailureRecord {
   double time = 0;
   Role role = Role::kWorker;
   int index = 0;
+  int incarnation = 0;
   std::string uid;  // of the pod or process
   std::string cause;
   std::optional<int> exit_code;
   std::string action;
   bool counted = true;
+  bool platform = false;  // the platform ended it, not what ran in it
   std::string message;
   std::string node;           // that the pod ran on
   std::string last_log_line;  // that the container wrote
@@ -292,6 +294,14 @@ struct AbsentWorker {
   friend bool operator==(const AbsentWorker&, const AbsentWorker&) = default;
 };
 
+// A node on which pods of this job failed.
+struct NodeStatus {
+  std::string name;
+  std::vector<double> fault_times;      // since it was avoided last, inside the window of the failure policy
+  std::optional<double> avoided_until;  // absent: it is used
+  friend bool operator==(const NodeStatus&, const NodeStatus&) = default;
+};
+
 // Everything that the planner needs to go on after a restart of its own; nothing else is kept between two plans.
 struct TrainingJobStatus {
   std::int64_t observed_generation = 0;
@@ -313,6 +323,7 @@ struct TrainingJobStatus {
   std::vector<FailureRecord> failures;       // newest 10, for people
   std::vector<std::string> counted_uids;     // failed pods already counted, so that counting is idempotent
   std::vector<AbsentWorker> absent_workers;  // by index
+  std::vector<NodeStatus> nodes;             // only with avoidNodes; in the order of their first fault
   std::optional<double> last_progress_time;
   std::uint64_t last_progress_step = 0;
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;

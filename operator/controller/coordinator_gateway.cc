@@ -59,11 +59,12 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         +[](std::set<std::shared_ptr<Call>>* calls) { return calls->empty(); }, &calls_));
   }
 
-  void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
-              Periods periods) override {
+  void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
+              std::vector<v1::MemberFailure> failures) override {
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[job_uid];
     job.key = key;
+    job.failures = std::move(failures);
     if (job.address != address) {
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
@@ -113,6 +114,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::string key;
     std::string address;
     Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
+    std::vector<v1::MemberFailure> failures;
     std::shared_ptr<v1::Coordinator::Stub> stub;
     absl::Time next = absl::InfiniteFuture();
     bool asking = false;
@@ -167,6 +169,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     auto call = std::make_shared<Call>();
     call->coordinator = job.stub;
     call->question.set_job_uid(ProcessJobUid(job_uid));
+    call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());
     job::SetDeadline(call->context, options_.deadline);
     calls_.insert(call);
     job.asking = true;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
@@ -29,9 +30,9 @@ class CoordinatorGateway {
   };
 
   // Asks the coordinator at `address` (host:port) about the job from now on; another address replaces the one before.
-  // `key`: the job's, told to whoever listens for answers.
-  virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address,
-                      Periods periods) = 0;
+  // `key`: the job's, told to whoever listens for answers. `failures`: told with each question.
+  virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
+                      std::vector<v1::MemberFailure> failures) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
   // The newest answer, however old.
   virtual std::optional<Answer> Latest(const std::string& job_uid) const = 0;

@@ -115,6 +115,39 @@ void AddMount(Json& spec, Json& container, const char* name, const char* path) {
   volumes.push_back({{"name", name}, {"emptyDir", Json::object()}});
 }
 
+// The map below `key`, made if there is none; nullptr if something else is there.
+Json* MapAt(Json* object, const char* key) {
+  if (object == nullptr) return nullptr;
+  Json& child = (*object)[key];
+  if (child.is_null()) child = Json::object();
+  return child.is_object() ? &child : nullptr;
+}
+
+// One node each, by name: a label of a node may be missing or be somebody else's. A pod runs where any of the terms
+// holds, so each of them must exclude the nodes; one that is empty holds nowhere and stays so. False: the template's
+// affinity is none.
+bool AvoidNodes(Json& spec, const std::vector<std::string>& nodes) {
+  if (nodes.empty()) return true;
+  Json* const required =
+      MapAt(MapAt(MapAt(&spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution");
+  if (required == nullptr) return false;
+  Json& terms = (*required)["nodeSelectorTerms"];
+  const bool made = terms.is_null();
+  if (made) terms = Json::array({Json::object()});
+  if (!terms.is_array()) return false;
+  for (Json& term : terms) {
+    if (!term.is_object()) return false;
+    if (term.empty() && !made) continue;
+    Json& fields = term["matchFields"];
+    if (fields.is_null()) fields = Json::array();
+    if (!fields.is_array()) return false;
+    for (const std::string& node : nodes) {
+      fields.push_back({{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({node})}});
+    }
+  }
+  return true;
+}
+
 void AddProbe(Json& container) {
   Default(container, "readinessProbe",
           {{"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}});
@@ -158,7 +191,7 @@ Json MakePodDisruptionBudget(const api::TrainingJob& job) {
 }
 
 absl::StatusOr<Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
-                             int incarnation) {
+                             int incarnation, const std::vector<std::string>& avoid_nodes) {
   const auto refuse = [role](const std::string& what) {
     return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
   };
@@ -195,6 +228,8 @@ absl::StatusOr<Json> MakePod(const api::TrainingJob& job, const ImageOptions& im
   pod["metadata"] = std::move(meta);
   pod["apiVersion"] = "v1";
   pod["kind"] = "Pod";
+
+  if (!AvoidNodes(spec, avoid_nodes)) return refuse(".spec.affinity: is no affinity");
 
   const bool worker = role == api::Role::kWorker;
   spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation

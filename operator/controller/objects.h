@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "operator/api/training_job.h"
@@ -33,9 +34,10 @@ kube::Json MakeService(const api::TrainingJob& job);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 // The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What the
-// template says is kept where it does not contradict. kInvalidArgument: "spec.worker.template: ...".
+// template says is kept where it does not contradict; it never runs on `avoid_nodes`. kInvalidArgument:
+// "spec.worker.template: ...".
 absl::StatusOr<kube::Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
-                                   int incarnation);
+                                   int incarnation, const std::vector<std::string>& avoid_nodes = {});
 
 }  // namespace downpour::controller
 

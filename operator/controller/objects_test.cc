@@ -141,5 +141,36 @@ TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
   EXPECT_EQ(service.at("spec").at("selector").at(kJobUidLabel), "01234567-89ab-cdef-0123-456789abcdef");
 }
 
+TEST(MakePodTest, KeepsAwayFromNodes) {
+  api::TrainingJob job = MakeJob();
+  const auto terms = [&job](const std::string& pod_template, const std::vector<std::string>& nodes) {
+    job.spec.worker.pod_template = pod_template;
+    const absl::StatusOr<Json> pod = MakePod(job, ImageOptions(), api::Role::kWorker, 0, 1, nodes);
+    const Json* found = pod.ok()
+                            ? kube::Find(*pod, {"spec", "affinity", "nodeAffinity",
+                                                "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})
+                            : nullptr;
+    return found == nullptr ? Json(std::string(pod.status().message())) : *found;
+  };
+  const auto without = [](const char* node) {
+    return Json{{"key", "metadata.name"}, {"operator", "NotIn"}, {"values", Json::array({node})}};
+  };
+  EXPECT_EQ(terms("", {}), "");
+  EXPECT_EQ(terms("", {"a", "b"}), Json::array({{{"matchFields", Json::array({without("a"), without("b")})}}}));
+  // Each of the template's own terms is narrowed; one that matches nothing stays so.
+  EXPECT_EQ(terms(R"({"spec": {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+                {"nodeSelectorTerms": [{"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}, {},
+                                       {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["c"]}]}]
+                }}}}})",
+                  {"a"}),
+            Json::array({{{"matchExpressions", Json::array({{{"key", "gpu"}, {"operator", "Exists"}}})},
+                          {"matchFields", Json::array({without("a")})}},
+                         Json::object(),
+                         {{"matchFields",
+                           Json::array({{{"key", "metadata.name"}, {"operator", "In"}, {"values", Json::array({"c"})}},
+                                        without("a")})}}}));
+  EXPECT_EQ(terms(R"({"spec": {"affinity": 3}})", {"a"}), "spec.worker.template.spec.affinity: is no affinity");
+}
+
 }  // namespace
 }  // namespace downpour::controller

@@ -132,6 +132,7 @@ planner::Instance ToInstance(const Pod& pod, bool ready) {
   }
   for (const PodCondition& condition : pod.conditions) {
     instance.conditions.push_back({condition.type, condition.status});
+    if (condition.type == "DisruptionTarget") instance.disruption = condition.reason;
   }
   return instance;
 }

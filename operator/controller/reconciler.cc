@@ -187,7 +187,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
                          std::all_of(pods.begin(), pods.end(), trains);
     gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
                      {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
-                      Stretched(options_.progress_interval, options_.write_spacing)});
+                      Stretched(options_.progress_interval, options_.write_spacing)},
+                     job::RecentFailures(record.job.status));
     return;
   }
 }
@@ -297,7 +298,7 @@ absl::Status Reconciler::Remove(const JobRecord& record, const std::vector<const
 absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
                                    absl::Mutex& memory_mutex) {
   const absl::StatusOr<kube::Json> wanted =
-      MakePod(record.job, options_.images, start.role, start.index, start.incarnation);
+      MakePod(record.job, options_.images, start.role, start.index, start.incarnation, start.avoid_nodes);
   if (!wanted.ok()) return wanted.status();
   // What is left of the start before bears the same name.
   for (const kube::Store<Pod>::Pointer& pod : pods) {

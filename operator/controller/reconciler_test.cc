@@ -30,7 +30,8 @@ constexpr char kKey[] = "team/lenet";
 
 class FakeGateway final : public CoordinatorGateway {
  public:
-  void Follow(const std::string&, const std::string&, const std::string& address, Periods asked) override {
+  void Follow(const std::string&, const std::string&, const std::string& address, Periods asked,
+              std::vector<v1::MemberFailure>) override {
     followed = address;
     periods = asked;
   }

@@ -1,9 +1,13 @@
 #include "operator/job/report.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 
 namespace downpour::job {
 namespace {
+
+constexpr std::ptrdiff_t kMostFailures = 100;  // told at once
 
 planner::CoordinatorPhase ToPlanner(v1::JobPhase phase) {
   switch (phase) {
@@ -31,6 +35,7 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.received_time = received_time;
   report.phase = ToPlanner(reply.phase());
   report.message = reply.message();
+  if (reply.failure() == v1::FAILURE_DATA_SHARD) report.failure_reason = "DataShardFailed";
   report.generation = reply.view().generation();
   report.updates_applied = reply.updates_applied();
   report.updates_expected = reply.updates_expected();
@@ -42,6 +47,21 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
     report.test_accuracy = reply.evaluations(reply.evaluations_size() - 1).accuracy();
   }
   return report;
+}
+
+std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status) {
+  std::vector<v1::MemberFailure> failures;
+  for (const api::FailureRecord& record : status.recent_failures) {
+    if (record.role != api::Role::kWorker) continue;
+    v1::MemberFailure& failure = failures.emplace_back();
+    failure.set_role("worker");
+    failure.set_index(static_cast<std::uint32_t>(record.index));
+    failure.set_process_incarnation(static_cast<std::uint32_t>(record.incarnation));
+    failure.set_platform(record.platform);
+    failure.set_cause(record.cause);
+  }
+  if (std::ssize(failures) > kMostFailures) failures.erase(failures.begin(), failures.end() - kMostFailures);
+  return failures;
 }
 
 bool IsMember(const v1::ProgressReply& reply, api::Role role, int index, int incarnation) {

@@ -1,6 +1,8 @@
 #ifndef DOWNPOUR_OPERATOR_JOB_REPORT_H_
 #define DOWNPOUR_OPERATOR_JOB_REPORT_H_
 
+#include <vector>
+
 #include "downpour/v1/control.pb.h"
 #include "operator/planner/plan.h"
 
@@ -9,6 +11,9 @@ namespace downpour::job {
 
 // `received_time`: when the answer came, on the planner's clock.
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time);
+
+// What a coordinator is told about the ends of workers: the newest that the status still knows, oldest first.
+std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status);
 
 // True if the coordinator counts this very start of a ps or worker as a member. Earlier and later starts of the same
 // role and index have other incarnations.

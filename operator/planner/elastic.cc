@@ -119,8 +119,15 @@ class Pass {
       context_.WakeAt(time);
       return;
     }
-    for (AbsentWorker& absent : status_.absent_workers) {
-      if (absent.state == AbsenceState::kParked) absent = {absent.index, AbsenceState::kRetrying, context_.now};
+    for (int index = 0; index < desired_; ++index) {
+      if (IsParked(status_, api::Role::kWorker, index)) {
+        SetAbsent(status_, {index, AbsenceState::kRetrying, context_.now});
+      } else if (WaitsSince(index).has_value()) {
+        // Kept by the minimum alone: it takes part, lest it be given up for those that are only being tried.
+        const AbsentWorker* absent = FindAbsent(status_, index);
+        const AbsenceState state = absent == nullptr ? AbsenceState::kWaiting : absent->state;
+        SetAbsent(status_, {index, state, context_.now});
+      }
     }
   }
 

@@ -150,10 +150,18 @@ TEST(ElasticTest, NeverBelowTheMinimum) {
   EXPECT_FALSE(Parked(world, 0));
   EXPECT_THAT(FindCondition(plan.status, kShrunk)->message, HasSubstr("2 of 4 workers: worker-2, worker-3"));
 
+  // An attempt in vain does not swap who waits.
+  world.EndTerminating();
+  world.now += kCooldown;
+  EXPECT_EQ(Starts(world.Step()).size(), 2u);
+  world.now += kShrinkAfter;
+  world.Step();
+  EXPECT_TRUE(Parked(world, 2) && Parked(world, 3) && !Parked(world, 0) && !Parked(world, 1));
+
   // A higher minimum brings back what it needs, at once.
   world.EndTerminating();
   world.job.spec.elastic->min_replicas = 3;
-  EXPECT_THAT(Starts(world.Step()), ElementsAre("worker-2#3"));
+  EXPECT_THAT(Starts(world.Step()), ElementsAre("worker-2#4"));
   EXPECT_TRUE(Parked(world, 3));
 }
 

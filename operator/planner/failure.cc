@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "operator/planner/avoid_nodes.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/status.h"
 
@@ -22,6 +23,11 @@ constexpr const char* kInfrastructureReasons[] = {
     "Evicted",      "NodeLost",     "Preempted",   "Preempting",
     "Shutdown",     "NodeShutdown", "Terminated",  "UnexpectedAdmissionError",
     "NodeAffinity", "OutOfcpu",     "OutOfmemory", "Deleted"};
+
+// The node, and nobody's wish, ended the pod.
+bool IsNodeDisruption(const std::string& reason) {
+  return reason == "DeletionByTaintManager" || reason == "DeletionByPodGC" || reason == "TerminationByKubelet";
+}
 
 const char* ActionName(api::RestartAction action) {
   switch (action) {
@@ -157,14 +163,16 @@ void CountVanished(Context& context) {
 Cause ClassifyCause(const Instance& instance) {
   for (const api::PodConditionRule& condition : instance.conditions) {
     if (condition.type == "DisruptionTarget" && condition.status == "True") {
-      return {"DisruptionTarget", "disrupted by the platform", true};
+      return {"DisruptionTarget", "disrupted by the platform", true, IsNodeDisruption(instance.disruption)};
     }
   }
   for (const char* reason : kInfrastructureReasons) {
-    if (instance.reason == reason) return {instance.reason, absl::StrCat("the platform says ", reason), true};
+    if (instance.reason != reason) continue;
+    const bool wish = instance.reason == "Preempted" || instance.reason == "Preempting" || instance.reason == "Deleted";
+    return {instance.reason, absl::StrCat("the platform says ", reason), true, !wish};
   }
   if (instance.reason == "OOMKilled") return {"OOMKilled", "out of memory", false};
-  if (instance.terminating) return {"Deleted", "deleted by somebody else", true};
+  if (instance.terminating) return {"Deleted", "deleted by somebody else", true, false};
   if (instance.phase == InstancePhase::kSucceeded) {
     return {"UnexpectedExit", "exited before the job was finished", false};
   }
@@ -218,14 +226,17 @@ void RecordFailure(Context& context, const Instance& instance, const Cause& caus
   record.time = context.now;
   record.role = instance.role;
   record.index = instance.index;
+  record.incarnation = instance.incarnation;
   record.uid = instance.uid;
   record.cause = cause.name;
+  record.platform = cause.infrastructure;
   record.exit_code = instance.exit_code;
   record.counted = verdict.counted;
   record.message = message;
   record.node = instance.node;
   if (had_last_word) record.last_log_line = instance.last_log_line;
   AppendRecent(context, record);
+  RecordNodeFault(context, instance, cause);
 
   if (verdict.action == api::RestartAction::kFailJob) {
     if (verdict.rule.empty()) {

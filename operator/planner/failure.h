@@ -13,6 +13,7 @@ struct Cause {
   std::string name;             // of a bounded set: "OOMKilled", "Evicted", "Killed by signal 9", "Exit code 1", ...
   std::string description;      // within a sentence: "killed by signal 9"
   bool infrastructure = false;  // not the job's doing: not counted towards the limits
+  bool node_fault = true;       // may be the node's doing: somebody's wish is not
 };
 
 struct Verdict {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "operator/planner/avoid_nodes.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
 
@@ -23,6 +24,7 @@ void Start(Context& context, api::Role role, int index) {
   start.index = index;
   start.incarnation = incarnation;
   start.reason = incarnation == 1 ? "first start" : "replacement";
+  start.avoid_nodes = AvoidedNodes(context.status);
   context.actions.push_back(start);
   if (incarnation == 1) return;
   if (role == api::Role::kWorker) NoteStart(context, index);
@@ -48,7 +50,7 @@ bool IsVacant(Context& context, api::Role role, int index) {
       context.Account(instance);
       context.Stop(instance, "a newer incarnation runs");
     } else if (instance.terminating || context.IsAccounted(instance)) {
-      context.Stop(instance, "it counts as failed");
+      context.Stop(instance, "it is to be replaced");
     }
   }
   return vacant;

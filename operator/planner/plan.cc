@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "operator/planner/avoid_nodes.h"
 #include "operator/planner/cleanup.h"
 #include "operator/planner/context.h"
 #include "operator/planner/deadline.h"
@@ -41,7 +42,8 @@ void Drive(Context& context) {
   if (!IsTrue(context.status, kFailureTarget) && Suspend(context)) return;
   if (!context.status.start_time && !TemplatesAreValid(context)) return;
   Begin(context);
-  for (const auto check : {CheckActiveDeadline, CountFailures, Resize, CheckPendingTimeouts, CheckProgressDeadline}) {
+  for (const auto check :
+       {CheckActiveDeadline, ForgetNodeFaults, CountFailures, Resize, CheckPendingTimeouts, CheckProgressDeadline}) {
     if (!IsTrue(context.status, kFailureTarget)) check(context);
   }
   if (IsTrue(context.status, kFailureTarget)) {

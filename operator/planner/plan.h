@@ -32,6 +32,7 @@ struct Instance {
   std::optional<int> exit_code;                   // 128 + signal where a signal ended it
   std::string reason;                             // pod or container reason: OOMKilled, Evicted, Error, ...
   std::vector<api::PodConditionRule> conditions;  // DisruptionTarget and the like
+  std::string disruption;                         // reason of DisruptionTarget: PreemptionByScheduler, ...
   std::string last_log_line;
   std::string node;            // where it runs; empty: not known
   std::string waiting_reason;  // why it is pending, in the platform's words; empty: no word
@@ -44,6 +45,7 @@ struct CoordinatorReport {
   double received_time = 0;
   CoordinatorPhase phase = CoordinatorPhase::kUnknown;
   std::string message;
+  std::string failure_reason;  // of kFailed, in CamelCase; empty: none of its own
   std::uint64_t generation = 0;
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
@@ -85,7 +87,8 @@ struct Action {
   int index = 0;
   int incarnation = 0;
   std::string uid;
-  std::string reason;  // for people
+  std::string reason;                         // for people
+  std::vector<std::string> avoid_nodes = {};  // kStart: the nodes that it must not run on
 };
 
 struct Event {

@@ -56,6 +56,10 @@ class Simulation {
       spec.elastic = api::ElasticSpec{Uniform(1, 3), Uniform(3, 6), Pick({2, 10}), Pick({0, 5, 40})};
       room_ = Uniform(0, 6);
     }
+    if (Chance(0.3)) {
+      spec.scheduling.emplace();
+      spec.scheduling->avoid_nodes = api::AvoidNodes{Uniform(1, 3), Pick({5, 60})};
+    }
     spec.progress_deadline_seconds = Pick({0, 300, 2000});
     if (Chance(0.05)) spec.active_deadline_seconds = Uniform(20, 400);
     suspends_ = Chance(0.2);
@@ -194,6 +198,9 @@ class Simulation {
       } else if (instance.phase == InstancePhase::kPending && (calm || stuck_.count(instance.uid) == 0) &&
                  Chance(0.7)) {
         if (instance.role == api::Role::kWorker && placed++ >= room_) continue;
+        const std::string node = FindNode(instance);
+        if (node.empty()) continue;
+        instance.node = node;
         instance.phase = InstancePhase::kRunning;
         instance.ready = true;
       }
@@ -204,6 +211,15 @@ class Simulation {
       const bool counted = std::count(Status().counted_uids.begin(), Status().counted_uids.end(), instance.uid) > 0;
       return !IsLive(instance) && counted && Chance(0.1);
     });
+  }
+
+  // Where the instance may run; empty: nowhere.
+  std::string FindNode(const Instance& instance) {
+    std::vector<std::string> nodes;
+    for (const char* node : {"node-0", "node-1", "node-2", "node-3"}) {
+      if (!forbidden_[instance.uid].contains(node)) nodes.push_back(node);
+    }
+    return nodes.empty() ? "" : nodes[static_cast<std::size_t>(Uniform(0, static_cast<int>(nodes.size()) - 1))];
   }
 
   void GoOnTraining() {
@@ -275,6 +291,9 @@ class Simulation {
         continue;
       }
       world_.Apply(action, plan);
+      if (action.type == ActionType::kStart) {
+        forbidden_[world_.Get(action.role, action.index).uid] = {action.avoid_nodes.begin(), action.avoid_nodes.end()};
+      }
     }
     if (!dies) {
       for (const Instance& instance : Instances()) {
@@ -306,6 +325,7 @@ class Simulation {
         EXPECT_EQ(position, 0);
         CheckStatus(Status(), plan.status);
         CheckElastic(Status(), plan.status);
+        CheckNodes(Status(), plan.status);
         CheckEvents(plan);
         return;
       case ActionType::kStart:
@@ -347,6 +367,11 @@ class Simulation {
       EXPECT_FALSE(IsLive(instance) && old_run_.count(instance.uid) > 0)
           << name << " meets " << instance.uid << " of the run before";
     }
+    for (const auto& [node, until] : avoided_) {
+      const bool avoids = std::count(action.avoid_nodes.begin(), action.avoid_nodes.end(), node) > 0;
+      EXPECT_EQ(avoids, world_.now < until) << name << " and " << node;
+    }
+    for (const std::string& node : action.avoid_nodes) EXPECT_TRUE(avoided_.contains(node)) << node;
     EXPECT_FALSE(world_.observed.deletion_requested);
     EXPECT_EQ(Status().incarnations.at(name), action.incarnation) << "incarnation is not stored";
     EXPECT_GT(action.incarnation, started_[name]) << "incarnation is used again";
@@ -427,6 +452,30 @@ class Simulation {
       EXPECT_TRUE(IsTrue(before, kComplete) || IsTrue(before, kSuccessCriteriaMet) || IsTrue(before, kFailureTarget));
     }
     EXPECT_EQ(ended, after.completion_time.has_value());
+  }
+
+  // Keeps books of its own about the faults of each node.
+  void CheckNodes(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
+    const auto& scheduling = world_.job.spec.scheduling;
+    if (!scheduling.has_value()) {
+      EXPECT_TRUE(after.nodes.empty());
+      return;
+    }
+    const int window = world_.job.spec.failure_policy.window_seconds;
+    for (const api::FailureRecord& record : after.failures) {
+      const bool known = std::count(before.failures.begin(), before.failures.end(), record) > 0;
+      if (known || record.node.empty() || record.cause == "DisruptionTarget" || record.cause == "Deleted") continue;
+      if (avoided_.contains(record.node) && world_.now < avoided_[record.node]) {
+        avoided_[record.node] = world_.now + scheduling->avoid_nodes->for_seconds;
+        continue;
+      }
+      std::vector<double>& faults = faults_[record.node];
+      std::erase_if(faults, [&](double time) { return window != 0 && time <= world_.now - window; });
+      faults.push_back(world_.now);
+      if (static_cast<int>(faults.size()) < scheduling->avoid_nodes->after_failures) continue;
+      faults.clear();
+      avoided_[record.node] = world_.now + scheduling->avoid_nodes->for_seconds;
+    }
   }
 
   void CheckElastic(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
@@ -513,8 +562,11 @@ class Simulation {
   std::vector<api::FailureRecord> counted_;  // failures that count towards the limits
   std::map<std::string, int> started_;       // newest incarnation really started
   int times_given_up_ = 0;
-  std::map<int, double> ran_;      // when a worker was last seen to run
-  std::map<int, double> retried_;  // when one that was given up was tried again
+  std::map<std::string, std::set<std::string>> forbidden_;  // nodes, by uid
+  std::map<std::string, std::vector<double>> faults_;       // by node
+  std::map<std::string, double> avoided_;                   // until when
+  std::map<int, double> ran_;                               // when a worker was last seen to run
+  std::map<int, double> retried_;                           // when one that was given up was tried again
 };
 
 TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {

@@ -19,7 +19,8 @@ void DetectOutcome(Context& context) {
     context.SetCondition(kSuccessCriteriaMet, true, "TrainingFinished", "training is finished and the model is stored");
     context.WakeAt(context.now);
   } else if (report->phase == CoordinatorPhase::kFailed) {
-    context.FailJob("TrainingFailed", report->message.empty() ? "the coordinator reports failure" : report->message);
+    context.FailJob(report->failure_reason.empty() ? "TrainingFailed" : report->failure_reason,
+                    report->message.empty() ? "the coordinator reports failure" : report->message);
   }
 }
 

@@ -98,6 +98,17 @@ TEST(AbortTest, FailureTargetIsStoredEverythingStoppedThenFailed) {
   EXPECT_THAT(world.Step().actions, IsEmpty());
 }
 
+TEST(AbortTest, ADataShardThatEndsItsWorkersHasAReasonOfItsOwn) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.now += 1;
+  world.Report(CoordinatorPhase::kFailed, 10);
+  world.observed.report->message = "data shard 7 of epoch 1 ended 3 workers that held it";
+  world.observed.report->failure_reason = "DataShardFailed";
+  const Plan plan = world.Step();
+  EXPECT_EQ(plan.status.reason, "DataShardFailed");
+  EXPECT_EQ(FindCondition(plan.status, kFailureTarget)->message, world.observed.report->message);
+}
+
 TEST(AbortTest, AsksForAnotherPassWhereNothingIsLeftToStop) {
   FakeWorld world(0, 1);
   world.job.spec.progress_deadline_seconds = 0;

@@ -60,6 +60,40 @@ TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
   }
 }
 
+TEST(DeadlyShardTest, FailsTheJobWithItsNameAndNothingElseDoes) {
+  int deaths = 0, exact = 0, kills = 0;
+  const std::uint64_t seeds = Seeds(200);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.deadly_shard = true;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
+    }
+    EXPECT_NE(result.failure.find(result.deadly_shard), std::string::npos)
+        << "seed " << seed << ": " << result.deadly_shard << " ended workers, but: " << result.failure;
+    EXPECT_GE(result.deaths_by_shard, 3) << "seed " << seed;
+    deaths += result.deaths_by_shard;
+    kills += result.kills - result.deaths_by_shard;
+    exact += result.deaths_by_shard == 3 ? 1 : 0;
+  }
+  std::cout << seeds << " jobs with a deadly data shard: " << deaths << " workers ended by it, " << exact
+            << " jobs failed at the third, " << kills << " other kills\n";
+  // More only where a coordinator forgot, or nobody could hold the shard against the dead.
+  EXPECT_GT(exact, static_cast<int>(seeds) / 3);
+}
+
+TEST(DeadlyShardTest, TakesThreeWorkersWhereNothingElseFails) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.faults = false;
+    options.deadly_shard = true;
+    EXPECT_EQ(Simulate(options).deaths_by_shard, 3) << "seed " << seed;
+  }
+}
+
 struct Planted {
   core::PlantedBug bug;
   const char* name;

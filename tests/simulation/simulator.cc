@@ -85,7 +85,11 @@ class Simulator {
             std::function<void(absl::StatusOr<Reply>)> done);
 
   std::shared_ptr<Process> Start(Kind kind, std::uint32_t index);
-  void Kill(const std::shared_ptr<Process>& process, const char* why);
+  void Kill(const std::shared_ptr<Process>& process, const char* why, bool platform = true);
+  bool IsDeadly(const core::UpdateId& update) const {
+    return deadly_.has_value() && update.dataset_epoch == deadly_->dataset_epoch &&
+           update.data_shard == deadly_->data_shard;
+  }
   void Pause(const std::shared_ptr<Process>& process, absl::Duration length);
   void Leave(const std::shared_ptr<Process>& process);
   void ScheduleFaults();
@@ -122,6 +126,8 @@ class Simulator {
   v1::TrainingConfig config_;
   std::uint64_t sample_count_ = 0;
   std::optional<core::DataPlan> plan_;
+  std::optional<core::UpdateId> deadly_;  // any update of the shard
+  v1::ProgressRequest failures_;          // as the operator knows them
   std::vector<v1::TensorSpec> tensors_;
   std::uint64_t skip_every_ = 0;
   std::uint32_t worker_count_ = 0;
@@ -234,6 +240,12 @@ Simulator::Simulator(const SimulationOptions& options) : options_(options), rand
   data.set_epochs(config_.epochs());
   data.set_seed(config_.seed());
   plan_ = *core::DataPlan::Create(data);
+  if (options.deadly_shard) {
+    deadly_ = core::UpdateId{static_cast<std::uint32_t>(options.seed % plan_->epochs()),
+                             static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_per_epoch()), 0};
+    result_.deadly_shard =
+        absl::StrCat("data shard ", deadly_->data_shard, " of epoch ", deadly_->dataset_epoch + 1, " ");
+  }
   drop_ = random_.Chance(0.7) ? 0.1 * random_.Uniform() : 0;
   repeat_ = random_.Chance(0.7) ? 0.1 * random_.Uniform() : 0;
   slow_ = random_.Chance(0.7) ? 0.1 * random_.Uniform() : 0;
@@ -524,6 +536,14 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, core::WorkerOu
   }
   if (output.work.has_value()) {
     const core::Work work = *output.work;
+    if (work.kind == v1::TASK_TRAIN && IsDeadly(work.update)) {
+      Kill(process, "by its data", /*platform=*/false);
+      ++result_.deaths_by_shard;
+      At(now_ + random_.Delay(absl::Milliseconds(10), absl::Seconds(3)), [this, process] {
+        if (Current(process->kind, process->index) == process) Replace(process->kind, process->index);
+      });
+      return;
+    }
     if (work.kind == v1::TASK_TRAIN) {
       const bool skip = Skipped(work.update);
       process->shell->Compute(*process->worker->plan(), work.update);
@@ -577,7 +597,15 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, core::WorkerOu
 
 // ---- faults
 
-void Simulator::Kill(const std::shared_ptr<Process>& process, const char* why) {
+void Simulator::Kill(const std::shared_ptr<Process>& process, const char* why, bool platform) {
+  if (process->kind == Kind::kWorker) {
+    v1::MemberFailure* failure = failures_.add_failures();
+    failure->set_role("worker");
+    failure->set_index(process->index);
+    failure->set_process_incarnation(process->incarnation);
+    failure->set_platform(platform);
+    failure->set_cause(platform ? "Evicted" : "Killed by signal 11");
+  }
   Trace(absl::StrCat("kill ", NameOf(*process), " ", why));
   process->alive = false;
   ++result_.kills;
@@ -735,9 +763,16 @@ SimulationResult Simulator::Run() {
   std::function<void()> watch = [this, &watch] {
     const std::shared_ptr<Process> coordinator = Current(Kind::kCoordinator, 0);
     if (coordinator != nullptr && coordinator->alive && coordinator->paused_until <= now_) {
+      coordinator->coordinator->ReportFailures(failures_);
       const v1::ProgressReply progress = coordinator->coordinator->GetProgress(now_ - coordinator->origin);
       result_.generation = progress.view().generation();
-      if (progress.phase() == v1::PHASE_FAILED) Violation(absl::StrCat("the job failed: ", progress.message()));
+      if (progress.phase() == v1::PHASE_FAILED) {
+        if (deadly_.has_value() && progress.failure() == v1::FAILURE_DATA_SHARD) {
+          result_.failure = progress.message();
+        } else {
+          Violation(absl::StrCat("the job failed: ", progress.message()));
+        }
+      }
       if (progress.phase() == v1::PHASE_DONE) done_ = true;
       for (const v1::MemberProgress& member : progress.members()) {
         if (member.role() == "ps") final_ps_[member.index()] = member.session();
@@ -750,7 +785,7 @@ SimulationResult Simulator::Run() {
   At(absl::Milliseconds(100), watch);
 
   const Time limit = faults_end_ + absl::Seconds(200);
-  while (!events_.empty() && !done_ && result_.violations.empty()) {
+  while (!events_.empty() && !done_ && result_.violations.empty() && result_.failure.empty()) {
     const Event event = events_.top();
     events_.pop();
     now_ = event.at;
@@ -767,6 +802,7 @@ SimulationResult Simulator::Run() {
     event.action();
   }
   result_.simulated_seconds = absl::ToDoubleSeconds(now_);
+  if (!result_.failure.empty()) return result_;
   if (done_) {
     CheckEnd();
   } else if (result_.violations.empty()) {

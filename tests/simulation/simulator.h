@@ -18,6 +18,8 @@ struct SimulationOptions {
   core::PlantedBug bug = core::PlantedBug::kNone;
   bool trace = false;  // print what happens to stdout
   bool faults = true;
+  // One data shard ends every worker that begins an update of it; the operator says that this was not the platform.
+  bool deadly_shard = false;
 };
 
 struct SimulationResult {
@@ -32,6 +34,9 @@ struct SimulationResult {
   std::uint64_t generation = 0;
   std::uint64_t duplicates = 0;  // answered DUPLICATE
   std::uint64_t refused = 0;
+  std::string deadly_shard;  // "data shard 3 of epoch 1 "
+  int deaths_by_shard = 0;
+  std::string failure;  // with which a job with a deadly shard failed
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

@@ -82,7 +82,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context, const v1::ProgressRequest* request,
                                         v1::ProgressReply* reply) override {
     return Answer(context, [&] {
-      if (request->job_uid() == job_uid()) *reply = core_.GetProgress(service::MonotonicNow());
+      if (request->job_uid() != job_uid()) return;
+      core_.ReportFailures(*request);
+      *reply = core_.GetProgress(service::MonotonicNow());
     });
   }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,

@@ -10,6 +10,7 @@ namespace downpour::core {
 namespace {
 
 constexpr std::size_t kEvaluationsKept = 100;
+constexpr int kFailuresOfShard = 3;
 constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
 
 }  // namespace
@@ -386,6 +387,7 @@ void CoordinatorCore::SettleShard(const ShardKey& key) {
   if (std::all_of(shard.complete.begin(), shard.complete.end(), [](bool complete) { return complete; })) {
     shard.state = ShardState::kRetired;
     retired_updates_ += plan_->updates_in_shard(key.second);
+    shard_failures_.erase(key);
     asked_.erase(key);
     fencing_.erase(key);
     return;
@@ -408,8 +410,13 @@ bool CoordinatorCore::EverywhereKnown(const Session& session) const {
   return EveryPs([&](const Ps& ps) { return ps.confirmed_members >= session.members_version; });
 }
 
-void CoordinatorCore::EndSession(std::uint64_t session) {
-  if (sessions_.erase(session) == 0) return;
+void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
+  const auto found = sessions_.find(session);
+  if (found == sessions_.end()) return;
+  const bool known = found->second.known;
+  const ProcessKey process{found->second.index, found->second.process_incarnation};
+  std::vector<ShardKey> held;
+  sessions_.erase(found);
   ended_sessions_.insert(session);
   ++members_version_;
   if (initialiser_ == session) initialiser_ = 0;
@@ -417,6 +424,8 @@ void CoordinatorCore::EndSession(std::uint64_t session) {
     for (std::uint32_t number = 0; number < shards.size(); ++number) {
       Shard& shard = shards[number];
       if (shard.state != ShardState::kLeased || shard.session != session) continue;
+      // What is only waiting to be confirmed was not being worked on.
+      if (!left && asked_.count({epoch, number}) == 0) held.emplace_back(epoch, number);
       // Nobody else gets it before every ps refuses the old holder.
       shard.state = ShardState::kFencing;
       shard.members_version = members_version_;
@@ -427,6 +436,52 @@ void CoordinatorCore::EndSession(std::uint64_t session) {
   for (auto& [epoch, task] : tasks_) {
     if (task.session == session) task.session = 0;
   }
+  if (!known || judged_.count(process) != 0) return;
+  held_at_end_[process] = std::move(held);
+  JudgeFailure(process);
+}
+
+void CoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
+  for (const v1::MemberFailure& failure : request.failures()) {
+    const ProcessKey process{failure.index(), failure.process_incarnation()};
+    if (failure.role() != "worker" || judged_.count(process) != 0) continue;
+    reported_[process] = failure;
+    JudgeFailure(process);
+  }
+}
+
+void CoordinatorCore::JudgeFailure(const ProcessKey& process) {
+  const auto reported = reported_.find(process);
+  const auto held = held_at_end_.find(process);
+  if (reported == reported_.end() || held == held_at_end_.end()) return;
+  // It took another session after one that expired; what it held then is not known before that one ends too.
+  const bool in_session = std::any_of(sessions_.begin(), sessions_.end(), [&process](const auto& entry) {
+    return entry.second.known && ProcessKey(entry.second.index, entry.second.process_incarnation) == process;
+  });
+  if (in_session) return;
+  const v1::MemberFailure failure = std::move(reported->second);
+  const std::vector<ShardKey> shards = std::move(held->second);
+  reported_.erase(reported);
+  held_at_end_.erase(held);
+  judged_.insert(process);
+  if (failure.platform()) return;
+  std::string guilty;
+  for (const ShardKey& shard : shards) {
+    if (++shard_failures_[shard] < kFailuresOfShard) continue;
+    absl::StrAppend(&guilty, guilty.empty() ? "" : " or ", DescribeShard(shard));
+  }
+  if (guilty.empty() || phase_ == Phase::kFailed || phase_ == Phase::kDone) return;
+  failure_ = v1::FAILURE_DATA_SHARD;
+  Fail(absl::StrCat(guilty, " ended ", kFailuresOfShard, " workers that held it; the last was worker-", failure.index(),
+                    ": ", failure.cause()));
+}
+
+std::string CoordinatorCore::DescribeShard(const ShardKey& key) const {
+  const UpdateId first{key.first, key.second, 0};
+  const UpdateId last{key.first, key.second, plan_->updates_in_shard(key.second) - 1};
+  return absl::StrCat("data shard ", key.second, " of epoch ", key.first + 1, " (samples ",
+                      plan_->first_position(first), " to ",
+                      plan_->first_position(last) + plan_->samples_in_update(last) - 1, " in the order of that epoch)");
 }
 
 void CoordinatorCore::CheckModel(const v1::WorkerSyncRequest& request, std::string* refusal) {
@@ -614,7 +669,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   }
   if (phase_ == Phase::kAwaitingModel) Step(now);
   if (request.leaving()) {
-    EndSession(request.session());
+    EndSession(request.session(), /*left=*/true);
     return answer(v1::SYNC_FINISHED);
   }
   // Adopting comes before anything that could give the lease to somebody else.
@@ -763,6 +818,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
       break;
   }
   progress.set_message(message_);
+  progress.set_failure(failure_);
   if (phase_ == Phase::kGathering) {
     std::string missing;
     for (std::size_t index = 0; index < ps_.size(); ++index) {

@@ -47,6 +47,10 @@ class CoordinatorCore {
   v1::RegisterPsReply OnRegisterPs(const v1::RegisterPsRequest& request, Time now);
   v1::WorkerSyncReply OnSyncWorker(const v1::WorkerSyncRequest& request, Time now);
   v1::ProgressReply GetProgress(Time now) const;
+  // How workers ended. A failure that is not the platform's counts against each data shard that the worker held; the
+  // third one against the same shard fails the job. Told in any order, before or after the lease has expired, and any
+  // number of times.
+  void ReportFailures(const v1::ProgressRequest& request);
   // The outcome is stored by whoever asks: workers are sent home, the process may end. Refused before the end.
   v1::FinishReply OnFinish(const v1::FinishRequest& request);
 
@@ -104,7 +108,8 @@ class CoordinatorCore {
     bool done = false;
   };
 
-  using ShardKey = std::pair<std::uint32_t, std::uint32_t>;  // dataset epoch, shard
+  using ShardKey = std::pair<std::uint32_t, std::uint32_t>;    // dataset epoch, shard
+  using ProcessKey = std::pair<std::uint32_t, std::uint32_t>;  // index and incarnation of a worker
 
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
@@ -116,7 +121,10 @@ class CoordinatorCore {
   void StepTraining(Time now);
   void StepFinishing();
   void CheckModel(const v1::WorkerSyncRequest& request, std::string* refusal);
-  void EndSession(std::uint64_t session);
+  // `left`: the worker said goodbye and gave everything back.
+  void EndSession(std::uint64_t session, bool left = false);
+  void JudgeFailure(const ProcessKey& process);
+  std::string DescribeShard(const ShardKey& key) const;
   bool EverywhereKnown(const Session& session) const;
   std::vector<Shard>& ShardsOf(std::uint32_t dataset_epoch);
   Shard* FindShard(const v1::ShardId& id);
@@ -163,6 +171,12 @@ class CoordinatorCore {
   std::map<std::uint32_t, Task> tasks_;  // by dataset epoch
   std::vector<v1::Evaluation> evaluations_;
   std::string model_path_;
+  // Failures: what a worker held when its newest session ended, and how it ended, until both are known.
+  std::map<ProcessKey, std::vector<ShardKey>> held_at_end_;
+  std::map<ProcessKey, v1::MemberFailure> reported_;
+  std::set<ProcessKey> judged_;
+  std::map<ShardKey, int> shard_failures_;
+  v1::FailureKind failure_ = v1::FAILURE_OTHER;
   std::uint64_t first_update_milliseconds_ = 0;
   std::uint64_t lease_expirations_ = 0;
 };

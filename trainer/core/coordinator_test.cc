@@ -341,5 +341,88 @@ TEST_F(CoordinatorTest, FailureOfAWorkerFailsTheJobWithItsReason) {
   EXPECT_TRUE(coordinator_->OnFinish(finish).accepted());
 }
 
+// Starts of worker-0 that hold leases one after the other; each ends in silence.
+class ShardFailureTest : public CoordinatorTest {
+ protected:
+  // The leases of this start have expired when it returns.
+  void LiveAndDie(std::uint32_t incarnation) {
+    Worker worker{.index = 0, .session = 10 + incarnation, .process_incarnation = incarnation};
+    Join(worker);
+    Expire();
+  }
+  void Expire() { Tick(80); }  // 4 s
+
+  void Report(std::uint32_t incarnation, bool platform, const char* role = "worker") {
+    v1::ProgressRequest request;
+    v1::MemberFailure* failure = request.add_failures();
+    failure->set_role(role);
+    failure->set_index(0);
+    failure->set_process_incarnation(incarnation);
+    failure->set_platform(platform);
+    failure->set_cause("Killed by signal 11");
+    coordinator_->ReportFailures(request);
+  }
+};
+
+TEST_F(ShardFailureTest, TheThirdThatIsNotThePlatformsFailsTheJobAndNamesTheShard) {
+  for (const std::uint32_t incarnation : {1u, 2u}) {
+    LiveAndDie(incarnation);
+    for (int again = 0; again < 5; ++again) Report(incarnation, /*platform=*/false);
+    EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+  }
+  LiveAndDie(3);
+  EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+  Report(3, /*platform=*/false);
+  EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
+  EXPECT_EQ(Progress().failure(), v1::FAILURE_DATA_SHARD);
+  EXPECT_EQ(Progress().message(),
+            "data shard 0 of epoch 1 (samples 0 to 3 in the order of that epoch) or data shard 1 of epoch 1 (samples 4 to "
+            "7 in the order of that epoch) ended 3 workers that held it; the last was worker-0: Killed by signal 11");
+}
+
+TEST_F(ShardFailureTest, ThePlatformsDoNotCount) {
+  for (std::uint32_t incarnation = 1; incarnation <= 6; ++incarnation) {
+    LiveAndDie(incarnation);
+    Report(incarnation, /*platform=*/true);
+    Report(incarnation, /*platform=*/false, "ps");
+  }
+  EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+}
+
+TEST_F(ShardFailureTest, AReportMayComeBeforeTheLeaseHasExpired) {
+  for (std::uint32_t incarnation = 1; incarnation <= 3; ++incarnation) {
+    Worker worker{.index = 0, .session = 10 + incarnation, .process_incarnation = incarnation};
+    Join(worker);
+    Report(incarnation, /*platform=*/false);
+    EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+    Expire();
+  }
+  EXPECT_EQ(Progress().failure(), v1::FAILURE_DATA_SHARD);
+}
+
+TEST_F(ShardFailureTest, AWorkerThatSaidGoodbyeHeldNothing) {
+  for (std::uint32_t incarnation = 1; incarnation <= 4; ++incarnation) {
+    Worker worker{.index = 0, .session = 10 + incarnation, .process_incarnation = incarnation};
+    Join(worker);
+    v1::WorkerSyncRequest request = worker.Request();
+    request.set_leaving(true);
+    EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_FINISHED);
+    Report(incarnation, /*platform=*/false);
+    Tick();
+  }
+  EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+}
+
+TEST_F(ShardFailureTest, ANewCoordinatorCountsFromTheBeginning) {
+  for (const std::uint32_t incarnation : {1u, 2u}) {
+    LiveAndDie(incarnation);
+    Report(incarnation, /*platform=*/false);
+  }
+  // What a new coordinator is told of the time before it means nothing to it.
+  coordinator_ = MakeCoordinator(2);
+  for (const std::uint32_t incarnation : {1u, 2u, 3u}) Report(incarnation, /*platform=*/false);
+  EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -159,9 +159,9 @@ class WholeMicroseconds {
   void Round(Value& value, const schema::Object&) {
     schema::Fields(*this, value);
   }
-  template <class Value>
-  void Round(std::vector<Value>& values, const schema::ListOf<schema::Object>&) {
-    for (Value& value : values) schema::Fields(*this, value);
+  template <class Value, class Item>
+  void Round(std::vector<Value>& values, const schema::ListOf<Item>& rule) {
+    for (Value& value : values) Round(value, rule.item);
   }
   void Round(double& value, const schema::Time&) {
     value = static_cast<double>(std::uniform_int_distribution<std::int64_t>(0, 7258118400000000)(random_)) / 1e6;

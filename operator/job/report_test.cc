@@ -1,0 +1,39 @@
+#include "operator/job/report.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace downpour::job {
+namespace {
+
+TEST(ReportTest, ADataShardThatFailedHasAReasonForPrograms) {
+  v1::ProgressReply reply;
+  reply.set_phase(v1::PHASE_FAILED);
+  EXPECT_EQ(ToReport(reply, 1).failure_reason, "");
+  reply.set_failure(v1::FAILURE_DATA_SHARD);
+  EXPECT_EQ(ToReport(reply, 1).failure_reason, "DataShardFailed");
+}
+
+TEST(ReportTest, TellsHowTheNewestWorkersEnded) {
+  api::TrainingJobStatus status;
+  for (int i = 0; i < 150; ++i) {
+    api::FailureRecord& record = status.recent_failures.emplace_back();
+    record.role = i % 10 == 0 ? api::Role::kParameterServer : api::Role::kWorker;
+    record.index = i;
+    record.incarnation = i + 1;
+    record.platform = i % 2 == 0;
+    record.cause = "OOMKilled";
+  }
+  const std::vector<v1::MemberFailure> failures = RecentFailures(status);
+  ASSERT_EQ(failures.size(), 100u);
+  EXPECT_EQ(failures.back().role(), "worker");
+  EXPECT_EQ(failures.back().index(), 149u);
+  EXPECT_EQ(failures.back().process_incarnation(), 150u);
+  EXPECT_FALSE(failures.back().platform());
+  EXPECT_TRUE(failures[failures.size() - 2].platform());
+  EXPECT_EQ(failures.back().cause(), "OOMKilled");
+}
+
+}  // namespace
+}  // namespace downpour::job

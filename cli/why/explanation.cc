@@ -115,7 +115,7 @@ class Explainer {
   void SortMembers() {
     if (!situation_.instances.has_value() || Ending() || planner::IsTrue(status_, planner::kSuspended)) return;
     for (const api::Role role : planner::kStartOrder) {
-      for (int index = 0; index < planner::DesiredReplicas(spec_, role); ++index) {
+      for (int index = 0; index < planner::RoleStatusOf(status_, role).desired; ++index) {
         const Instance* live = nullptr;
         for (const Instance& instance : *situation_.instances) {
           if (instance.role != role || instance.index != index || !planner::IsLive(instance)) continue;

@@ -285,7 +285,7 @@ class Explainer {
 
   std::string WhatIsMissing() const {
     const std::string missing = MissingText();
-    return missing.empty() ? "" : Sentence(missing);
+    return missing.empty() ? "" : absl::StrCat("Now: ", missing, ".");
   }
 
   // What the headline says in full is cut to its first word.

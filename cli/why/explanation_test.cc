@@ -171,7 +171,7 @@ TEST(ExplainTest, LostParametersAreToldUntilTheEnd) {
   (*situation.instances)[1].waiting_reason = "ContainerCreating";
   Explanation explanation = Explain(situation, kNow);
   EXPECT_EQ(explanation.severity, Severity::kAlarm);
-  EXPECT_EQ(explanation.headline, "Parameters were lost: ps-0 ended. Ps-0 is pending: ContainerCreating.");
+  EXPECT_EQ(explanation.headline, "Parameters were lost: ps-0 ended. Now: ps-0 is pending: ContainerCreating.");
   situation = Training();
   SetCondition(situation, planner::kParametersLost, false, "TrainingStartedAgain",
                "training started again under generation 2");

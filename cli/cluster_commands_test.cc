@@ -135,7 +135,9 @@ class ClusterCommandsTest : public ::testing::Test {
   std::string Run(const std::vector<std::string>& arguments, int exit_code = 0) const {
     Command command({arguments, {{"KUBECONFIG", kubeconfig_}}, scratch_.path(), {}});
     EXPECT_EQ(command.Wait(), exit_code) << command.Output() << command.Errors();
-    if (exit_code != 0) EXPECT_THAT(Lines(command.Errors()), ElementsAre(StartsWith("downpour: ")));
+    if (exit_code != 0) {
+      EXPECT_THAT(Lines(command.Errors()), ElementsAre(StartsWith("downpour: ")));
+    }
     return exit_code == 0 ? command.Output() : command.Errors();
   }
 

@@ -332,15 +332,14 @@ class Explainer {
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
-      if (!status_.failures.empty()) {
-        const api::FailureRecord& newest = status_.failures.back();
-        absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
-                        Since(newest.time), " ago (", CauseText(newest), ")");
-      }
       const api::Condition* lost = planner::FindCondition(status_, planner::kParametersLost);
       if (lost != nullptr) {  // not any more, or the headline would be another
         absl::StrAppend(&text, ". Parameters were lost, and ", Since(lost->last_transition_time), " ago ",
                         lost->message);
+      } else if (!status_.failures.empty()) {
+        const api::FailureRecord& newest = status_.failures.back();
+        absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
+                        Since(newest.time), " ago (", CauseText(newest), ")");
       }
       const bool whole = status_.worker.ready >= status_.worker.desired && lost == nullptr;
       return Say(whole ? Severity::kFine : Severity::kAttention, absl::StrCat(text, "."));

@@ -172,6 +172,9 @@ TEST_F(ClusterCommandsTest, OnlyTheOptionsOfAClusterMeanACluster) {
   for (const char* verb : {"get", "top", "why", "logs"}) {
     EXPECT_THAT(Run({verb, "lenet"}, 2), HasSubstr("-n, -A, --context or --kubeconfig")) << verb;
   }
+  Command empty = Start({"get", "-n", ""});
+  EXPECT_EQ(empty.Wait(), 2) << empty.Output();
+  EXPECT_THAT(empty.Errors(), HasSubstr("must not be empty"));
   EXPECT_THAT(server_.requests(), IsEmpty());
   EXPECT_THAT(Run({"why", "lenet", "--kubeconfig", kubeconfig_}), StartsWith("lenet in namespace team"));
 }

@@ -72,11 +72,9 @@ std::optional<std::string> MemberOf(const std::string& job, absl::string_view po
 }
 
 std::optional<double> EventTime(const Json& event) {
-  for (const auto& path : {std::initializer_list<std::string_view>{"series", "lastObservedTime"},
-                           {"lastTimestamp"},
-                           {"eventTime"},
-                           {"metadata", "creationTimestamp"}}) {
-    if (const std::optional<double> time = kube::ParseTime(FindText(event, path))) return time;
+  for (const std::string& text : {FindText(event, {"series", "lastObservedTime"}), FindText(event, {"lastTimestamp"}),
+                                  FindText(event, {"eventTime"}), FindText(event, {"metadata", "creationTimestamp"})}) {
+    if (const std::optional<double> time = kube::ParseTime(text)) return time;
   }
   return std::nullopt;
 }
@@ -217,10 +215,10 @@ absl::StatusOr<std::vector<SituationEvent>> Cluster::ListWarnings(const controll
   return events;
 }
 
-absl::Status Cluster::ReadLog(const controller::Pod& pod, kube::LogOptions options, std::stop_token stop,
+absl::Status Cluster::ReadLog(const controller::Pod& pod, kube::LogOptions options, const std::stop_token& stop,
                               const std::function<bool(std::string_view time, std::string_view line)>& on_line) {
   options.container = controller::kContainerName;
-  return Explain(client_.ReadLog(pod.meta.namespace_name, pod.meta.name, options, std::move(stop), on_line));
+  return Explain(client_.ReadLog(pod.meta.namespace_name, pod.meta.name, options, stop, on_line));
 }
 
 std::vector<std::string> SimilarNames(const std::string& name, const std::vector<std::string>& names) {

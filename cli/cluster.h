@@ -1,8 +1,11 @@
 #ifndef DOWNPOUR_CLI_CLUSTER_H_
 #define DOWNPOUR_CLI_CLUSTER_H_
 
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +28,7 @@ struct ClusterOptions {
   bool given() const { return all_namespaces || !kubeconfig.empty() || !context.empty() || !namespace_name.empty(); }
 };
 
-// Blocking, each call at most kClusterDeadline; thread-safe. Errors are one line for people that names what is wrong
+// Blocking, each request at most kDeadline; thread-safe. Errors are one line for people that names what is wrong
 // and where: kInvalidArgument and kNotFound: what was asked for; kPermissionDenied names verb and resource;
 // kUnavailable and kDeadlineExceeded name the server.
 class Cluster {
@@ -49,7 +52,7 @@ class Cluster {
   // Warnings about the job or a pod of its name and time.
   absl::StatusOr<std::vector<SituationEvent>> ListWarnings(const controller::JobRecord& job);
   // See kube::Client::ReadLog; of the container of Downpour. `stop` may end it earlier than its deadline.
-  absl::Status ReadLog(const controller::Pod& pod, kube::LogOptions options, std::stop_token stop,
+  absl::Status ReadLog(const controller::Pod& pod, kube::LogOptions options, const std::stop_token& stop,
                        const std::function<bool(std::string_view time, std::string_view line)>& on_line);
 
  private:

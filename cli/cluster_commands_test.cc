@@ -135,7 +135,9 @@ class ClusterCommandsTest : public ::testing::Test {
   std::string Run(const std::vector<std::string>& arguments, int exit_code = 0) const {
     Command command({arguments, {{"KUBECONFIG", kubeconfig_}}, scratch_.path(), {}});
     EXPECT_EQ(command.Wait(), exit_code) << command.Output() << command.Errors();
-    if (exit_code != 0) EXPECT_THAT(Lines(command.Errors()), ElementsAre(StartsWith("downpour: ")));
+    if (exit_code != 0) {
+      EXPECT_THAT(Lines(command.Errors()), ElementsAre(StartsWith("downpour: ")));
+    }
     return exit_code == 0 ? command.Output() : command.Errors();
   }
 
@@ -170,6 +172,9 @@ TEST_F(ClusterCommandsTest, OnlyTheOptionsOfAClusterMeanACluster) {
   for (const char* verb : {"get", "top", "why", "logs"}) {
     EXPECT_THAT(Run({verb, "lenet"}, 2), HasSubstr("-n, -A, --context or --kubeconfig")) << verb;
   }
+  Command empty = Start({"get", "-n", ""});
+  EXPECT_EQ(empty.Wait(), 2) << empty.Output();
+  EXPECT_THAT(empty.Errors(), HasSubstr("must not be empty"));
   EXPECT_THAT(server_.requests(), IsEmpty());
   EXPECT_THAT(Run({"why", "lenet", "--kubeconfig", kubeconfig_}), StartsWith("lenet in namespace team"));
 }

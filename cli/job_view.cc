@@ -78,9 +78,8 @@ void AddMembers(const std::vector<planner::Instance>& instances, const api::Trai
     snapshot->processes.push_back(std::move(view));
   }
   for (const api::Role role : planner::kStartOrder) {
-    const int desired = over || planner::IsTrue(job.status, planner::kSuspended) ? 0
-                        : role == api::Role::kWorker                             ? job.status.worker.desired
-                                                     : planner::RoleStatusOf(job.status, role).desired;
+    const bool none = over || planner::IsTrue(job.status, planner::kSuspended);
+    const int desired = none ? 0 : planner::RoleStatusOf(job.status, role).desired;
     for (int index = 0; index < desired; ++index) {
       const auto is_this = [&](const ProcessView& view) { return view.role == role && view.index == index; };
       if (std::any_of(snapshot->processes.begin(), snapshot->processes.end(), is_this)) continue;
@@ -146,11 +145,7 @@ Situation MakeJobSituation(const JobRecord& record, const std::optional<std::vec
   if (!record.managed_here) {
     situation.managed_by = record.errors.empty() ? record.job.spec.managed_by : "another name";
   }
-  if (!record.errors.empty()) {  // then the spec means nothing, and the status tells how many there should be
-    situation.job.spec = {};
-    situation.job.spec.parameter_server.emplace().replicas = status.parameter_server.desired;
-    situation.job.spec.worker.replicas = status.worker.desired;
-  }
+
   for (const auto& [type, outcome] :
        {std::pair{planner::kComplete, kOutcomeSucceeded}, std::pair{planner::kFailed, kOutcomeFailed}}) {
     if (!planner::IsTrue(status, type)) continue;

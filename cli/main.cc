@@ -41,16 +41,22 @@ void AddManifest(CLI::App& command, Arguments& arguments) {
   AddOutput(command, arguments);
 }
 
+// "": fine. An empty name, of a variable that is not set perhaps, must not turn a job into a run.
+std::string RefuseEmpty(const std::string& text) { return text.empty() ? "must not be empty" : ""; }
+
 // What the command is about.
 CLI::App* AddTarget(CLI::App& app, const char* verb, const char* what, const char* without_name, Arguments& arguments) {
   CLI::App* const command = app.add_subcommand(verb, what);
   command->add_option("NAME", arguments.target.name, std::string(kWhichOne) + ". Without it: " + without_name);
   ClusterOptions& cluster = arguments.target.cluster;
   command->add_option("--namespace,-n", cluster.namespace_name, "on a cluster: the namespace; else that of the context")
+      ->check(RefuseEmpty)
       ->group("Cluster");
   command->add_option("--context", cluster.context, "on a cluster: the context of the kubeconfig; else the current one")
+      ->check(RefuseEmpty)
       ->group("Cluster");
   command->add_option("--kubeconfig", cluster.kubeconfig, "on a cluster: the file; else $KUBECONFIG or ~/.kube/config")
+      ->check(RefuseEmpty)
       ->group("Cluster");
   return command;
 }

@@ -39,6 +39,11 @@ std::string Capitalised(std::string text) {
   return text;
 }
 
+// Without what a sentence around it changes: the first letter and the full stop.
+absl::string_view WithoutEnds(absl::string_view text) {
+  return absl::StripSuffix(text.substr(std::min<std::size_t>(1, text.size())), ".");
+}
+
 // With one full stop at the end.
 std::string Sentence(absl::string_view text) {
   while (absl::ConsumeSuffix(&text, ".") || absl::ConsumeSuffix(&text, " ")) {
@@ -115,7 +120,7 @@ class Explainer {
   void SortMembers() {
     if (!situation_.instances.has_value() || Ending() || planner::IsTrue(status_, planner::kSuspended)) return;
     for (const api::Role role : planner::kStartOrder) {
-      for (int index = 0; index < planner::DesiredReplicas(spec_, role); ++index) {
+      for (int index = 0; index < planner::RoleStatusOf(status_, role).desired; ++index) {
         const Instance* live = nullptr;
         for (const Instance& instance : *situation_.instances) {
           if (instance.role != role || instance.index != index || !planner::IsLive(instance)) continue;
@@ -285,7 +290,7 @@ class Explainer {
 
   std::string WhatIsMissing() const {
     const std::string missing = MissingText();
-    return missing.empty() ? "" : Sentence(missing);
+    return missing.empty() ? "" : absl::StrCat("Now: ", missing, ".");
   }
 
   // What the headline says in full is cut to its first word.
@@ -308,8 +313,17 @@ class Explainer {
     return found == status_.failures.rend() ? nullptr : &*found;
   }
 
+  // The status may not know yet what the pods show.
   std::string WorkersText() const {
-    return absl::StrCat(status_.worker.ready, " of ", status_.worker.desired, " workers");
+    int ready = status_.worker.ready;
+    if (situation_.instances.has_value()) {
+      const auto shown =
+          std::count_if(situation_.instances->begin(), situation_.instances->end(), [](const Instance& instance) {
+            return instance.role == api::Role::kWorker && instance.ready && !instance.terminating;
+          });
+      ready = std::min(ready, static_cast<int>(shown));
+    }
+    return absl::StrCat(ready, " of ", status_.worker.desired, " workers");
   }
 
   void SayMembers() {
@@ -318,15 +332,14 @@ class Explainer {
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
-      if (!status_.failures.empty()) {
-        const api::FailureRecord& newest = status_.failures.back();
-        absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
-                        Since(newest.time), " ago (", CauseText(newest), ")");
-      }
       const api::Condition* lost = planner::FindCondition(status_, planner::kParametersLost);
       if (lost != nullptr) {  // not any more, or the headline would be another
         absl::StrAppend(&text, ". Parameters were lost, and ", Since(lost->last_transition_time), " ago ",
                         lost->message);
+      } else if (!status_.failures.empty()) {
+        const api::FailureRecord& newest = status_.failures.back();
+        absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
+                        Since(newest.time), " ago (", CauseText(newest), ")");
       }
       const bool whole = status_.worker.ready >= status_.worker.desired && lost == nullptr;
       return Say(whole ? Severity::kFine : Severity::kAttention, absl::StrCat(text, "."));
@@ -370,6 +383,13 @@ class Explainer {
                                      Since(*instance.finished_time), " ago and the status does not say so: ", whether));
         break;
       }
+    }
+    for (const auto& [role, index] : missing_) {
+      const api::RoleStatus& counts = planner::RoleStatusOf(status_, role);
+      if (counts.ready < counts.desired) continue;
+      lines.push_back(absl::StrCat(InstanceName(role, index),
+                                   " is gone and the status does not say so; if that stays so: ", whether));
+      break;
     }
     const bool unfinished = status_.progress.has_value() && status_.progress->step < status_.progress->total_steps;
     if (status_.phase == "Running" && unfinished && !situation_.deletion_requested &&
@@ -436,23 +456,28 @@ class Explainer {
     return lines;
   }
 
+  // Those of whom the same is to be said share a line.
   std::vector<std::string> Members() const {
-    std::vector<std::string> lines;
+    std::vector<std::pair<std::string, std::vector<std::string>>> members;  // what is said, of whom
     for (const std::vector<const Instance*>* group : {&pending_, &stopping_, &unready_}) {
       for (const Instance* instance : *group) {
         const double since =
             instance->terminating ? instance->terminating_since.value_or(now_) : instance->created_time;
-        std::string line = absl::StrCat(InstanceName(instance->role, instance->index), ": ",
-                                        instance->terminating                        ? "stopping"
+        std::string line = absl::StrCat(instance->terminating                        ? "stopping"
                                         : instance->phase == InstancePhase::kPending ? "pending"
                                                                                      : "starting",
                                         " for ", Since(since));
         if (!instance->node.empty()) absl::StrAppend(&line, " on ", instance->node);
         if (!instance->waiting_reason.empty()) absl::StrAppend(&line, ", ", WaitingText(*instance));
-        lines.push_back(std::move(line));
+        const auto same =
+            std::find_if(members.begin(), members.end(), [&line](const auto& one) { return one.first == line; });
+        std::vector<std::string>& names =
+            same == members.end() ? members.emplace_back(line, std::vector<std::string>()).second : same->second;
+        names.push_back(InstanceName(instance->role, instance->index));
       }
     }
-
+    std::vector<std::string> lines;
+    for (const auto& [line, names] : members) lines.push_back(absl::StrCat(NameList(names), ": ", line));
     return lines;
   }
 
@@ -563,10 +588,10 @@ class Explainer {
     for (const SituationEvent& event : situation_.events) {
       // What the headline or the failures say need not be said again.
       const bool said =
-          absl::StrContains(explanation_.headline, absl::StripSuffix(event.message, ".")) ||
+          absl::StrContains(explanation_.headline, WithoutEnds(event.message)) ||
           std::any_of(status_.failures.begin(), status_.failures.end(),
                       [&event](const api::FailureRecord& failure) { return failure.message == event.message; });
-      if (event.message.empty() || !said) events.push_back(&event);
+      if (!said) events.push_back(&event);
     }
     std::stable_sort(events.begin(), events.end(),
                      [](const SituationEvent* a, const SituationEvent* b) { return a->time > b->time; });

@@ -118,7 +118,12 @@ TEST(ExplainTest, AMemberThatFitsOnNoNode) {
   EXPECT_THAT(Section(explanation, "Recent warnings"), ElementsAre("8s ago, worker-1: Other: another warning"));
 
   situation.job.status.phase = "Starting";
-  EXPECT_THAT(Explain(situation, kNow).headline, HasSubstr("Training waits: worker-1 is pending: Unschedulable"));
+  (*situation.instances)[2] = worker;
+  (*situation.instances)[2].index = 0;
+  const Explanation both = Explain(situation, kNow);
+  EXPECT_THAT(both.headline, HasSubstr("Training waits: worker-0, worker-1 are pending: Unschedulable"));
+  EXPECT_THAT(Section(both, "Pods that are not ready"),
+              ElementsAre("worker-0, worker-1: pending for 5m0s, Unschedulable"));
 }
 
 TEST(ExplainTest, AMemberThatFailsAgainAndAgain) {
@@ -169,9 +174,11 @@ TEST(ExplainTest, LostParametersAreToldUntilTheEnd) {
   SetCondition(situation, planner::kParametersLost, true, "PsLost", "parameters were lost: ps-0 ended");
   (*situation.instances)[1] = Member(api::Role::kParameterServer, 0, InstancePhase::kPending);
   (*situation.instances)[1].waiting_reason = "ContainerCreating";
+  situation.events = {{kNow - 9, 1, "", "PsLost", "parameters were lost: ps-0 ended"}};
   Explanation explanation = Explain(situation, kNow);
   EXPECT_EQ(explanation.severity, Severity::kAlarm);
-  EXPECT_EQ(explanation.headline, "Parameters were lost: ps-0 ended. Ps-0 is pending: ContainerCreating.");
+  EXPECT_THAT(Section(explanation, "Recent warnings"), IsEmpty()) << "the headline says it";
+  EXPECT_EQ(explanation.headline, "Parameters were lost: ps-0 ended. Now: ps-0 is pending: ContainerCreating.");
   situation = Training();
   SetCondition(situation, planner::kParametersLost, false, "TrainingStartedAgain",
                "training started again under generation 2");
@@ -266,6 +273,12 @@ TEST(ExplainTest, AnOperatorThatSeemsAbsent) {
   EXPECT_THAT(Section(Explain(situation, kNow), "Operator"), ElementsAre(HasSubstr("worker-1 ended 2m0s ago and")));
   situation.job.status.counted_uids = {(*situation.instances)[3].uid};
   EXPECT_THAT(Section(Explain(situation, kNow), "Operator"), IsEmpty());
+
+  situation = Training();
+  situation.instances->pop_back();
+  Explanation gone = Explain(situation, kNow);
+  EXPECT_THAT(Section(gone, "Operator"), ElementsAre(HasSubstr("worker-1 is gone and the status does not say so")));
+  EXPECT_EQ(gone.headline, "Training goes on with 1 of 2 workers: worker-1 is not there.");
 
   situation = Training();
   situation.job.status.progress->last_update_time = kNow - 200;
@@ -369,7 +382,7 @@ TEST(ExplanationTextTest, CutsTheLongestSectionsAndSaysSo) {
   const std::vector<std::string> lines = Lines(ExplanationText(explanation, 80, 12, false));
   EXPECT_EQ(lines.size(), 12u);
   EXPECT_THAT(lines,
-              ::testing::IsSupersetOf({"lenet  Running", "All is well.", "Few", "  one", "Many (7 of 40 shown)"}));
+              ::testing::IsSupersetOf({"lenet  Running", "All is well.", "Few", "  one", "Many (6 of 40 shown)"}));
 }
 
 TEST(ExplanationTextTest, LongLinesGoOnWhereThereIsRoom) {

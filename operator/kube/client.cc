@@ -261,7 +261,7 @@ absl::Status Client::DeleteCollection(const Resource& resource, std::string_view
 }
 
 absl::Status Client::ReadLog(std::string_view namespace_name, std::string_view pod, const LogOptions& options,
-                             std::stop_token stop,
+                             const std::stop_token& stop,
                              const std::function<bool(std::string_view time, std::string_view line)>& on_line) {
   HttpRequest request = Request("GET", ResourcePath(kPods, namespace_name, pod, "log"));
   request.query.emplace_back("timestamps", "true");

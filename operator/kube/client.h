@@ -97,7 +97,7 @@ class Client {
   // requested (kCancelled). Is not tried again. kUnavailable: it broke; kDeadlineExceeded: nothing came for the timeout
   // of a request, of one that follows for kLogSilence: go on from the newest time.
   absl::Status ReadLog(std::string_view namespace_name, std::string_view pod, const LogOptions& options,
-                       std::stop_token stop,
+                       const std::stop_token& stop,
                        const std::function<bool(std::string_view time, std::string_view line)>& on_line);
 
   // Ends waiting and running requests with kCancelled; for shutting down.

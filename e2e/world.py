@@ -24,7 +24,7 @@ import tempfile
 import time
 import urllib.request
 
-from driver.base import ROOT, ClusterError, binaries, run, wait_for
+from driver.base import ROOT, ClusterError, binaries, build, run, wait_for
 
 SYSTEM = "downpour-system"
 CHART = ROOT / "charts" / "downpour"
@@ -178,6 +178,7 @@ class World:
 
 
 def helm(driver, *arguments, check=True):
+    build("helm")
     return run([binaries() / "helm", f"--kubeconfig={driver.kubeconfig}", "-n", SYSTEM, *arguments], seconds=180,
                check=check)
 
@@ -190,6 +191,22 @@ def install(driver):
 
 def uninstall(driver):
     helm(driver, "uninstall", "downpour", "--ignore-not-found", "--wait", "--timeout", "120s")
+
+
+def manifests():
+    """deploy/operator.yaml with the images that were made here."""
+    return (ROOT / "deploy" / "operator.yaml").read_text().replace(":0.1.0", ":e2e").replace("IfNotPresent", "Never")
+
+
+def install_with_kubectl(driver):
+    """The operator as those install it who do not use Helm."""
+    driver.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "deploy" / "crd.yaml"))
+    driver.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests())
+    driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
+
+
+def uninstall_with_kubectl(driver):
+    driver.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", stdin=manifests(), seconds=120)
 
 
 def operator_pod_objects(driver):

@@ -7,8 +7,8 @@ images of e2e/images.py --load.
     run.py core            the few that CI runs, with the operator installed by kubectl and not by Helm
     run.py --list          their names
 
-The scenarios are in e2e/scenarios/; world.py says what they are made of. Each has a namespace of its own and removes it.
-The operator stays installed until the last one is over. What was found goes to build/e2e/results.json."""
+The scenarios are in e2e/scenarios/; world.py says what they are made of. Each has a namespace of its own and removes
+it. The operator stays installed until the last one is over. What was found goes to build/e2e/results.json."""
 
 import argparse
 import importlib

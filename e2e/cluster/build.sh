@@ -37,7 +37,11 @@ exec 9>"$bin/.lock"
 flock -w 3600 9 || { say "waited an hour for another build to leave $bin/.lock"; exit 1; }
 
 stamp_of() { # MODULE_FOLDER PACKAGE
-  { cat "$here/$1"/go.*; find "$here/$1" -name "*.go" -exec cat {} +; echo "$2 $go_version $flags_version"; } | sha256sum | cut -c1-64
+  {
+    cat "$here/$1"/go.*
+    find "$here/$1" -name '*.go' -exec cat {} +
+    echo "$2 $go_version $flags_version"
+  } | sha256sum | cut -c1-64
 }
 
 is_current() { # NAME MODULE_FOLDER PACKAGE

@@ -28,8 +28,8 @@ def lacks():
              "mount overlay file systems": "mount -t tmpfs tmpfs /mnt && cd /mnt && mkdir a b c d && "
                                            "mount -t overlay overlay -o lowerdir=a,upperdir=b,workdir=c d"}
     if shutil.which("ip"):
-        tries["make bridges and veth devices"] = ("ip link add name b type bridge && ip link add name v type veth peer name w && "
-                                                  "ip link set v master b")
+        tries["make bridges and veth devices"] = ("ip link add name b type bridge && "
+                                                  "ip link add name v type veth peer name w && ip link set v master b")
     if shutil.which("nft"):
         tries["use nftables"] = "nft add table ip t && nft add chain ip t c '{ type nat hook output priority 0; }'"
     for what, script in tries.items():

@@ -6,8 +6,8 @@ from world import SYSTEM, check, metric, operator_pods, rates_a_minute, scenario
 
 REQUESTS = ("rest_client_requests_total", {})
 CREATIONS = ("rest_client_requests_total", {"method": "POST"})
-# In the first minute, beyond what the operator asks while nothing happens: it tries again after 1, 2, 4, 8, 16 and 32 s,
-# and each time stores a status, tries to make the pod and looks whose the name is. Later that is once a minute.
+# In the first minute, beyond what the operator asks while nothing happens: it tries again after 1, 2, 4, 8, 16 and
+# 32 s, and each time stores a status, tries to make the pod and looks whose the name is. Later that is once a minute.
 MOST_REQUESTS_A_MINUTE = 30
 
 

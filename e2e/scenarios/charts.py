@@ -45,7 +45,7 @@ def charts(world):
 
 @scenario
 def upgrade(world):
-    """helm upgrade and helm uninstall under a job: it trains on, no pod restarts; installed again, it is looked after."""
+    """helm upgrade and helm uninstall under a job: it trains on, no pod restarts; looked after when installed again."""
     manifest = world.job(workers=2)
     world.wait_ready(2)
     before = world.pods()

@@ -37,7 +37,7 @@ def train(world):
 
 @scenario
 def scale(world):
-    """3, 5 and 1 workers while it trains: no other pod moves, and the tables of the ps have each update exactly once."""
+    """3, 5 and 1 workers while it trains: no other pod moves, the tables of the ps have each update exactly once."""
     manifest = world.job(epochs=4)
     world.wait_ready(3)
     world.wait_progress()

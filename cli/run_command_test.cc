@@ -236,6 +236,29 @@ TEST_F(RunCommandTest, KilledProcessesOfEveryRoleAreReplaced) {
   EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))).at("restarts"), 4);
 }
 
+TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
+  for (const bool doubled : {false, true}) {
+    fs::remove_all(Path("run"));
+    Command command(RunOptions(doubled ? "endless,duplicate" : "endless"));
+    ASSERT_TRUE(Eventually([&] { return Trains(); }));
+    std::string uid = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
+    uid.insert(8, "-");  // as Kubernetes writes it
+    const std::vector<std::string> question = {
+        "ledger", "job.yaml", "--job-uid", uid, "--ps", ReadText(Path("run/addresses/ps-0")), "--output", "json"};
+    Command ledger(Options(question));
+    EXPECT_EQ(ledger.Wait(), doubled ? 1 : 0) << ledger.Errors();
+    const json expected = {
+        {"exact", !doubled}, {"expected", 22}, {"applied", 22}, {"missing", 0}, {"duplicated", doubled ? 1 : 0},
+        {"skipped", 0}};
+    EXPECT_EQ(json::parse(ledger.Output()), expected);
+    Command other(Options({"ledger", "job.yaml", "--job-uid", "0", "--ps", ReadText(Path("run/addresses/ps-0"))}));
+    EXPECT_EQ(other.Wait(), 1);
+    EXPECT_THAT(other.Errors(), HasSubstr("serves the job"));
+    command.Signal(SIGINT);
+    EXPECT_EQ(command.Wait(), 130);
+  }
+}
+
 TEST_F(RunCommandTest, CtrlCStopsCleanlyWithASummary) {
   for (const int signal : {SIGINT, SIGTERM}) {
     fs::remove_all(Path("run"));

@@ -11,6 +11,7 @@
     cluster.py enter node-0 ctr -n k8s.io images ls
     cluster.py fake-nodes 1000         KWOK nodes, for scale tests
     cluster.py down
+    cluster.py check                   can this machine host one? Otherwise one line says what it lacks
 """
 
 import argparse
@@ -18,6 +19,7 @@ import shlex
 import subprocess
 import sys
 
+from driver import machine
 from driver.bare import BareDriver
 from driver.base import ROOT, ClusterError, binaries, say
 from driver.kind import KindDriver
@@ -36,6 +38,7 @@ def parse(argv):
     up.add_argument("--nodes", type=int, default=1)
     up.add_argument("--extra", action="append", default=[], metavar="NAME=FLAG",
                     help="a flag more for a program, such as kube-controller-manager=--node-monitor-grace-period=16s")
+    verbs.add_parser("check", help="exit status 1 and one line when this machine cannot host a cluster (bare)")
     verbs.add_parser("down", help="end it and remove everything but the logs")
     verbs.add_parser("status", help="what runs; exit status 1 when something does not")
     verbs.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")
@@ -71,6 +74,10 @@ def carry_out(options):
     else:
         driver = BareDriver(options.state, options.instance, getattr(options, "extra", ()))
     verb = options.verb
+    if verb == "check":
+        lacks = machine.lacks()
+        print(f"this machine {'; '.join(lacks)}" if lacks else "this machine can host a cluster")
+        return 1 if lacks else 0
     if verb == "status":
         lines = driver.status()
         for name, text, _ in lines:

@@ -24,7 +24,7 @@ import tempfile
 import time
 import urllib.request
 
-from driver.base import ROOT, ClusterError, binaries, run, wait_for
+from driver.base import ROOT, ClusterError, binaries, build, run, wait_for
 
 SYSTEM = "downpour-system"
 CHART = ROOT / "charts" / "downpour"
@@ -135,9 +135,9 @@ class World:
 
     def check_told_once(self, reason, name="lenet"):
         """One event object of this reason about the job, and it was recorded once."""
-        found = [event for event in self.events(reason) if event["involvedObject"]["name"] == name]
-        counts = [event.get("count", 1) for event in found]
-        check(counts == [1], f"events {reason} of {name}: {[(event['message'], event.get('count')) for event in found]}")
+        found = [(event.get("count", 1), event["message"]) for event in self.events(reason)
+                 if event["involvedObject"]["name"] == name]
+        check([count for count, _ in found] == [1], f"events {reason} of {name}: {found}")
 
     def wait_replaced(self, pod, before, seconds=60, name="lenet"):
         """Until a pod of this name is there that is not the one with the uid `before`."""
@@ -163,10 +163,14 @@ class World:
         """Every pod of the namespace that exists within the block, also those that are gone again, as a list of
         (name, uid, incarnation) that is whole at the end of it."""
         seen = []
+        label = "training.downpour.dev/incarnation"
+        columns = "{.metadata.name} {.metadata.uid} {.metadata.labels." + label.replace(".", "\\.") + '}{"\\n"}'
+        pods = {(meta["name"], meta["uid"], meta.get("labels", {}).get(label))
+                for meta in (pod["metadata"] for pod in self.get("pods"))}  # those that go before the watch begins
         with tempfile.TemporaryFile("w+") as output:
             watch = subprocess.Popen(
-                [*self.driver.kubectl_command(), "-n", self.namespace, "get", "pods", "--watch", "-o", "jsonpath="
-                 "{.metadata.name} {.metadata.uid} {.metadata.labels.training\\.downpour\\.dev/incarnation}{\"\\n\"}"],
+                [*self.driver.kubectl_command(), "-n", self.namespace, "get", "pods", "--watch",
+                 f"--output=jsonpath={columns}"],
                 stdout=output, stderr=subprocess.DEVNULL)
             try:
                 yield seen
@@ -174,10 +178,12 @@ class World:
                 watch.kill()
                 watch.wait(10)
             output.seek(0)
-            seen += sorted({tuple(line.split()) for line in output if len(line.split()) == 3})
+            pods.update(tuple(line.split()) for line in output if len(line.split()) == 3)
+            seen += sorted(pods)
 
 
 def helm(driver, *arguments, check=True):
+    build("helm")
     return run([binaries() / "helm", f"--kubeconfig={driver.kubeconfig}", "-n", SYSTEM, *arguments], seconds=180,
                check=check)
 
@@ -190,6 +196,22 @@ def install(driver):
 
 def uninstall(driver):
     helm(driver, "uninstall", "downpour", "--ignore-not-found", "--wait", "--timeout", "120s")
+
+
+def manifests():
+    """deploy/operator.yaml with the images that were made here."""
+    return (ROOT / "deploy" / "operator.yaml").read_text().replace(":0.1.0", ":e2e").replace("IfNotPresent", "Never")
+
+
+def install_with_kubectl(driver):
+    """The operator as those install it who do not use Helm."""
+    driver.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(ROOT / "deploy" / "crd.yaml"))
+    driver.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=manifests())
+    driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
+
+
+def uninstall_with_kubectl(driver):
+    driver.kubectl("delete", "--ignore-not-found", "--wait=true", "-f", "-", stdin=manifests(), seconds=120)
 
 
 def operator_pod_objects(driver):

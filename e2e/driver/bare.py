@@ -15,10 +15,9 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 
 from . import machine, node_init, oci
-from .base import ROOT, SOURCES, ClusterError, Driver, binaries, run, say, wait_for
+from .base import ROOT, SOURCES, ClusterError, Driver, binaries, build, run, say, wait_for
 from .control_plane import ControlPlane, fake_nodes
 from .layout import CONTROL_PLANE, MAX_NODES, NODE_PROGRAMS, PAUSE_IMAGE, Layout, components, is_node, node_index
 from .node import Node
@@ -43,7 +42,7 @@ class BareDriver(Driver):
     def up(self, nodes):
         with self._lock():
             self._check_machine(nodes)
-            self._build()
+            build(*CONTROL_PLANE, "kubectl", *(("kubelet", "kube-proxy") if nodes else ()))
             settings = self.layout.settings()
             if settings is not None:
                 if all(self.layout.process(name).pid() for name in components(settings["nodes"])):
@@ -121,6 +120,7 @@ class BareDriver(Driver):
 
     def fake_nodes(self, count, taint):
         with self._lock():
+            build("kwok")
             taint = self.layout.nodes() > 0 if taint is None else taint
             self._start("kwok")
             self.kubectl("apply", "--server-side", "-f", "-", stdin=fake_nodes(count, taint), seconds=600)
@@ -149,11 +149,6 @@ class BareDriver(Driver):
                 if folder.is_relative_to(hidden):
                     raise ClusterError(f"{folder} lies under {hidden}, where a node sees a file system of its own; "
                                        f"expected another place")
-
-    def _build(self):
-        done = subprocess.run([SOURCES / "build.sh"], check=False)
-        if done.returncode != 0:
-            raise ClusterError(f"exit status {done.returncode} of {SOURCES / 'build.sh'}")
 
     def _bring_up(self, nodes):
         layout = self.layout

@@ -23,6 +23,13 @@ def binaries():
     return pathlib.Path(os.environ.get("DOWNPOUR_E2E_CACHE") or pathlib.Path.home() / ".cache/downpour-e2e/bin")
 
 
+def build(*names):
+    """Builds what is missing of these programs: minutes, the first time."""
+    done = subprocess.run([SOURCES / "build.sh", *names], check=False)
+    if done.returncode != 0:
+        raise ClusterError(f"exit status {done.returncode} of {SOURCES / 'build.sh'} {' '.join(names)}")
+
+
 def wait_for(what, check, seconds, interval=0.1):
     """Calls check() until it returns something true, which it hands back. check() may say in a string that starts
     with "not yet: " how far it is; the error at the deadline repeats it."""

@@ -4,6 +4,8 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import urllib.error
 import urllib.request
 
@@ -14,6 +16,37 @@ CGROUPS = pathlib.Path("/sys/fs/cgroup")
 KERNEL_BEFORE = pathlib.Path("/run/downpour-e2e-kernel.json")
 KERNEL_SETTINGS = ("vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
                    "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes")
+
+
+def lacks():
+    """Why this machine cannot host a cluster, in words; empty if it can. Packages can be installed and are not asked
+    for."""
+    if os.geteuid() != 0:
+        return [f"runs as user {os.geteuid()}, expected root"]
+    found = []
+    tries = {"make namespaces": "true",
+             "mount overlay file systems": "mount -t tmpfs tmpfs /mnt && cd /mnt && mkdir a b c d && "
+                                           "mount -t overlay overlay -o lowerdir=a,upperdir=b,workdir=c d"}
+    if shutil.which("ip"):
+        tries["make bridges and veth devices"] = ("ip link add name b type bridge && "
+                                                  "ip link add name v type veth peer name w && ip link set v master b")
+    if shutil.which("nft"):
+        tries["use nftables"] = "nft add table ip t && nft add chain ip t c '{ type nat hook output priority 0; }'"
+    for what, script in tries.items():
+        done = subprocess.run(["unshare", "--net", "--mount", "--pid", "--fork", "sh", "-c", script],
+                              capture_output=True, text=True, timeout=20, check=False)
+        if done.returncode != 0:
+            found.append(f"cannot {what}: {' '.join(done.stderr.split())}")
+    if (CGROUPS / "cgroup.controllers").exists():
+        found.append("has cgroup v2, with which this has not been tried")
+    for controller in ("cpu", "cpuset", "memory", "pids"):
+        folder = CGROUPS / controller / "downpour-e2e-check"
+        try:
+            folder.mkdir()
+            folder.rmdir()
+        except OSError as error:
+            found.append(f"cannot make a control group for {controller}: {error.strerror}")
+    return found
 
 
 class Lock:

@@ -5,7 +5,7 @@ import os
 import pathlib
 import tempfile
 
-from driver.base import ROOT, binaries, run
+from driver.base import ROOT, binaries, build, run
 from world import CHART, check, helm, install, scenario, uninstall
 
 
@@ -29,6 +29,7 @@ def write_schemas(driver, folder):
 @scenario
 def charts(world):
     """helm lint and helm template with every file of values, and what they make against the API server's schemas."""
+    build("helm", "kubeconform")
     with tempfile.TemporaryDirectory() as folder:
         write_schemas(world.driver, pathlib.Path(folder))
         said = run([ROOT / "deploy" / "check_charts.sh"], seconds=300, env={
@@ -44,7 +45,7 @@ def charts(world):
 
 @scenario
 def upgrade(world):
-    """helm upgrade and helm uninstall under a job: it trains on, no pod restarts; installed again, it is looked after."""
+    """helm upgrade and helm uninstall under a job: it trains on, no pod restarts; looked after when installed again."""
     manifest = world.job(workers=2)
     world.wait_ready(2)
     before = world.pods()

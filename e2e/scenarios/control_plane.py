@@ -16,7 +16,7 @@ def check_no_pod_twice(history):
 
 @scenario
 def operator_killed(world):
-    """The operator is killed at 20 random points while a job starts, trains and loses pods: no pod twice, no restart."""
+    """The operator is killed at 20 random points while a job starts, trains, loses pods: no pod twice, no restart."""
     chance = random.Random(4)
     with world.pod_history() as history:
         world.job(workers=2)

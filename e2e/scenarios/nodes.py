@@ -22,7 +22,7 @@ def tolerate_for(seconds):
 
 @scenario
 def node_lost(world):
-    """Nobody reaches a node any more: its worker is given up and replaced elsewhere, and when it is back it is fenced."""
+    """Nobody reaches a node any more: its worker is replaced elsewhere, and when it is back, the old one ends."""
     driver = world.driver
     check(nodes(driver).get(SECOND), f"nodes: {nodes(driver)}; `cluster.py up --nodes 2` is needed")
     pod = {"spec": {"tolerations": tolerate_for(3), "terminationGracePeriodSeconds": 3,

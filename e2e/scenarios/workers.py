@@ -51,7 +51,7 @@ def worker_failures(world):
 
 @scenario
 def exit_codes(world):
-    """Workers that exit 1 or 137, are killed for memory, have no image, fit on no node: action, cause, event, metric."""
+    """Workers that exit 1 or 137, run out of memory, have no image, fit on no node: action, cause, event, metric."""
     counters = {cause: restarts(world, cause, "true") for cause in ("Exit code 1", "Killed by signal 9", "OOMKilled")}
     world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}), **QUICK)
     world.job("killed", worker=one_worker({"command": ["sh", "-c", "exit 137"]}), **QUICK)

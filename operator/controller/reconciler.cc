@@ -22,6 +22,8 @@ using planner::ActionType;
 using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
+constexpr double kFirstObstacleRetrySeconds = 1;
+constexpr double kMostObstacleRetrySeconds = 60;
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
 std::uint64_t ParseVersion(std::string_view text) {
@@ -160,6 +162,7 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
   planner::Observed observed;
   observed.deletion_requested = record.meta.deletion_time.has_value();
   observed.obstacle = memory.obstacle;
+  observed.starts_held_until = memory.starts_held_until;
   observed.template_error = memory.template_error;
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
   if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
@@ -315,6 +318,18 @@ absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start,
   return absl::OkStatus();
 }
 
+void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const {
+  memory.obstacle = std::move(obstacle);
+  if (!memory.obstacle.has_value()) {
+    memory.refusals = 0;
+    memory.starts_held_until = 0;
+    return;
+  }
+  // The queue's own back-off is not enough: each try stores a number, which is a change, which is looked at at once.
+  const double wait = kFirstObstacleRetrySeconds * (1 << std::min(memory.refusals++, 10));
+  memory.starts_held_until = clock_() + std::min(wait, kMostObstacleRetrySeconds);
+}
+
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
   if (!memory.service_made) {
@@ -323,7 +338,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
       made = CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
     }
     if (!made.ok()) {
-      memory.obstacle = ToObstacle(made, "the service of the job cannot be made");
+      NoteObstacle(ToObstacle(made, "the service of the job cannot be made"), memory);
       return made;
     }
     memory.service_made = true;
@@ -332,7 +347,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     return CreatePod(record, starts[i], pods, memory, memory_mutex);
   });
-  memory.obstacle = ToObstacle(started, "a pod cannot be made");
+  NoteObstacle(ToObstacle(started, "a pod cannot be made"), memory);
   return started;
 }
 

@@ -77,6 +77,8 @@ class Reconciler {
     std::unordered_set<std::string> deleted;  // uids of pods that we deleted
     double status_written = 0;
     std::optional<planner::Obstacle> obstacle;
+    int refusals = 0;                    // in a row
+    double starts_held_until = 0;        // so that a job that is refused does not ask again and again
     std::int64_t templates_checked = 0;  // generation
     std::string template_error;
     double template_check_time = 0;
@@ -94,6 +96,8 @@ class Reconciler {
                             const Memory& memory) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods);
   void CheckTemplates(const JobRecord& record, Memory& memory, double now);
+  // What came of asking for something new; nothing: it was not refused.
+  void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
   absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);

@@ -283,6 +283,10 @@ void KeepAlive(asio::ip::tcp::socket& socket, const std::optional<asio::ip::addr
   for (const auto& [option, value] : kOptions) {
     setsockopt(socket.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
   }
+  // Where something was sent that nobody acknowledges, the kernel asks for much longer than anybody waits.
+  constexpr unsigned kUnacknowledgedMilliseconds = 20'000;
+  setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnacknowledgedMilliseconds,
+             sizeof(kUnacknowledgedMilliseconds));
 }
 
 // Throws: the library hands that to the request.
@@ -337,6 +341,8 @@ class HttpTransport final : public Transport {
         renewed = true;
         Drop(*channel);
       } else {
+        // What did not answer in time may be dead too, and the next request should not find that out again.
+        if (absl::IsDeadlineExceeded(response.status())) Drop(*channel);
         return response;
       }
     }

@@ -50,7 +50,7 @@ struct ReflectorOptions {
   // A watch on which nothing came for so long, bookmarks included, is taken for dead (half-open sockets).
   absl::Duration silence = absl::Seconds(100);
   absl::Duration first_backoff = absl::Milliseconds(800);
-  absl::Duration most_backoff = absl::Seconds(30);
+  absl::Duration most_backoff = absl::Seconds(5);  // few processes watch: that the server is back should be seen soon
 };
 
 struct ReflectorState {

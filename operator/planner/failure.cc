@@ -132,13 +132,17 @@ void ExplainLoss(Context& context, const Instance& instance, const Cause& cause,
   }
 }
 
-// A role whose every instance was live when the status was stored, and which lacks one altogether now, lost it without
-// a trace. Where the stored count is short already, the missing one was given out but never seen to start.
+// A role whose every instance that was given out was live when the status was stored, and which lacks one altogether
+// now, lost it without a trace. Where the stored count is short, the missing one was never seen to start.
 void CountVanished(Context& context) {
   for (const api::Role role : kStartOrder) {
     const int desired = DesiredReplicas(context.job.spec, role);
-    const int wanted = desired - CountParked(context.status, role, desired);
-    if (RoleStatusOf(context.job.status, role).replicas < wanted) continue;
+    int started = 0;  // not what is desired: that may have grown since
+    for (int index = 0; index < desired; ++index) {
+      if (IsParked(context.status, role, index)) continue;
+      started += static_cast<int>(context.job.status.incarnations.count(InstanceName(role, index)));
+    }
+    if (RoleStatusOf(context.job.status, role).replicas < started) continue;
     for (int index = 0; index < desired; ++index) {
       if (IsParked(context.status, role, index)) continue;
       const auto given_out = context.status.incarnations.find(InstanceName(role, index));

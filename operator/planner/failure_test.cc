@@ -382,6 +382,17 @@ TEST(FailureTest, VanishedInstanceCountsAsDeleted) {
   EXPECT_THAT(Starts(world.Step()), ElementsAre("ps-1#2"));
 }
 
+TEST(FailureTest, VanishedWhileTheJobIsScaledUpCountsAsDeleted) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.now += 1;
+  std::erase_if(world.observed.instances, [](const Instance& i) { return i.role == kWorker && i.index == 0; });
+  world.job.spec.worker.replicas = 3;
+  const Plan plan = world.Step();
+  ASSERT_EQ(plan.status.failures.size(), 1u);
+  EXPECT_EQ(plan.status.failures.back().cause, "Deleted");
+  EXPECT_EQ(world.Step().status.restarts_total, 1);
+}
+
 TEST(FailureTest, DeletedBySomebodyElseCountsOnceWhenTheDeletionIsSeen) {
   FakeWorld world = FakeWorld::Training(1, 1);
   world.Get(kWorker, 0).terminating = true;

@@ -70,7 +70,9 @@ void Place(Context& context) {
     const int desired = DesiredReplicas(context.job.spec, role);
     for (int index = 0; index < desired; ++index) {
       if (IsParked(context.status, role, index) || !IsVacant(context, role, index)) continue;
-      const double earliest = EarliestStart(context.status, context.job.spec.failure_policy, role, index, context.now);
+      const double earliest =
+          std::max(EarliestStart(context.status, context.job.spec.failure_policy, role, index, context.now),
+                   context.observed.starts_held_until);
       if (earliest > context.now) {
         context.WakeAt(earliest);
       } else {

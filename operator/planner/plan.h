@@ -65,6 +65,7 @@ struct Obstacle {
 struct Observed {
   bool deletion_requested = false;
   std::optional<Obstacle> obstacle;
+  double starts_held_until = 0;  // after an obstacle: nothing is started before
   // What the platform has against the job's templates; empty: nothing, or nobody asked.
   std::string template_error;
   std::vector<Instance> instances;

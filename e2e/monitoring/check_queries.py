@@ -131,7 +131,8 @@ def main():
         sys.exit(str(error))
     for line in wrong + more:
         print(line)
-    print(f"{queries} queries of {len(dashboards)} dashboards, {series} selectors of alerts: {len(wrong + more)} without data")
+    print(f"{queries} queries of {len(dashboards)} dashboards, {series} selectors of alerts: "
+          f"{len(wrong + more)} without data")
     return 1 if wrong or more else 0
 
 

@@ -1,5 +1,5 @@
 """The targets of a cluster, for a Prometheus that cannot ask Kubernetes for them: Debian's is built without
-kubernetes_sd_configs. The files have the same __meta_kubernetes_* labels, as far as monitors and annotations use them."""
+kubernetes_sd_configs. The files have the same __meta_kubernetes_* labels, as far as monitors and annotations need."""
 
 import json
 import os
@@ -61,8 +61,8 @@ def endpoint_targets(endpoints, services):
 
 
 class Discovery:
-    """with Discovery(driver, folder): keeps folder/pod.json and folder/endpoints.json as the cluster is, until the block
-    ends. Prometheus notices each change by itself, in a folder that was there when it started."""
+    """with Discovery(driver, folder): keeps folder/pod.json and folder/endpoints.json as the cluster is, until the end
+    of the block. Prometheus notices each change by itself, in a folder that was there when it started."""
 
     def __init__(self, driver, folder):
         self.driver = driver

@@ -36,7 +36,8 @@ def replace_worker(world):
 
 def check_targets(world, prometheus):
     """The monitors and the annotations find the same pods, and all of them answer."""
-    wanted = {(SYSTEM, name) for name in operator_pods(world.driver)} | {(world.namespace, name) for name in world.pods()}
+    wanted = {(SYSTEM, name) for name in operator_pods(world.driver)}
+    wanted |= {(world.namespace, name) for name in world.pods()}
 
     def test():
         for which in ('job!="annotations"', 'job="annotations"'):
@@ -68,10 +69,10 @@ def monitoring(world):
         world.kubectl("scale", "trainingjob/lenet", "--replicas=2")
         world.wait("the third worker to go", lambda: "lenet-worker-2" not in world.pods(), 120)
         pods = check_targets(world, prometheus)
-        dashboards = chart.dashboards(objects)
+        dashboards, shown = chart.dashboards(objects), {"namespace": world.namespace, "job": "lenet"}
 
         def test():
-            queries, wrong = check_dashboards(prometheus.url, dashboards, {"namespace": world.namespace, "job": "lenet"})
+            queries, wrong = check_dashboards(prometheus.url, dashboards, shown)
             series, more = check_alerts(prometheus.url)
             lines = "\n  ".join(wrong + more)
             return f"not yet: {len(wrong + more)} have none:\n  {lines}" if lines else (queries, series)

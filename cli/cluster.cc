@@ -128,7 +128,8 @@ absl::Status Cluster::Explain(const absl::Status& status) const {
   if (error->code == 403) return say("no permission: ", error->message);
   // Of a path that it does not know, the server says no more than that.
   if (error->code == 404 && error->reason.empty()) {
-    return say(server_, " has no TrainingJobs: its custom resource definition is not installed");
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " has no TrainingJobs: their custom resource definition is not installed"));
   }
   if (error->code >= 500 || error->message.empty()) return say(server_, ": ", status.message());
   return say(error->message);

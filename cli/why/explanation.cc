@@ -386,7 +386,10 @@ class Explainer {
     }
     for (const auto& [role, index] : missing_) {
       const api::RoleStatus& counts = planner::RoleStatusOf(status_, role);
-      if (counts.ready < counts.desired) continue;
+      const bool ended = std::any_of(
+          situation_.instances->begin(), situation_.instances->end(),
+          [&role = role, &index = index](const Instance& one) { return one.role == role && one.index == index; });
+      if (ended || counts.ready < counts.desired) continue;
       lines.push_back(absl::StrCat(InstanceName(role, index),
                                    " is gone and the status does not say so; if that stays so: ", whether));
       break;

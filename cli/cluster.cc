@@ -232,6 +232,7 @@ std::vector<std::string> SimilarNames(const std::string& name, const std::vector
   std::sort(near.begin(), near.end());
   if (near.size() > kMostSimilar) near.resize(kMostSimilar);
   std::vector<std::string> similar;
+  similar.reserve(near.size());
   for (auto& [distance, candidate] : near) similar.push_back(std::move(candidate));
   return similar;
 }

@@ -302,6 +302,7 @@ class Explainer {
 
   static std::string Names(const std::vector<const Instance*>& instances) {
     std::vector<std::string> names;
+    names.reserve(instances.size());
     for (const Instance* instance : instances) names.push_back(InstanceName(instance->role, instance->index));
     return NameList(names);
   }
@@ -480,6 +481,7 @@ class Explainer {
       }
     }
     std::vector<std::string> lines;
+    lines.reserve(members.size());
     for (const auto& [line, names] : members) lines.push_back(absl::StrCat(NameList(names), ": ", line));
     return lines;
   }
@@ -599,6 +601,7 @@ class Explainer {
     std::stable_sort(events.begin(), events.end(),
                      [](const SituationEvent* a, const SituationEvent* b) { return a->time > b->time; });
     std::vector<std::string> lines;
+    lines.reserve(events.size());
     for (const SituationEvent* event : events) {
       lines.push_back(absl::StrCat(Since(event->time), " ago, ", event->about.empty() ? "" : event->about + ": ",
                                    event->reason, event->count > 1 ? absl::StrCat(" (", event->count, " times)") : "",

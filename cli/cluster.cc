@@ -128,7 +128,8 @@ absl::Status Cluster::Explain(const absl::Status& status) const {
   if (error->code == 403) return say("no permission: ", error->message);
   // Of a path that it does not know, the server says no more than that.
   if (error->code == 404 && error->reason.empty()) {
-    return say(server_, " has no TrainingJobs: its custom resource definition is not installed");
+    return absl::FailedPreconditionError(
+        absl::StrCat(server_, " has no TrainingJobs: their custom resource definition is not installed"));
   }
   if (error->code >= 500 || error->message.empty()) return say(server_, ": ", status.message());
   return say(error->message);
@@ -231,6 +232,7 @@ std::vector<std::string> SimilarNames(const std::string& name, const std::vector
   std::sort(near.begin(), near.end());
   if (near.size() > kMostSimilar) near.resize(kMostSimilar);
   std::vector<std::string> similar;
+  similar.reserve(near.size());
   for (auto& [distance, candidate] : near) similar.push_back(std::move(candidate));
   return similar;
 }

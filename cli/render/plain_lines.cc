@@ -46,7 +46,7 @@ const v1::Evaluation* FindEvaluation(const v1::ProgressReply& progress, std::uin
 }
 
 std::string Accuracy(const v1::Evaluation& evaluation) {
-  const std::string accuracy = absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4));
+  std::string accuracy = absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4));
   if (!std::isfinite(evaluation.loss())) return accuracy;
   return absl::StrCat(accuracy, ", test loss ", FormatDecimal(evaluation.loss(), 4));
 }

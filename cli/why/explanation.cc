@@ -302,6 +302,7 @@ class Explainer {
 
   static std::string Names(const std::vector<const Instance*>& instances) {
     std::vector<std::string> names;
+    names.reserve(instances.size());
     for (const Instance* instance : instances) names.push_back(InstanceName(instance->role, instance->index));
     return NameList(names);
   }
@@ -386,7 +387,10 @@ class Explainer {
     }
     for (const auto& [role, index] : missing_) {
       const api::RoleStatus& counts = planner::RoleStatusOf(status_, role);
-      if (counts.ready < counts.desired) continue;
+      const bool ended = std::any_of(
+          situation_.instances->begin(), situation_.instances->end(),
+          [&role = role, &index = index](const Instance& one) { return one.role == role && one.index == index; });
+      if (ended || counts.ready < counts.desired) continue;
       lines.push_back(absl::StrCat(InstanceName(role, index),
                                    " is gone and the status does not say so; if that stays so: ", whether));
       break;
@@ -477,6 +481,7 @@ class Explainer {
       }
     }
     std::vector<std::string> lines;
+    lines.reserve(members.size());
     for (const auto& [line, names] : members) lines.push_back(absl::StrCat(NameList(names), ": ", line));
     return lines;
   }
@@ -596,6 +601,7 @@ class Explainer {
     std::stable_sort(events.begin(), events.end(),
                      [](const SituationEvent* a, const SituationEvent* b) { return a->time > b->time; });
     std::vector<std::string> lines;
+    lines.reserve(events.size());
     for (const SituationEvent* event : events) {
       lines.push_back(absl::StrCat(Since(event->time), " ago, ", event->about.empty() ? "" : event->about + ": ",
                                    event->reason, event->count > 1 ? absl::StrCat(" (", event->count, " times)") : "",

@@ -277,7 +277,7 @@ absl::Status Client::ReadLog(std::string_view namespace_name, std::string_view p
   std::string rest;  // of a line that is not complete yet
   bool wanted = true;
   bool too_long = false;
-  const absl::Status status = impl_->Stream(
+  absl::Status status = impl_->Stream(
       request, options.follow ? std::optional(kLogSilence) : std::nullopt, stop, [&](std::string_view piece) {
         rest += piece;
         std::size_t begin = 0;

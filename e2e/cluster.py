@@ -38,6 +38,7 @@ def parse(argv):
     up.add_argument("--nodes", type=int, default=1)
     up.add_argument("--extra", action="append", default=[], metavar="NAME=FLAG",
                     help="a flag more for a program, such as kube-controller-manager=--node-monitor-grace-period=16s")
+    verbs.add_parser("build", help="build the programs that `up` needs, which does it too (bare)")
     verbs.add_parser("check", help="exit status 1 and one line when this machine cannot host a cluster (bare)")
     verbs.add_parser("down", help="end it and remove everything but the logs")
     verbs.add_parser("status", help="what runs; exit status 1 when something does not")
@@ -91,7 +92,9 @@ def carry_out(options):
             command = [*driver.enter(node), *(inside or ["bash"])]
         # Waits as long as the command wants: it is the caller's.
         return subprocess.run([str(part) for part in command], check=False).returncode
-    if verb == "up":
+    if verb == "build":
+        driver.build(nodes=1)
+    elif verb == "up":
         driver.up(options.nodes)
     elif verb == "down":
         driver.down()

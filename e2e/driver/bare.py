@@ -39,10 +39,14 @@ class BareDriver(Driver):
 
     # Verbs.
 
+    def build(self, nodes):
+        """The programs that `up` needs; it does this too."""
+        build(*CONTROL_PLANE, "kubectl", *(("kubelet", "kube-proxy") if nodes else ()))
+
     def up(self, nodes):
         with self._lock():
             self._check_machine(nodes)
-            build(*CONTROL_PLANE, "kubectl", *(("kubelet", "kube-proxy") if nodes else ()))
+            self.build(nodes)
             settings = self.layout.settings()
             if settings is not None:
                 if all(self.layout.process(name).pid() for name in components(settings["nodes"])):

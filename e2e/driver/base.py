@@ -67,6 +67,9 @@ class Driver:
         self.state = pathlib.Path(state).resolve()
         self.kubeconfig = self.state / "kubeconfig"
 
+    def build(self, nodes):
+        raise ClusterError("this driver builds nothing")
+
     def up(self, nodes):
         raise NotImplementedError
 

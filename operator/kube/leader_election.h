@@ -16,9 +16,11 @@ struct LeaderElectionOptions {
   std::string namespace_name;
   std::string name = "downpour-operator";
   std::string identity;  // hostname_random: unique for each process
-  absl::Duration lease = absl::Seconds(15);
-  absl::Duration renew_deadline = absl::Seconds(10);
-  absl::Duration retry_period = absl::Seconds(2);
+  // After an outage that is longer than `renew_deadline`, another process waits for the whole lease before it leads:
+  // this is most of the time until somebody acts again.
+  absl::Duration lease = absl::Seconds(10);
+  absl::Duration renew_deadline = absl::Seconds(7);
+  absl::Duration retry_period = absl::Seconds(1);
 };
 
 // The Lease object as the elector saw it last.

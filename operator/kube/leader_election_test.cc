@@ -25,6 +25,9 @@ LeaderElectionOptions Options(const std::string& identity) {
   LeaderElectionOptions options;
   options.namespace_name = "team";
   options.identity = identity;
+  options.lease = absl::Seconds(15);
+  options.renew_deadline = absl::Seconds(10);
+  options.retry_period = absl::Seconds(2);
   return options;
 }
 

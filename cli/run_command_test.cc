@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/testing/command_under_test.h"
 #include "gmock/gmock.h"
@@ -241,8 +242,8 @@ TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
     fs::remove_all(Path("run"));
     Command command(RunOptions(doubled ? "endless,duplicate" : "endless"));
     ASSERT_TRUE(Eventually([&] { return Trains(); }));
-    std::string uid = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
-    uid.insert(8, "-");  // as Kubernetes writes it
+    const std::string digits = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
+    const std::string uid = absl::StrCat(digits.substr(0, 8), "-", digits.substr(8));  // as Kubernetes writes it
     const std::vector<std::string> question = {
         "ledger", "job.yaml", "--job-uid", uid, "--ps", ReadText(Path("run/addresses/ps-0")), "--output", "json"};
     Command ledger(Options(question));

@@ -22,6 +22,14 @@ bench: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker reference_trainer transfer_bench
 	python3 tests/bench/run.py --bin $(BUILD)/bin --output build/bench.json
 
+# The operator with a thousand jobs: a real API server, and nodes that KWOK plays. Needs root; about fifteen minutes.
+.PHONY: bench-operator
+bench-operator:
+	@bash docker/setup.sh e2e
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour-operator operator_bench stand_in_coordinator
+	python3 e2e/bench_operator.py --bin $(BUILD)/bin --output build/bench-operator.json
+
 # AddressSanitizer and UndefinedBehaviorSanitizer over the suite; ThreadSanitizer over what links no gRPC.
 sanitize: setup
 	cmake --preset asan >/dev/null

@@ -47,9 +47,9 @@ class Operator::Impl {
             [this](const auto& before, const auto& after) {
               queue_.Add((after != nullptr ? after : before)->meta.Key(), !workers_begun_);
             }),
-        pods_([](const kube::Json& object, const Pod* /*before*/) { return DecodePod(object); },
-              [](const Pod& pod) { return pod.meta.controller_uid; },
-              [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
+        pods_(
+            DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
+            [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
         gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
         reconciler_(
             options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),

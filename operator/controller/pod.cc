@@ -70,7 +70,7 @@ void ReadContainer(const Json& object, Pod& pod) {
 
 }  // namespace
 
-std::optional<Pod> DecodePod(const Json& object) {
+std::optional<Pod> DecodePod(const Json& object, const Pod* /*before*/) {
   Pod pod;
   pod.meta = kube::ReadMeta(object);
   const std::optional<api::Role> role = ParseRole(pod.meta);

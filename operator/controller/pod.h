@@ -52,8 +52,8 @@ struct Pod {
   bool waiting = false;
 };
 
-// Nothing for a pod that lacks a label of ours or carries one that makes no sense.
-std::optional<Pod> DecodePod(const kube::Json& object);
+// Nothing for a pod that lacks a label of ours or carries one that makes no sense. Nothing is taken from `before`.
+std::optional<Pod> DecodePod(const kube::Json& object, const Pod* before = nullptr);
 
 // Failed or succeeded: it will never run again.
 bool HasEnded(const Pod& pod);

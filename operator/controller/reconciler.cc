@@ -384,7 +384,8 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
       gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
     }
   }
-  if (starts.empty()) memory.obstacle.reset();  // nothing is asked for that could be refused
+  // Nothing is asked for that could be refused, and not because it was a moment ago.
+  if (starts.empty() && clock_() >= memory.starts_held_until) memory.obstacle.reset();
   if (result.ok() && !starts.empty()) result = Start(record, starts, pods, memory);
   if (result.ok() && delete_job) {
     kube::DeleteOptions options;

@@ -58,8 +58,8 @@ class ReconcilerTest : public ::testing::Test {
                 {absl::Seconds(10), 10000, 10000}),
         jobs_(
             DecodeJob, [](const JobRecord&) { return std::string(); }, [](const auto&, const auto&) {}),
-        pods_([](const kube::Json& object, const Pod* /*before*/) { return DecodePod(object); },
-              [](const Pod& pod) { return pod.meta.controller_uid; }, [](const auto&, const auto&) {}) {
+        pods_(
+            DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; }, [](const auto&, const auto&) {}) {
     server_.SetClock([this] { return now_; });
     server_.SetGracefulPods(true);
     Restart();

@@ -84,9 +84,9 @@ class World {
   explicit World(const Flags& flags, std::shared_ptr<kube::CredentialSource> credentials)
       : client_(kube::MakeHttpTransport(credentials), Unlimited()),
         watch_transport_(kube::MakeHttpTransport(credentials)),
-        pods_([](const Json& object, const Pod* /*before*/) { return controller::DecodePod(object); },
-              [](const Pod& pod) { return pod.meta.controller_uid; },
-              [this](const auto& before, const auto& after) { OnChange(before, after); }) {
+        pods_(
+            controller::DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
+            [this](const auto& before, const auto& after) { OnChange(before, after); }) {
     kube::ReflectorOptions watch;
     watch.resource = kube::kPods;
     watch.namespace_name = flags.namespace_name;

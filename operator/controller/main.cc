@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 #include "operator/controller/health_server.h"
 #include "operator/controller/operator.h"
 #include "operator/kube/credentials.h"
@@ -112,6 +113,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
   }
+  // The library's check for deadlocks is for tests, and is on in Debian's build of it.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // Freed memory that each of many threads keeps for itself would be most of this process.
   mallopt(M_ARENA_MAX, 2);
   service::BlockSignals();

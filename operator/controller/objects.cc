@@ -174,7 +174,8 @@ Json MakeService(const api::TrainingJob& job) {
           {"spec",
            {{"clusterIP", "None"},
             {"publishNotReadyAddresses", true},
-            {"selector", {{kJobUidLabel, job.metadata.uid}}},
+            {"selector",
+             {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kCoordinator))}}},
             {"ports", Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}})}}}};
 }
 
@@ -183,7 +184,8 @@ Json MakePodDisruptionBudget(const api::TrainingJob& job) {
           {"kind", "PodDisruptionBudget"},
           {"metadata", Meta(job, absl::StrCat(job.metadata.name, "-ps"))},
           {"spec",
-           {{"maxUnavailable", 0},
+           // A number of their own: for maxUnavailable the platform would ask the job's scale, which is its workers'.
+           {{"minAvailable", job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0},
             {"selector",
              {{"matchLabels",
                {{kJobUidLabel, job.metadata.uid},

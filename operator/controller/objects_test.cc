@@ -139,6 +139,7 @@ TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
   EXPECT_EQ(service.at("spec").at("clusterIP"), "None");
   EXPECT_EQ(service.at("spec").at("publishNotReadyAddresses"), true);
   EXPECT_EQ(service.at("spec").at("selector").at(kJobUidLabel), "01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(service.at("spec").at("selector").at(kRoleLabel), "coordinator") << "endpoints that nobody asks for cost";
 }
 
 TEST(MakePodTest, KeepsAwayFromNodes) {

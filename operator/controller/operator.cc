@@ -21,6 +21,8 @@ namespace downpour::controller {
 namespace {
 
 constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
+// The pods of a job start together, each in several steps: one look at all of them is enough.
+constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
 
 // To the microsecond, as times are stored.
 double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
@@ -49,14 +51,15 @@ class Operator::Impl {
             }),
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
-            [this](const auto& before, const auto& after) { OnPod(*(after != nullptr ? after : before)); }),
+            [this](const auto& before, const auto& after) { OnPod(before, after); }),
         gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
         reconciler_(
             options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
             {[this](const kube::EventToRecord& event) { events_.Record(event); }, [this] { metrics_.OnStale(); },
              [this](const JobRecord& before, const api::TrainingJobStatus& after) {
                metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
-             }},
+             },
+             [this](std::string_view news) { metrics_.OnStatusWrite(news); }},
             Now) {
     kube::ReflectorOptions watch = options_.watch;
     watch.namespace_name = options_.namespace_name;
@@ -137,8 +140,15 @@ class Operator::Impl {
   }
 
  private:
-  void OnPod(const Pod& pod) {
-    if (!pod.job_name.empty()) queue_.Add(absl::StrCat(pod.meta.namespace_name, "/", pod.job_name));
+  void OnPod(const kube::Store<Pod>::Pointer& before, const kube::Store<Pod>::Pointer& after) {
+    const Pod& pod = *(after != nullptr ? after : before);
+    if (pod.job_name.empty()) return;
+    const std::string key = absl::StrCat(pod.meta.namespace_name, "/", pod.job_name);
+    if (after == nullptr || HasEnded(pod) || pod.meta.deletion_time.has_value()) {
+      queue_.Add(key);
+    } else {
+      queue_.AddAfter(key, kStartDelay);
+    }
   }
 
   void SetLeading() {

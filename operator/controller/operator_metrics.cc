@@ -40,6 +40,8 @@ constexpr Name kWorkTime = {"workqueue_work_duration_seconds", "How long keys we
 constexpr Name kRequests = {"rest_client_requests_total", "Requests to the API server."};
 constexpr Name kStaleSkips = {"downpour_stale_sync_skips_total",
                               "Reconciliations put off: a cache lacks a write of our own."};
+constexpr Name kStatusWrites = {"downpour_status_writes_total",
+                                "Statuses stored; news: what they say that the one before did not."};
 constexpr Name kCreated = {"trainingjob_created_total", "Jobs whose first status was stored."};
 constexpr Name kFinished = {"trainingjob_finished_total", "Jobs that ended."};
 constexpr Name kRestarts = {"trainingjob_restarts_total", "Replacements of pods that ended too early."};
@@ -152,6 +154,7 @@ OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::st
     zero(kRequests, RequestLabels(method, 0, api_server_));
   }
   zero(kStaleSkips, {});
+  for (const char* news : {"essential", "picture", "progress"}) zero(kStatusWrites, {{"news", news}});
   zero(kCreated, {});
   zero(kFinished, {{"result", "succeeded"}, {"reason", "TrainingFinished"}});
   for (const char* reason : kFailureReasons) zero(kFinished, {{"result", "failed"}, {"reason", reason}});
@@ -203,6 +206,10 @@ void OperatorMetrics::OnPanic() { metrics_->Increment(kReconcilePanics.name, kRe
 
 void OperatorMetrics::OnStale() { metrics_->Increment(kStaleSkips.name, kStaleSkips.help, {}); }
 
+void OperatorMetrics::OnStatusWrite(std::string_view news) {
+  metrics_->Increment(kStatusWrites.name, kStatusWrites.help, {{"news", std::string(news)}});
+}
+
 void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, const Pods& pods,
                                double now) {
   const api::TrainingJobStatus& old = before.job.status;
@@ -232,9 +239,16 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
     metrics_->Increment(kLostSteps.name, kLostSteps.help, {},
                         static_cast<double>(old.progress->step - after.progress->step));
   }
-  const double waited = std::max(0.0, now - WaitBegan(before, after, now));
-  if (RunsFirstPod(old, after)) metrics_->Observe(kFirstPod.name, kFirstPod.help, {}, kLong, waited);
-  if (BecomesReady(old, after)) metrics_->Observe(kReadyTime.name, kReadyTime.help, {}, kLong, waited);
+  const double wait_began = WaitBegan(before, after, now);
+  if (RunsFirstPod(old, after)) {
+    // The phase is stored a while later. Pods know whole seconds.
+    double first = now;
+    for (const kube::Store<Pod>::Pointer& pod : pods) first = std::min(first, pod->started_time.value_or(now));
+    metrics_->Observe(kFirstPod.name, kFirstPod.help, {}, kLong, std::max(0.0, first - wait_began));
+  }
+  if (BecomesReady(old, after)) {
+    metrics_->Observe(kReadyTime.name, kReadyTime.help, {}, kLong, std::max(0.0, now - wait_began));
+  }
 }
 
 // The stages are read off the pod that came last: `replace` until it was made, `start` until it ran, `rejoin` until all

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,8 @@ class OperatorMetrics {
   void OnReconciled(bool error, bool requeue, absl::Duration waited, absl::Duration taken);
   void OnPanic();
   void OnStale();
+  // `news`: essential, picture or progress; see Reconciler.
+  void OnStatusWrite(std::string_view news);
   // Counts what the step from the stored status to `after` says: starts, ends, failures, recoveries. `pods` are those
   // of the job, as they are now.
   void OnStatus(const JobRecord& before, const api::TrainingJobStatus& after,

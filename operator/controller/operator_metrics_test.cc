@@ -220,10 +220,10 @@ TEST_F(OperatorMetricsTest, RecoveryByStage) {
         absl::StrCat("trainingjob_recovery_seconds_", suffix, R"({cause="Signal",role="worker",stage=")", name, "\"}"));
   };
   EXPECT_EQ(stage("total", "count"), 1);
-  EXPECT_EQ(stage("total", "sum"), 20);
+  EXPECT_EQ(stage("total", "sum"), 20.5);
   EXPECT_EQ(stage("replace", "sum"), 2.5);
   EXPECT_EQ(stage("start", "sum"), 7);
-  EXPECT_EQ(stage("rejoin", "sum"), 10.5);
+  EXPECT_EQ(stage("rejoin", "sum"), 11);
 }
 
 TEST_F(OperatorMetricsTest, ARecoveryWithoutANewPodHasOnlyATotal) {

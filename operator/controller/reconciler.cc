@@ -334,9 +334,6 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
                                Memory& memory) {
   if (!memory.service_made) {
     absl::Status made = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
-    if (made.ok()) {
-      made = CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
-    }
     if (!made.ok()) {
       NoteObstacle(ToObstacle(made, "the service of the job cannot be made"), memory);
       return made;
@@ -349,6 +346,19 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   });
   NoteObstacle(ToObstacle(started, "a pod cannot be made"), memory);
   return started;
+}
+
+absl::Status Reconciler::Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory) {
+  // Before all train there is nothing to lose that evictions should be held up for.
+  if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return absl::OkStatus();
+  absl::Status made = CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
+  memory.budget_made = made.ok();
+  if (!made.ok() && !memory.budget_refused) {
+    memory.budget_refused = true;
+    Emit(record, {{true, "Unprotected",
+                   absl::StrCat("evictions of parameter servers are not held up: ", std::string(made.message()))}});
+  }
+  return made;
 }
 
 absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& plan, const Pods& pods,
@@ -461,9 +471,13 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (news != News::kNone) {
     result.status = StoreStatus(record, plan.status, memory, now);
     if (!result.status.ok()) return result;
+    if (hooks_.on_status_write) {
+      hooks_.on_status_write(news == News::kProgress ? "progress" : news == News::kPicture ? "picture" : "essential");
+    }
     Emit(record, plan.events);
   }
   result.status = CarryOut(record, plan, pods, memory);
+  if (result.status.ok()) result.status = Protect(record, plan.status, memory);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -47,6 +48,7 @@ struct ReconcilerHooks {
   std::function<void(const kube::EventToRecord&)> on_event;
   std::function<void()> on_stale;
   std::function<void(const JobRecord& before, const api::TrainingJobStatus& after)> on_status;
+  std::function<void(std::string_view news)> on_status_write;  // essential, picture, progress
 };
 
 struct ReconcileResult {
@@ -83,6 +85,7 @@ class Reconciler {
     std::string template_error;
     double template_check_time = 0;
     bool service_made = false;
+    bool budget_made = false, budget_refused = false;
     bool active = false;  // not over
   };
 
@@ -99,6 +102,8 @@ class Reconciler {
   // What came of asking for something new; nothing: it was not refused.
   void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
+  // The PodDisruptionBudget of the parameter servers, once all members train.
+  absl::Status Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory);
   absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,

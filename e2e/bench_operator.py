@@ -5,7 +5,8 @@ reference, ratio, unit, target, holds, runs, spread}, as tests/bench/run.py does
 
 Time to all running: 1,000 jobs of 1 coordinator, 2 ps and 8 workers that the operator carries out, against the very same
 pods made by a plain client of 16 threads; in turn, pair by pair. Writes are counted in the API server's own audit log.
-The coordinators of the jobs that run are stand-ins that answer, at the addresses of their pods.
+The coordinators of the jobs that run are stand-ins that answer, at the addresses of their pods. The jobs are spread over
+ten namespaces: for each change of a pod the controller-manager goes through all services of its namespace.
 
 Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--pairs N] [--large WORKERS]
 """
@@ -29,7 +30,7 @@ from driver.process import Process
 
 PARAMETER_SERVERS, WORKERS = 2, 8
 PODS_OF_A_JOB = 1 + PARAMETER_SERVERS + WORKERS
-NAMESPACE, SYSTEM = "bench", "downpour-system"
+NAMESPACES, SYSTEM = [f"bench-{number}" for number in range(10)], "downpour-system"
 USER = f"system:serviceaccount:{SYSTEM}:downpour-operator"
 # The pods' addresses, all of them this machine's own while the benchmark runs.
 POD_ADDRESSES = "10.249.0.0/16"
@@ -124,7 +125,7 @@ class Bench:
         before = self.cpu()
         done = subprocess.run(
             [pathlib.Path(self.options.bin) / "operator_bench", name, f"--kubeconfig={self.driver.kubeconfig}",
-             f"--namespace={NAMESPACE}", f"--jobs={jobs or self.options.jobs}", f"--workers={workers}",
+             "--namespace=bench", f"--namespaces={len(NAMESPACES)}", f"--jobs={jobs or self.options.jobs}", f"--workers={workers}",
              f"--parameter-servers={PARAMETER_SERVERS}", f"--count={count}"],
             stdout=subprocess.PIPE, text=True, timeout=1000, check=False)
         if done.returncode != 0:
@@ -133,14 +134,16 @@ class Bench:
         say(f"{name}: {done.stdout.strip()[:200]}; CPU seconds {used}")
         return json.loads(done.stdout)
 
-    def new_namespace(self):
-        self.driver.kubectl("create", "namespace", NAMESPACE)
+    def new_namespaces(self):
+        for name in NAMESPACES:
+            self.driver.kubectl("create", "namespace", name)
 
     def clear(self):
-        """Removes the namespace and waits for it. Its pods are ended at once: they do not run anyway."""
-        self.driver.kubectl("-n", NAMESPACE, "delete", "trainingjobs,pods", "--all", "--grace-period=0", "--force",
-                            "--wait=false", seconds=300, check=False)
-        self.driver.kubectl("delete", "namespace", NAMESPACE, "--wait=true", "--timeout=600s", seconds=620)
+        """Removes the namespaces and waits for it. Their pods are ended at once: they do not run anyway."""
+        for name in NAMESPACES:
+            self.driver.kubectl("-n", name, "delete", "trainingjobs,pods", "--all", "--grace-period=0", "--force",
+                                "--wait=false", seconds=300, check=False)
+        self.driver.kubectl("delete", "namespace", *NAMESPACES, "--wait=true", "--timeout=600s", seconds=620)
 
     def writes(self, since):
         """The operator's writes after a position in the audit log, by what they are."""
@@ -170,10 +173,10 @@ class Bench:
     def measure(self):
         jobs, ours, reference = self.options.jobs, [], []
         for pair in range(self.options.pairs):
-            self.new_namespace()
+            self.new_namespaces()
             reference.append(self.step("create-pods")["seconds"])
             self.clear()
-            self.new_namespace()
+            self.new_namespaces()
             operator = self.start_operator()
             stand_in = self.start_stand_in(WORKERS)
             begun = self.audit_position()
@@ -229,10 +232,10 @@ class Bench:
     def measure_large(self):
         """One job of many workers."""
         workers = self.options.large
-        self.new_namespace()
+        self.new_namespaces()
         reference = self.step("create-pods", 1, workers)["seconds"]
         self.clear()
-        self.new_namespace()
+        self.new_namespaces()
         operator = self.start_operator()
         stand_in = self.start_stand_in(workers)
         ours = self.step("create-jobs", 1, workers)["seconds"]
@@ -246,7 +249,7 @@ class Bench:
     # Waiting.
 
     def statuses(self, path):
-        return self.driver.kubectl("-n", NAMESPACE, "get", "trainingjobs", "--chunk-size=0", "-o",
+        return self.driver.kubectl("get", "trainingjobs", "-A", "--chunk-size=0", "-o",
                                    "jsonpath={range .items[*]}{" + path + "}{\"\\n\"}{end}", seconds=120).split("\n")
 
     def wait_phase(self, phase, jobs):
@@ -267,8 +270,7 @@ class Bench:
         time.sleep(15)  # what the other programs still have to do is no part of the measurement
 
     def count_pods(self):
-        return len(self.driver.kubectl("-n", NAMESPACE, "get", "pods", "--chunk-size=0", "-o", "name",
-                                       seconds=120).split())
+        return len(self.driver.kubectl("get", "pods", "-A", "--chunk-size=0", "-o", "name", seconds=120).split())
 
 
 def say(text):

@@ -107,7 +107,7 @@ TEST_F(ClientTest, ListsInPagesAndBySelectors) {
   std::vector<std::string> names;
   ListOptions options;
   options.limit = 2;
-  options.resource_version = "0";
+  options.resource_version = server_.resource_version();
   do {
     const auto page = client.List(kPods, "team", options);
     ASSERT_TRUE(page.ok()) << page.status();

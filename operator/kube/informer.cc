@@ -75,7 +75,6 @@ class Reflector::Impl {
   void ListPage(const ReflectorPlan::Step& step, const std::stop_token& stop) {
     ListOptions list;
     list.label_selector = options_.label_selector;
-    list.resource_version = step.resource_version;
     list.limit = options_.page_size;
     list.continue_token = step.continue_token;
     list.stop = stop;

@@ -9,7 +9,6 @@ namespace downpour::kube {
 ReflectorPlan::Step ReflectorPlan::Next(double random) const {
   Step step;
   step.action = action_;
-  if (action_ == Action::kListFirstPage) step.resource_version = list_version_;
   if (action_ == Action::kListNextPage) step.continue_token = continue_token_;
   if (action_ == Action::kWatch) step.resource_version = watch_version_;
   if (failed_) {
@@ -31,7 +30,6 @@ void ReflectorPlan::OnPage(const std::string& resource_version, const std::strin
   }
   action_ = Action::kWatch;
   watch_version_ = page_version_;
-  list_version_.clear();
   progress_ = false;
   short_watches_ = 0;
 }
@@ -41,7 +39,6 @@ void ReflectorPlan::OnListFailed(const absl::Status& status, absl::Duration now)
   // A next page is not asked for again: its token may be what is wrong with it.
   action_ = Action::kListFirstPage;
   continue_token_.clear();
-  if (absl::IsOutOfRange(status)) list_version_.clear();
 }
 
 void ReflectorPlan::OnWatchProgress(const std::string& resource_version) {

@@ -25,9 +25,11 @@ class ReflectorPlan {
   enum class Action { kListFirstPage, kListNextPage, kWatch };
   struct Step {
     Action action = Action::kListFirstPage;
-    absl::Duration wait;           // before it
-    std::string resource_version;  // of a first page and a watch
-    std::string continue_token;    // of a next page
+    absl::Duration wait;  // before it
+    // Of a watch. Lists ask for the newest: for what the server has cached ("0") it takes no notice of the page size,
+    // and the pods of a large cluster are more than fits in one answer.
+    std::string resource_version;
+    std::string continue_token;  // of a next page
   };
 
   explicit ReflectorPlan(Limits limits) : limits_(limits) {}
@@ -56,8 +58,6 @@ class ReflectorPlan {
 
   const Limits limits_;
   Action action_ = Action::kListFirstPage;
-  // "0", whatever the server has cached, is good enough only while nothing was seen: later it might go back in time.
-  std::string list_version_ = "0";
   std::string continue_token_;
   std::string page_version_;  // of the first page
   std::string watch_version_;

@@ -22,10 +22,10 @@ ReflectorPlan Watching(const std::string& version) {
   return plan;
 }
 
-TEST(ReflectorPlan, ListsFromTheCacheThenWatches) {
+TEST(ReflectorPlan, ListsTheNewestThenWatches) {
   ReflectorPlan plan({});
   EXPECT_EQ(plan.Next(0.5).action, Action::kListFirstPage);
-  EXPECT_EQ(plan.Next(0.5).resource_version, "0");
+  EXPECT_EQ(plan.Next(0.5).resource_version, "");
   EXPECT_EQ(plan.Next(0.5).wait, absl::ZeroDuration());
   plan.OnPage("7", "");
   EXPECT_EQ(plan.Next(0.5).action, Action::kWatch);
@@ -52,10 +52,10 @@ TEST(ReflectorPlan, AnExpiredTokenBeginsTheListAnew) {
   EXPECT_EQ(plan.Next(0.5).resource_version, "");
 }
 
-TEST(ReflectorPlan, AFailedFirstListMayComeFromTheCacheStill) {
+TEST(ReflectorPlan, AFailedFirstListIsTriedAgain) {
   ReflectorPlan plan({});
   plan.OnListFailed(kDown, kNow);
-  EXPECT_EQ(plan.Next(0.5).resource_version, "0");
+  EXPECT_EQ(plan.Next(0.5).action, Action::kListFirstPage);
   EXPECT_GT(plan.Next(0.5).wait, absl::ZeroDuration());
 }
 

@@ -35,7 +35,8 @@ using PodStore = kube::Store<Pod>;
 
 struct Flags {
   std::string kubeconfig;
-  std::string namespace_name = "bench";
+  std::string namespace_name = "bench";  // the first part of their names
+  int namespaces = 10;
   int jobs = 1000;
   int parameter_servers = 2;
   int workers = 8;
@@ -45,10 +46,14 @@ struct Flags {
   controller::ImageOptions images{"downpour.dev/server:bench", "downpour.dev/trainer:bench", "IfNotPresent"};
 };
 
+std::string NamespaceOf(const Flags& flags, int job) {
+  return absl::StrCat(flags.namespace_name, "-", job % flags.namespaces);
+}
+
 Json MakeManifest(const Flags& flags, int job) {
   return {{"apiVersion", api::kApiVersion},
           {"kind", api::kKind},
-          {"metadata", {{"name", absl::StrFormat("job-%04d", job)}, {"namespace", flags.namespace_name}}},
+          {"metadata", {{"name", absl::StrFormat("job-%04d", job)}, {"namespace", NamespaceOf(flags, job)}}},
           {"spec",
            {{"parameterServer", {{"replicas", flags.parameter_servers}}},
             {"worker", {{"replicas", flags.workers}}},
@@ -78,10 +83,10 @@ absl::Status InParallel(int threads, int count, const std::function<absl::Status
   return result;
 }
 
-// The cluster as this process sees it: the pods of one namespace, by a watch of its own.
+// The cluster as this process sees it: the pods of jobs, by a watch of its own.
 class World {
  public:
-  explicit World(const Flags& flags, std::shared_ptr<kube::CredentialSource> credentials)
+  explicit World(std::shared_ptr<kube::CredentialSource> credentials)
       : client_(kube::MakeHttpTransport(credentials), Unlimited()),
         watch_transport_(kube::MakeHttpTransport(credentials)),
         pods_(
@@ -89,7 +94,6 @@ class World {
             [this](const auto& before, const auto& after) { OnChange(before, after); }) {
     kube::ReflectorOptions watch;
     watch.resource = kube::kPods;
-    watch.namespace_name = flags.namespace_name;
     watch.label_selector = absl::StrCat(controller::kManagedByLabel, "=", controller::kManagedByValue);
     reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &pods_, 1);
     reflector_->Start();
@@ -171,13 +175,13 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
   absl::Status status = InParallel(flags.threads, PodsOf(flags), [&](int number) -> absl::Status {
     api::ParsedManifest parsed = api::ParseManifest(MakeManifest(flags, number / each).dump());
     if (!parsed.errors.empty()) return absl::InternalError(parsed.errors.front().ToString());
-    parsed.job.metadata.namespace_name = flags.namespace_name;
+    parsed.job.metadata.namespace_name = NamespaceOf(flags, number / each);
     parsed.job.metadata.uid = absl::StrFormat("00000000-0000-4000-8000-%012d", number / each);
     const auto [role, index] = members[static_cast<std::size_t>(number % each)];
     absl::StatusOr<Json> pod = controller::MakePod(parsed.job, flags.images, role, index, 1);
     if (!pod.ok()) return pod.status();
     (*pod)["metadata"].erase("ownerReferences");
-    return world.client().Create(kube::kPods, flags.namespace_name, *pod).status();
+    return world.client().Create(kube::kPods, parsed.job.metadata.namespace_name, *pod).status();
   });
   if (!status.ok()) return status;
   return WaitForAll(flags, world, begun, absl::Now());
@@ -186,7 +190,7 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
 absl::StatusOr<Json> CreateJobs(const Flags& flags, World& world) {
   const absl::Time begun = absl::Now();
   absl::Status status = InParallel(flags.threads, flags.jobs, [&](int job) {
-    return world.client().Create(kube::kTrainingJobs, flags.namespace_name, MakeManifest(flags, job)).status();
+    return world.client().Create(kube::kTrainingJobs, NamespaceOf(flags, job), MakeManifest(flags, job)).status();
   });
   if (!status.ok()) return status;
   return WaitForAll(flags, world, begun, absl::Now());
@@ -214,7 +218,7 @@ absl::StatusOr<Json> React(const Flags& flags, World& world) {
   Json seconds = Json::array();
   for (int i = 0; i < flags.count; ++i) {
     const std::string key =
-        absl::StrFormat("%s/job-%04d-worker-%d", flags.namespace_name, i % flags.jobs, i / flags.jobs);
+        absl::StrFormat("%s/job-%04d-worker-%d", NamespaceOf(flags, i % flags.jobs), i % flags.jobs, i / flags.jobs);
     const PodStore::Pointer pod = world.pods().Get(key);
     if (pod == nullptr) return absl::NotFoundError(absl::StrCat("no pod ", key));
     world.Expect(key, pod->meta.uid);
@@ -241,7 +245,7 @@ absl::StatusOr<Json> Finish(const Flags& flags, World& world) {
 absl::StatusOr<Json> Run(const Flags& flags, const std::string& step) {
   absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found = kube::FindCredentials(flags.kubeconfig);
   if (!found.ok()) return found.status();
-  World world(flags, *std::move(found));
+  World world(*std::move(found));
   if (!world.WaitForSync()) return absl::DeadlineExceededError("the pods cannot be listed");
   if (step == "create-pods") return CreatePods(flags, world);
   if (step == "create-jobs") return CreateJobs(flags, world);
@@ -256,6 +260,7 @@ int Main(int argc, char** argv) {
   app.add_option("step", step)->required()->check(CLI::IsMember({"create-pods", "create-jobs", "react", "finish"}));
   app.add_option("--kubeconfig", flags.kubeconfig)->required();
   app.add_option("--namespace", flags.namespace_name)->capture_default_str();
+  app.add_option("--namespaces", flags.namespaces)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--jobs", flags.jobs)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--parameter-servers", flags.parameter_servers)->capture_default_str();
   app.add_option("--workers", flags.workers)->capture_default_str();

@@ -375,9 +375,10 @@ TEST_F(ShardFailureTest, TheThirdThatIsNotThePlatformsFailsTheJobAndNamesTheShar
   Report(3, /*platform=*/false);
   EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
   EXPECT_EQ(Progress().failure(), v1::FAILURE_DATA_SHARD);
-  EXPECT_EQ(Progress().message(),
-            "data shard 0 of epoch 1 (samples 0 to 3 in the order of that epoch) or data shard 1 of epoch 1 (samples 4 to "
-            "7 in the order of that epoch) ended 3 workers that held it; the last was worker-0: Killed by signal 11");
+  EXPECT_EQ(
+      Progress().message(),
+      "data shard 0 of epoch 1 (samples 0 to 3 in the order of that epoch) or data shard 1 of epoch 1 (samples 4 to "
+      "7 in the order of that epoch) ended 3 workers that held it; the last was worker-0: Killed by signal 11");
 }
 
 TEST_F(ShardFailureTest, ThePlatformsDoNotCount) {

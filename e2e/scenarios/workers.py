@@ -52,21 +52,23 @@ def worker_failures(world):
 @scenario
 def exit_codes(world):
     """Workers that exit 1 or 137, run out of memory, have no image, fit on no node: action, cause, event, metric."""
-    counters = {cause: restarts(world, cause, "true") for cause in ("Exit code 1", "Killed by signal 9", "OOMKilled")}
+    # Metrics have one label for all exit codes and one for all signals.
+    counters = {label: restarts(world, label, "true") for label in ("ExitCode", "Signal", "OOMKilled")}
     world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}), **QUICK)
     world.job("killed", worker=one_worker({"command": ["sh", "-c", "exit 137"]}), **QUICK)
     world.job("greedy", worker=one_worker({"resources": {"limits": {"memory": "40Mi"}}}), **QUICK)
     world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}))
     world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}))
-    for name, cause, code in (("exits", "Exit code 1", 1), ("killed", "Killed by signal 9", 137),
-                              ("greedy", "OOMKilled", 137)):
+    for name, cause, label, code in (("exits", "Exit code 1", "ExitCode", 1),
+                                     ("killed", "Killed by signal 9", "Signal", 137),
+                                     ("greedy", "OOMKilled", "OOMKilled", 137)):
         world.wait_phase("Failed", 180, name)
         failures = [(one["cause"], one.get("exitCode"), one["action"], one["counted"])
                     for one in world.status(name)["failures"]]
         check(failures == [(cause, code, "Replace", True), (cause, code, "FailJob", True)], f"{name}: {failures}")
         check(world.condition("Failed", name)[1] == "RestartLimitExceeded", f"{world.condition('Failed', name)}")
-        check(restarts(world, cause, "true") == counters[cause] + 1,
-              f"trainingjob_restarts_total of {cause}: {counters[cause]} became {restarts(world, cause, 'true')}")
+        check(restarts(world, label, "true") == counters[label] + 1,
+              f"trainingjob_restarts_total of {label}: {counters[label]} became {restarts(world, label, 'true')}")
         # One for the failure that was followed by a restart, one for each step of the end.
         for reason in ("WorkerLost", "WorkerReplaced", "JobFailing", "JobFailed"):
             world.check_told_once(reason, name)

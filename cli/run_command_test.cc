@@ -241,13 +241,14 @@ TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
   for (const bool doubled : {false, true}) {
     fs::remove_all(Path("run"));
     Command command(RunOptions(doubled ? "endless,duplicate" : "endless"));
-    ASSERT_TRUE(Eventually([&] { return Trains(); }));
+    ASSERT_TRUE(Eventually([&] { return Trains() && !ReadText(Path("run/addresses/ps-0")).empty(); }));
     const std::string digits = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
     const std::string uid = absl::StrCat(digits.substr(0, 8), "-", digits.substr(8));  // as Kubernetes writes it
     const std::vector<std::string> question = {
         "ledger", "job.yaml", "--job-uid", uid, "--ps", ReadText(Path("run/addresses/ps-0")), "--output", "json"};
     Command ledger(Options(question));
-    EXPECT_EQ(ledger.Wait(), doubled ? 1 : 0) << ledger.Errors();
+    EXPECT_EQ(ledger.Wait(), doubled ? 1 : 0);
+    ASSERT_EQ(ledger.Errors(), "");
     const json expected = {
         {"exact", !doubled}, {"expected", 22}, {"applied", 22}, {"missing", 0}, {"duplicated", doubled ? 1 : 0},
         {"skipped", 0}};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "operator/api/edit_distance.h"
 #include "operator/controller/objects.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/credentials.h"
@@ -40,21 +40,6 @@ absl::StatusOr<std::unique_ptr<kube::CredentialSource>> FindCredentials(const Cl
     if (inside.ok()) return inside;
   }
   return absl::InvalidArgumentError(absl::StrCat("kubeconfig: ", found.status().message()));
-}
-
-std::size_t EditDistance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
 }
 
 // "worker-2" if the pod may be one of the job's; also of one that is gone.
@@ -225,7 +210,7 @@ absl::Status Cluster::ReadLog(const controller::Pod& pod, kube::LogOptions optio
 std::vector<std::string> SimilarNames(const std::string& name, const std::vector<std::string>& names) {
   std::vector<std::pair<std::size_t, std::string>> near;
   for (const std::string& candidate : names) {
-    const std::size_t distance = EditDistance(name, candidate);
+    const std::size_t distance = api::EditDistance(name, candidate);
     const bool extends = absl::StartsWith(candidate, name) || absl::StartsWith(name, candidate);
     if (extends || distance <= std::max<std::size_t>(1, name.size() / 3)) near.emplace_back(distance, candidate);
   }

@@ -26,9 +26,7 @@ double Number(const std::string& text) {
 planner::Instance ToInstance(const Pod& pod) {
   const bool ready = std::any_of(pod.conditions.begin(), pod.conditions.end(),
                                  [](const controller::PodCondition& condition) { return condition.type == "Ready"; });
-  planner::Instance instance = controller::ToInstance(pod, ready);
-  if (instance.phase == planner::InstancePhase::kPending) instance.waiting_reason = controller::WaitingReason(pod);
-  return instance;
+  return controller::ToInstance(pod, ready);
 }
 
 v1::JobPhase PhaseOf(const std::string& phase) {
@@ -109,7 +107,7 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   overview.job = record.meta.name;
   overview.phase = seen ? status.phase : "Pending";
   overview.reason = seen ? status.reason : "NotSeenByOperator";
-  overview.running = !planner::IsTrue(status, planner::kComplete) && !planner::IsTrue(status, planner::kFailed);
+  overview.running = !planner::IsOver(status);
   const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
   if (overview.running && overview.reason.empty() && scheduled != nullptr && !scheduled->status)
     overview.reason = scheduled->reason;

@@ -21,12 +21,16 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.request
 
 from driver.bare import BareDriver
 from driver.base import ROOT, ClusterError, run, wait_for
 from driver.layout import CONTROL_PLANE
+from driver.machine import http_get
 from driver.process import Process
+from driver.samples import samples, total
+
+sys.path.insert(0, str(ROOT / "tests" / "bench"))
+from rows import print_table, row_of_limit, write_rows  # noqa: E402  pylint: disable=wrong-import-position
 
 PARAMETER_SERVERS, WORKERS = 2, 8
 PODS_OF_A_JOB = 1 + PARAMETER_SERVERS + WORKERS
@@ -35,6 +39,7 @@ USER = f"system:serviceaccount:{SYSTEM}:downpour-operator"
 # The pods' addresses, all of them this machine's own while the benchmark runs.
 POD_ADDRESSES = "10.249.0.0/16"
 METRICS = "127.0.0.1:19180"
+METRICS_URL = f"http://{METRICS}/metrics"
 REST_SECONDS = 60
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
                 "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}]}
@@ -44,10 +49,6 @@ def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, 
     ratio = ours / reference if reference else None
     return {"name": name, "ours": ours, "reference": reference, "ratio": ratio, "unit": unit, "target": target,
             "holds": holds, "runs": runs, "spread": spread}
-
-
-def limit_row(name, ours, limit, unit, runs=1):
-    return row(name, ours, unit, limit, f"<= {limit} {unit}", ours <= limit, None, runs)
 
 
 def quantile(values, share):
@@ -108,7 +109,7 @@ class Bench:
             "--trainer-image=downpour.dev/trainer:bench", "--leader-elect", f"--lease-namespace={SYSTEM}",
             f"--metrics-listen={METRICS}", "--health-listen=127.0.0.1:19181", "--requests-per-second=2000",
             "--burst=4000")
-        wait_for("the operator to be ready", lambda: process.must_run() or ready("http://127.0.0.1:19181/readyz"), 60)
+        wait_for("the operator to be ready", lambda: process.must_run() or http_get("http://127.0.0.1:19181/readyz", None)[1], 60)
         return process
 
     def start_stand_in(self, workers):
@@ -162,8 +163,8 @@ class Bench:
     @staticmethod
     def progress_writes():
         """Of statuses that say nothing new but progress and counts, which are written by the clock."""
-        return metric("downpour_status_writes_total", 'news="progress"') + metric(
-            "downpour_status_writes_total", 'news="picture"')
+        return metric("downpour_status_writes_total", news="progress") + metric(
+            "downpour_status_writes_total", news="picture")
 
     def audit_position(self):
         return self.audit_log.stat().st_size
@@ -198,22 +199,22 @@ class Bench:
         self.wait_phase("Running", jobs)
         started, progress = self.writes(begun), self.progress_writes()
         passes = histogram("controller_runtime_reconcile_time_seconds")
-        self.rows.append(limit_row("reconcile-p99-while-starting", 1000 * bucket_quantile(passes, 0.99), 50, "ms"))
+        self.rows.append(row_of_limit("reconcile-p99-while-starting", [1000 * bucket_quantile(passes, 0.99)], 50, "ms"))
         self.wait_calm()
         # At rest: nothing changes but progress.
         resting, cpu = self.audit_position(), cpu_seconds(operator.pid())
         before = histogram("controller_runtime_reconcile_time_seconds")
         time.sleep(REST_SECONDS)  # this is the time that is measured
         share = 100 * (cpu_seconds(operator.pid()) - cpu) / REST_SECONDS
-        self.rows.append(limit_row("cpu-at-rest", share, 3, "% of a core"))
+        self.rows.append(row_of_limit("cpu-at-rest", [share], 3, "% of a core"))
         rest = self.writes(resting)
         self.rows.append(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
         reactions = self.step("react", count=min(self.options.reactions, WORKERS * jobs))["seconds"]
-        self.rows.append(limit_row("reaction-p99", 1000 * quantile(reactions, 0.99), 250, "ms", len(reactions)))
+        self.rows.append(row_of_limit("reaction-p99", [1000 * quantile(reactions, 0.99)], 250, "ms"))
         self.rows.append(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
         after = histogram("controller_runtime_reconcile_time_seconds")
         settled = {bound: after[bound] - before.get(bound, 0) for bound in after}
-        self.rows.append(limit_row("reconcile-p99-at-rest", 1000 * bucket_quantile(settled, 0.99), 50, "ms"))
+        self.rows.append(row_of_limit("reconcile-p99-at-rest", [1000 * bucket_quantile(settled, 0.99)], 50, "ms"))
         # The end of all jobs.
         ending, progress = self.audit_position(), progress - self.progress_writes()
         os.kill(stand_in.pid(), signal.SIGUSR1)
@@ -222,12 +223,12 @@ class Bench:
         self.wait_phase("Succeeded", jobs)
         wait_for("the pods to be removed", lambda: self.count_pods() == 0, 300, 1)
         ended, progress = self.writes(ending), progress + self.progress_writes()
-        total = {key: (started.get(key, 0) + ended.get(key, 0)) / jobs for key in {*started, *ended}}
-        say(f"writes a job: {json.dumps(dict(sorted(total.items())))}")
+        writes = {key: (started.get(key, 0) + ended.get(key, 0)) / jobs for key in {*started, *ended}}
+        say(f"writes a job: {json.dumps(dict(sorted(writes.items())))}")
         say(f"of these, a job's progress: {progress / jobs:.2f}")
-        self.rows.append(limit_row("api-writes-a-job", sum(total.values()) - progress / jobs, PODS_OF_A_JOB + 8,
-                                   "writes"))
-        self.rows.append(limit_row("operator-memory", status_of(operator.pid())["VmHWM"] / 1024, 100, "MiB"))
+        self.rows.append(row_of_limit("api-writes-a-job", [sum(writes.values()) - progress / jobs], PODS_OF_A_JOB + 8,
+                                      "writes"))
+        self.rows.append(row_of_limit("operator-memory", [status_of(operator.pid())["VmHWM"] / 1024], 100, "MiB"))
 
     def measure_large(self):
         """One job of many workers."""
@@ -277,32 +278,13 @@ def say(text):
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-def ready(url):
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:
-            return response.status == 200
-    except OSError:
-        return False
-
-
-def scrape():
-    with urllib.request.urlopen(f"http://{METRICS}/metrics", timeout=10) as response:
-        return response.read().decode().splitlines()
-
-
-def metric(name, label=""):
-    return sum(float(line.rpartition(" ")[2]) for line in scrape()
-               if line.startswith((f"{name}{{", f"{name} ")) and label in line)
+def metric(name, **labels):
+    return total(samples(METRICS_URL, name), labels)
 
 
 def histogram(name):
     """Cumulative counts by upper bound, as Prometheus keeps them."""
-    counts = {}
-    for line in scrape():
-        if line.startswith(f"{name}_bucket{{"):
-            bound = line.partition('le="')[2].partition('"')[0]
-            counts[math.inf if bound == "+Inf" else float(bound)] = float(line.rpartition(" ")[2])
-    return counts
+    return {float(labels["le"]): count for labels, count in samples(METRICS_URL, f"{name}_bucket")}
 
 
 def bucket_quantile(counts, share):
@@ -329,15 +311,6 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def show(rows):
-    print(f"{'name':44} {'ours':>10} {'reference':>10} {'unit':>12} {'ratio':>7} {'target':>18}  holds")
-    for one in rows:
-        reference = f"{one['reference']:,.1f}" if one["reference"] is not None else ""
-        ratio = f"{one['ratio']:.3f}" if one["ratio"] is not None else ""
-        print(f"{one['name']:44} {one['ours']:>10,.1f} {reference:>10} {one['unit']:>12} {ratio:>7} "
-              f"{one['target'] or '':>18}  {({True: 'yes', False: 'NO'}).get(one['holds'], '')}")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", required=True)
@@ -356,9 +329,8 @@ def main():
                 bench.measure_large()
     except ClusterError as error:
         sys.exit(f"bench: {error}")
-    show(bench.rows)
-    pathlib.Path(options.output).write_text(json.dumps(bench.rows, indent=2) + "\n")
-    sys.exit(0 if all(one["holds"] is not False for one in bench.rows) else 1)
+    print_table(bench.rows)
+    sys.exit(0 if write_rows(bench.rows, options.output) else 1)
 
 
 if __name__ == "__main__":

@@ -17,14 +17,13 @@ It raises Failure (check) or ClusterError (a command, a deadline) when the promi
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import tempfile
 import time
-import urllib.request
 
 from driver.base import ROOT, ClusterError, binaries, build, run, wait_for
+from driver.samples import samples, total
 
 SYSTEM = "downpour-system"
 CHART = ROOT / "charts" / "downpour"
@@ -241,21 +240,8 @@ def scale_operator(driver, replicas):
 
 def metric(driver, name, **labels):
     """The sum of a metric over the operator's pods and over all labels but these."""
-    total = 0.0
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for pod in operator_pod_objects(driver):
-        try:
-            text = opener.open(f"http://{pod['status']['podIP']}:8080/metrics", timeout=5).read().decode()
-        except OSError as error:
-            raise ClusterError(f"metrics of {pod['metadata']['name']}: {error}") from error
-        for line in text.splitlines():
-            sample = re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line)
-            if sample is None:
-                continue
-            found = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample[1] or ""))
-            if all(found.get(key) == value for key, value in labels.items()):
-                total += float(sample[2])
-    return total
+    return sum(total(samples(f"http://{pod['status']['podIP']}:8080/metrics", name), labels)
+               for pod in operator_pod_objects(driver))
 
 
 def rates_a_minute(driver, seconds, **names):

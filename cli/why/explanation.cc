@@ -28,7 +28,6 @@ constexpr double kOperatorSeconds = 15;    // within which an operator looks at 
 constexpr double kUncountedSeconds = 30;   // within which it writes down that a member ended
 constexpr double kStandstillSeconds = 60;  // progress is written each 10 s
 constexpr std::size_t kMostNames = 3;
-constexpr char kSpecInvalid[] = "SpecInvalid";  // of the operator alone, not of the planner
 
 // As it should be when true; of all others, known or not, the opposite holds.
 constexpr std::string_view kGoodConditions[] = {planner::kReady, planner::kScheduled, planner::kSuccessCriteriaMet,
@@ -234,8 +233,8 @@ class Explainer {
 
   // Conditions that say by themselves why nothing goes on.
   bool SayPlatform() {
-    if (planner::IsTrue(status_, kSpecInvalid)) {
-      SayCondition(Severity::kAlarm, kSpecInvalid, "the operator cannot read the spec");
+    if (planner::IsTrue(status_, planner::kSpecInvalid)) {
+      SayCondition(Severity::kAlarm, planner::kSpecInvalid, "the operator cannot read the spec");
     } else if (planner::IsTrue(status_, planner::kSuspended)) {
       SayCondition(Severity::kAttention, planner::kSuspended, "");
     } else if (planner::IsTrue(status_, planner::kTemplateInvalid)) {
@@ -507,7 +506,7 @@ class Explainer {
       lines.emplace_back("the job starts anew when spec.suspend is false");
       return lines;
     }
-    if (planner::IsTrue(status_, kSpecInvalid)) {
+    if (planner::IsTrue(status_, planner::kSpecInvalid)) {
       lines.emplace_back("nothing, until the spec is mended or an operator that can read it runs");
       return lines;
     }

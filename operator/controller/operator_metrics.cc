@@ -96,14 +96,10 @@ Labels RequestLabels(const std::string& method, int code, const std::string& hos
   return {{"method", method}, {"code", CodeLabel(code)}, {"host", host}};
 }
 
-bool IsOver(const api::TrainingJobStatus& status) {
-  return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
-}
-
 // Why a job cannot go on though nobody suspended it; nothing if it can.
 std::optional<std::string> BlockedReason(const api::TrainingJobStatus& status) {
-  if (IsOver(status)) return std::nullopt;
-  if (planner::IsTrue(status, "SpecInvalid")) return "SpecInvalid";
+  if (planner::IsOver(status)) return std::nullopt;
+  if (planner::IsTrue(status, planner::kSpecInvalid)) return planner::kSpecInvalid;
   if (planner::IsTrue(status, planner::kTemplateInvalid)) return planner::kTemplateInvalid;
   if (planner::IsTrue(status, planner::kBlocked)) {
     return OneOf(kBlockedReasons, planner::FindCondition(status, planner::kBlocked)->reason);

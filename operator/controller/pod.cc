@@ -116,6 +116,7 @@ planner::Instance ToInstance(const Pod& pod, bool ready) {
                    : pod.phase == "Failed"                            ? planner::InstancePhase::kFailed
                    : pod.phase == "Running" || pod.phase == "Unknown" ? planner::InstancePhase::kRunning
                                                                       : planner::InstancePhase::kPending;
+  if (instance.phase == planner::InstancePhase::kPending) instance.waiting_reason = WaitingReason(pod);
   instance.terminating = pod.meta.deletion_time.has_value() && !HasEnded(pod);
   if (instance.terminating) {
     instance.terminating_since = *pod.meta.deletion_time - pod.meta.deletion_grace_seconds.value_or(0);

@@ -13,6 +13,7 @@
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
 #include "operator/planner/conditions.h"
+#include "operator/planner/failure.h"
 
 namespace downpour::controller {
 namespace {
@@ -22,18 +23,13 @@ using planner::ActionType;
 using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
-constexpr double kFirstObstacleRetrySeconds = 1;
-constexpr double kMostObstacleRetrySeconds = 60;
+constexpr api::Backoff kObstacleBackoff = {1, 60};
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
 std::uint64_t ParseVersion(std::string_view text) {
   std::uint64_t version = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), version);
   return error == std::errc() && end == text.data() + text.size() ? version : 0;
-}
-
-bool IsOver(const api::TrainingJobStatus& status) {
-  return planner::IsTrue(status, planner::kComplete) || planner::IsTrue(status, planner::kFailed);
 }
 
 // What a status to be stored says that the stored one does not.
@@ -56,12 +52,12 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
     }
     return bare;
   };
-  api::TrainingJobStatus after = plan.status;
-  if (before.observed_generation != after.observed_generation || before.incarnations != after.incarnations ||
-      before.counted_uids != after.counted_uids || before.failures != after.failures ||
-      conditions(before) != conditions(after)) {
+  if (before.observed_generation != plan.status.observed_generation ||
+      before.incarnations != plan.status.incarnations || before.counted_uids != plan.status.counted_uids ||
+      before.failures != plan.status.failures || conditions(before) != conditions(plan.status)) {
     return News::kEssential;
   }
+  api::TrainingJobStatus after = plan.status;
   after.progress = before.progress;
   after.last_progress_time = before.last_progress_time;
   after.last_progress_step = before.last_progress_step;
@@ -158,42 +154,38 @@ absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spa
   return std::max(interval, spacing * active_);
 }
 
-planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory) const {
+planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory,
+                                      const std::optional<CoordinatorGateway::Answer>& answer) const {
   planner::Observed observed;
   observed.deletion_requested = record.meta.deletion_time.has_value();
   observed.obstacle = memory.obstacle;
   observed.starts_held_until = memory.starts_held_until;
   observed.template_error = memory.template_error;
-  const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
   if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
   for (const kube::Store<Pod>::Pointer& pod : pods) {
     const bool ready =
         answer.has_value() &&
         (pod->role == api::Role::kCoordinator ? answer->received_time >= pod->meta.creation_time.value_or(0)
                                               : job::IsMember(answer->reply, pod->role, pod->index, pod->incarnation));
-    planner::Instance instance = ToInstance(*pod, ready);
-    if (instance.phase == planner::InstancePhase::kPending) instance.waiting_reason = WaitingReason(*pod);
-    observed.instances.push_back(std::move(instance));
+    observed.instances.push_back(ToInstance(*pod, ready));
   }
   return observed;
 }
 
-void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods) {
-  for (const kube::Store<Pod>::Pointer& pod : pods) {
-    if (pod->role != api::Role::kCoordinator || pod->phase != "Running" || pod->address.empty()) continue;
-    const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
-    const auto trains = [&answer](const kube::Store<Pod>::Pointer& other) {
-      return other->phase == "Running" && (other->role == api::Role::kCoordinator ||
-                                           job::IsMember(answer->reply, other->role, other->index, other->incarnation));
-    };
-    const bool at_rest = answer.has_value() && answer->reply.phase() == v1::PHASE_TRAINING &&
-                         std::all_of(pods.begin(), pods.end(), trains);
-    gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(pod->address, ":", kControlPort),
-                     {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
-                      Stretched(options_.progress_interval, options_.write_spacing)},
-                     job::RecentFailures(record.job.status));
-    return;
+void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed) {
+  bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
+  const Pod* coordinator = nullptr;
+  for (std::size_t i = 0; i < pods.size(); ++i) {
+    const Pod& pod = *pods[i];
+    const bool coordinates = pod.role == api::Role::kCoordinator;
+    at_rest = at_rest && pod.phase == "Running" && (coordinates || observed.instances[i].ready);
+    if (coordinates && coordinator == nullptr && pod.phase == "Running" && !pod.address.empty()) coordinator = &pod;
   }
+  if (coordinator == nullptr) return;
+  gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
+                   {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
+                    Stretched(options_.progress_interval, options_.write_spacing)},
+                   job::RecentFailures(record.job.status));
 }
 
 void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
@@ -326,8 +318,8 @@ void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory&
     return;
   }
   // The queue's own back-off is not enough: each try stores a number, which is a change, which is looked at at once.
-  const double wait = kFirstObstacleRetrySeconds * (1 << std::min(memory.refusals++, 10));
-  memory.starts_held_until = clock_() + std::min(wait, kMostObstacleRetrySeconds);
+  // Unlike a replacement, already the second try waits.
+  memory.starts_held_until = clock_() + planner::BackoffSeconds(kObstacleBackoff, ++memory.refusals + 1);
 }
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
@@ -410,16 +402,16 @@ ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, 
   // Nothing of such a job is touched but its status: another version of the operator may know how to read it.
   const std::string message = record.errors.front().ToString();
   api::TrainingJobStatus status = record.job.status;
-  const auto same = std::find_if(status.conditions.begin(), status.conditions.end(),
-                                 [](const api::Condition& condition) { return condition.type == "SpecInvalid"; });
-  if (same != status.conditions.end() && same->status && same->message == message) return {};
-  if (same != status.conditions.end()) status.conditions.erase(same);
-  status.conditions.push_back({"SpecInvalid", true, "Unreadable", message, now, record.meta.generation});
+  const api::Condition* known = planner::FindCondition(status, planner::kSpecInvalid);
+  if (known != nullptr && known->status && known->message == message) return {};
+  std::erase_if(status.conditions,
+                [](const api::Condition& condition) { return condition.type == planner::kSpecInvalid; });
+  status.conditions.push_back({planner::kSpecInvalid, true, "Unreadable", message, now, record.meta.generation});
   status.phase = "Pending";
-  status.reason = "SpecInvalid";
+  status.reason = planner::kSpecInvalid;
   const absl::Status stored = StoreStatus(record, status, memory, now);
   if (!stored.ok()) return {stored, std::nullopt};
-  Emit(record, {{true, "SpecInvalid", message}});
+  Emit(record, {{true, planner::kSpecInvalid, message}});
   return {};
 }
 
@@ -447,13 +439,11 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
 ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, Memory& memory, double now) {
   ReconcileResult result;
   CheckTemplates(record, memory, now);
-  memory.active = !IsOver(record.job.status);
-  if (memory.active) {
-    FollowCoordinator(record, pods);
-  } else {
-    gateway_->Forget(record.meta.uid);
-  }
-  const planner::Plan plan = planner::MakePlan(record.job, Observe(record, pods, memory), now);
+  memory.active = !planner::IsOver(record.job.status);
+  if (!memory.active) gateway_->Forget(record.meta.uid);
+  const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
+  if (memory.active) FollowCoordinator(record, pods, observed);
+  const planner::Plan plan = planner::MakePlan(record.job, observed, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 

@@ -95,9 +95,11 @@ class Reconciler {
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
+  // Its instances are in the order of the pods.
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                            const Memory& memory) const;
-  void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods);
+                            const Memory& memory, const std::optional<CoordinatorGateway::Answer>& answer) const;
+  void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
+                         const planner::Observed& observed);
   void CheckTemplates(const JobRecord& record, Memory& memory, double now);
   // What came of asking for something new; nothing: it was not refused.
   void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;

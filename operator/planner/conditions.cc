@@ -15,4 +15,6 @@ bool IsTrue(const api::TrainingJobStatus& status, std::string_view type) {
   return condition != nullptr && condition->status;
 }
 
+bool IsOver(const api::TrainingJobStatus& status) { return IsTrue(status, kComplete) || IsTrue(status, kFailed); }
+
 }  // namespace downpour::planner

@@ -9,6 +9,7 @@
 namespace downpour::planner {
 
 // Condition types of TrainingJobStatus.
+inline constexpr char kSpecInvalid[] = "SpecInvalid";  // set by the operator, for what the planner never sees
 inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
 inline constexpr char kBlocked[] = "Blocked";
 inline constexpr char kScheduled[] = "Scheduled";
@@ -27,6 +28,8 @@ inline constexpr char kFailed[] = "Failed";
 // nullptr if there is none of this type.
 const api::Condition* FindCondition(const api::TrainingJobStatus& status, std::string_view type);
 bool IsTrue(const api::TrainingJobStatus& status, std::string_view type);
+// Complete or failed.
+bool IsOver(const api::TrainingJobStatus& status);
 
 }  // namespace downpour::planner
 

@@ -61,7 +61,7 @@ void Drive(Context& context) {
 
 Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now) {
   Context context(job, observed, now);
-  if (IsTrue(job.status, kComplete) || IsTrue(job.status, kFailed)) {
+  if (IsOver(job.status)) {
     context.StopAll("the job has ended");
     CleanUp(context);
   } else if (observed.deletion_requested) {

@@ -310,7 +310,7 @@ void ReportParametersLost(Context& context, const std::string& what) {
 
 void UpdateStatus(Context& context) {
   // What the members did stays to be read when their pods are gone.
-  if (IsTrue(context.job.status, kComplete) || IsTrue(context.job.status, kFailed)) return;
+  if (IsOver(context.job.status)) return;
   UpdateRoleCounts(context);
   UpdateParametersLost(context);
   UpdateRecovering(context);

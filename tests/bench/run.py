@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from rows import print_table, row_of_limit, write_rows
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATASET = "/usr/share/datasets/fashion-mnist"
 # Two-sided 95 % quantiles of Student's t by degrees of freedom.
@@ -50,21 +52,6 @@ def row_of_pairs(name, ours, reference, unit, target):
         "holds": ratio >= target,
         "runs": len(ours),
         "spread": [math.exp(mean - half), math.exp(mean + half)],
-    }
-
-
-def row_of_limit(name, ours, limit, unit):
-    worst = max(ours)
-    return {
-        "name": name,
-        "ours": statistics.median(ours),
-        "reference": limit,
-        "ratio": statistics.median(ours) / limit,
-        "unit": unit,
-        "target": f"<= {limit} {unit}",
-        "holds": worst <= limit,
-        "runs": len(ours),
-        "spread": [min(ours) / limit, worst / limit],
     }
 
 
@@ -182,24 +169,13 @@ def main():
             sys.exit(f"bench: transfer_bench: exit code {result.returncode}")
         rows += json.loads(result.stdout)
 
-    print(f"{'name':34} {'ours':>12} {'reference':>12} {'unit':>10} {'ratio':>7} {'95 % interval or range':>24} {'target':>12}  holds")
-    for row in rows:
-        spread = f"{row['spread'][0]:.3f} .. {row['spread'][1]:.3f}" if row.get("spread") else ""
-        ratio = f"{row['ratio']:.3f}" if row.get("ratio") is not None else ""
-        reference = f"{row['reference']:,.1f}" if row.get("reference") is not None else ""
-        holds = {True: "yes", False: "NO"}.get(row.get("holds"), "")
-        print(f"{row['name']:34} {row['ours']:>12,.1f} {reference:>12} {row['unit']:>10} {ratio:>7} {spread:>24} "
-              f"{str(row.get('target') or ''):>12}  {holds}")
+    print_table(rows)
     for row in rows:
         if "tcp" in row:
             print(f"beside {row['name']}: raw TCP copy of the same bytes, one connection, 1 MiB writes: {row['tcp']:,.0f} MB/s; "
                   f"bare gRPC that keeps freed memory as ours does: {row['tunedReference']:,.0f} MB/s "
                   f"(ratio {row['tunedRatio'][0]:.3f}, {row['tunedRatio'][1]:.3f} .. {row['tunedRatio'][2]:.3f})")
-    os.makedirs(os.path.dirname(os.path.abspath(options.output)), exist_ok=True)
-    with open(options.output, "w", encoding="utf-8") as file:
-        json.dump(rows, file, indent=2)
-        file.write("\n")
-    sys.exit(0 if all(row.get("holds", True) is not False for row in rows) else 1)
+    sys.exit(0 if write_rows(rows, options.output) else 1)
 
 
 if __name__ == "__main__":

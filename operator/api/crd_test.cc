@@ -318,6 +318,7 @@ bool HasRule(const Json& schema, const std::string& path) {
     for (const Json& rule : node.value("x-kubernetes-validations", Json::array())) {
       const std::string about = rule.value("fieldPath", "");
       if (about == field || (!about.empty() && field.starts_with(about + "."))) return true;
+      if (rule["rule"] == "false") return true;  // of all that is below
     }
     return false;
   };

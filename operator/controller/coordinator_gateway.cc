@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
@@ -26,6 +27,11 @@ std::string Digest(const v1::ProgressReply& reply) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }
   return digest;
+}
+
+// Of a job's questions within their period: as good as random, the same each time.
+double Phase(const std::string& job_uid) {
+  return static_cast<double>(absl::Hash<std::string>()(job_uid) % 1024) / 1024;
 }
 
 // What is kept of an answer, as there may be thousands: without the members' own figures.
@@ -72,6 +78,8 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       Schedule(job_uid, job, absl::Now());
     }
     if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, absl::Now() + periods.ask));
+    // Jobs that started together would be asked together, and written together, for ever.
+    if (periods.ask >= 2 * job.periods.ask) Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));
     job.periods = periods;
   }
 

@@ -22,7 +22,8 @@
 namespace downpour {
 namespace {
 
-constexpr int kHttpThreads = 8;
+// Few: a request is handed on from thread to thread, which costs more than it does.
+constexpr int kHttpThreads = 2;
 
 struct Flags {
   std::string kubeconfig, context;

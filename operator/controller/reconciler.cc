@@ -42,7 +42,10 @@ enum class News {
 
 News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   if (plan.actions.empty() || plan.actions.front().type != ActionType::kStoreStatus) return News::kNone;
-  if (!plan.events.empty() || plan.actions.size() != 1) return News::kEssential;
+  // That the job may finish is told again and again, on the strength of an outcome that is stored already.
+  const bool acts = std::any_of(plan.actions.begin() + 1, plan.actions.end(),
+                                [](const Action& action) { return action.type != ActionType::kFinish; });
+  if (!plan.events.empty() || acts) return News::kEssential;
   const auto conditions = [](const api::TrainingJobStatus& status) {
     std::set<std::tuple<std::string, bool, std::string>> bare;
     for (const api::Condition& condition : status.conditions) {
@@ -52,8 +55,13 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
     }
     return bare;
   };
+  // Who is gone is struck off the list whenever it suits.
+  const auto is_new = [&before](const std::string& uid) {
+    return std::find(before.counted_uids.begin(), before.counted_uids.end(), uid) == before.counted_uids.end();
+  };
+  const std::vector<std::string>& counted = plan.status.counted_uids;
   if (before.observed_generation != plan.status.observed_generation ||
-      before.incarnations != plan.status.incarnations || before.counted_uids != plan.status.counted_uids ||
+      before.incarnations != plan.status.incarnations || std::any_of(counted.begin(), counted.end(), is_new) ||
       before.failures != plan.status.failures || conditions(before) != conditions(plan.status)) {
     return News::kEssential;
   }
@@ -169,7 +177,28 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
                                               : job::IsMember(answer->reply, pod->role, pod->index, pod->incarnation));
     observed.instances.push_back(ToInstance(*pod, ready));
   }
+  std::unordered_set<std::string_view> present;
+  for (const kube::Store<Pod>::Pointer& pod : pods) present.insert(pod->meta.uid);
+  for (const kube::Store<Pod>::Pointer& pod : memory.alive) {
+    if (present.count(pod->meta.uid) != 0) continue;
+    planner::Instance vanished = ToInstance(*pod, /*ready=*/false);
+    vanished.phase = planner::InstancePhase::kFailed;
+    vanished.terminating = false;
+    vanished.reason = "Deleted";
+    observed.instances.push_back(std::move(vanished));
+  }
   return observed;
+}
+
+void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& status, Memory& memory) {
+  memory.alive.clear();
+  if (planner::IsOver(status)) return;
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    const auto& counted = status.counted_uids;
+    if (!HasEnded(*pod) && std::find(counted.begin(), counted.end(), pod->meta.uid) == counted.end()) {
+      memory.alive.push_back(pod);
+    }
+  }
 }
 
 void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed) {
@@ -203,7 +232,10 @@ void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double 
   for (const api::Role role : roles) {
     absl::StatusOr<kube::Json> pod = MakePod(record.job, options_.images, role, 0, 1);
     absl::Status status = pod.status();
-    if (pod.ok()) status = client_->Create(kube::kPods, record.meta.namespace_name, *pod, /*dry_run=*/true).status();
+    if (pod.ok())
+      status =
+          client_->Create(kube::kPods, record.meta.namespace_name, *pod, {/*dry_run=*/true, /*metadata_only=*/true})
+              .status();
     if (absl::IsAlreadyExists(status)) continue;  // the name is taken, which is another matter
     if (absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status)) {
       const std::optional<kube::ApiError> error = kube::GetApiError(status);
@@ -223,9 +255,8 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
   api::TrainingJobStatus complete = status;
   complete.worker.selector =
       absl::StrCat(PodSelector(record.meta.uid), ",", kRoleLabel, "=", std::string(api::ToString(api::Role::kWorker)));
-  const kube::Json json =
-      kube::Json::parse(api::StatusToJson(complete, api::TimeFormat::kRfc3339), nullptr, /*allow_exceptions=*/false);
-  const absl::StatusOr<kube::Json> stored = client_->ReplaceStatus(kube::kTrainingJobs, record.meta, json);
+  const absl::StatusOr<kube::Json> stored =
+      client_->ReplaceStatus(kube::kTrainingJobs, record.meta, api::StatusToJson(complete, api::TimeFormat::kRfc3339));
   if (!stored.ok()) return stored.status();
   memory.jobs_version = ParseVersion(kube::ReadMeta(*stored).resource_version);
   memory.status_written = now;
@@ -242,7 +273,8 @@ void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>
 
 absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                                    const kube::Json& object) {
-  absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object);
+  absl::StatusOr<kube::Json> created =
+      client_->Create(resource, record.meta.namespace_name, object, {/*dry_run=*/false, /*metadata_only=*/true});
   if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
@@ -447,7 +479,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
-  const News news = Compare(record.job.status, plan);
+  News news = Compare(record.job.status, plan);
   if (news == News::kProgress || news == News::kPicture) {
     const absl::Duration interval = Stretched(
         news == News::kPicture ? options_.picture_interval : options_.progress_interval, options_.write_spacing);
@@ -455,7 +487,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     if (now < due) {
       const absl::Duration wait = absl::Seconds(due - now);
       result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
-      return result;
+      news = News::kNone;  // not yet
     }
   }
   if (news != News::kNone) {
@@ -466,6 +498,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     }
     Emit(record, plan.events);
   }
+  NoteAlive(pods, plan.status, memory);
   result.status = CarryOut(record, plan, pods, memory);
   if (result.status.ok()) result.status = Protect(record, plan.status, memory);
   return result;

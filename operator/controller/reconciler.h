@@ -36,7 +36,7 @@ struct ReconcilerOptions {
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
-  absl::Duration write_spacing = absl::Milliseconds(100);
+  absl::Duration write_spacing = absl::Milliseconds(150);
   absl::Duration ask_spacing = absl::Milliseconds(30);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
@@ -77,6 +77,9 @@ class Reconciler {
     std::uint64_t jobs_version = 0;  // the cache must have seen these of our own writes
     std::uint64_t pods_version = 0;
     std::unordered_set<std::string> deleted;  // uids of pods that we deleted
+    // Pods that may run and whose end is not accounted for yet. One that is in no cache any more vanished without a
+    // trace, as while the operator was deaf.
+    std::vector<kube::Store<Pod>::Pointer> alive;
     double status_written = 0;
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
@@ -95,11 +98,14 @@ class Reconciler {
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
-  // Its instances are in the order of the pods.
+  // Its instances are in the order of the pods, then those that vanished.
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                             const Memory& memory, const std::optional<CoordinatorGateway::Answer>& answer) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                          const planner::Observed& observed);
+  // Once a status is stored, or none was needed: who is left whose end is not accounted for.
+  static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
+                        Memory& memory);
   void CheckTemplates(const JobRecord& record, Memory& memory, double now);
   // What came of asking for something new; nothing: it was not refused.
   void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;

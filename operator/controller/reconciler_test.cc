@@ -250,7 +250,11 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   Settle();
   Report(v1::PHASE_DONE, 100);
   Settle();
-  for (const std::string& name : PodNames()) EndPod(name, 0);
+  for (const std::string& name : PodNames()) {
+    EndPod(name, 0);
+    Refresh();
+    ASSERT_TRUE(Reconcile().status.ok());
+  }
   Settle();
   EXPECT_EQ(Condition("Complete"), "True TrainingFinished");
   EXPECT_TRUE(PodNames().empty());
@@ -285,7 +289,7 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
     ASSERT_TRUE(Reconcile().status.ok());
   }
   EXPECT_GE(status_writes() - before, 1);
-  EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share ten writes a second";
+  EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share seven writes a second";
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(30));
   // What matters does not wait.
   before = status_writes();
@@ -320,6 +324,43 @@ TEST_F(ReconcilerTest, AStaleCacheIsNotActedOn) {
   }
   EXPECT_EQ(stale_, 3);
   EXPECT_EQ(Writes(), writes);
+}
+
+TEST_F(ReconcilerTest, APodThatVanishesIsCountedOnceWhateverElseHappened) {
+  CreateJob(1, 2);
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  // While nothing is heard: one worker is deleted, another fails, and the job grows.
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-0");
+  EndPod("lenet-worker-1", 3);
+  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) {
+    job["spec"]["worker"]["replicas"] = 4;
+    job["metadata"]["generation"] = 2;
+  });
+  Refresh();
+  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
+  EXPECT_TRUE(absl::IsAborted(Reconcile().status)) << "it is not forgotten over a status that could not be stored";
+  Settle();
+  RunPods();
+  Settle();
+  EXPECT_EQ(Status().at("restarts").at("total"), 2);
+  std::map<std::string, std::string> causes;
+  const Json status = Status();
+  for (const Json& failure : status.at("failures")) {
+    causes[absl::StrCat("worker-", failure.at("index").get<int>())] = failure.at("cause").get<std::string>();
+  }
+  EXPECT_EQ(causes, (std::map<std::string, std::string>{{"worker-0", "Deleted"}, {"worker-1", "Exit code 3"}}));
+  // One that is asked to leave vanishes too, and nobody counts it.
+  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) {
+    job["spec"]["worker"]["replicas"] = 1;
+    job["metadata"]["generation"] = 3;
+  });
+  Settle();
+  RunPods();
+  Settle();
+  EXPECT_EQ(Status().at("restarts").at("total"), 2);
 }
 
 TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {

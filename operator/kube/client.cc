@@ -22,6 +22,8 @@ namespace {
 constexpr char kJsonPatch[] = "application/json-patch+json";
 constexpr char kMergePatch[] = "application/merge-patch+json";
 constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
+// Of what was written only the metadata comes back; errors come whole.
+constexpr char kMetadataOnly[] = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 constexpr std::size_t kMaxLogLineBytes = std::size_t{1} << 20;
 
 // The same error under another code and message, with what it carries.
@@ -202,9 +204,10 @@ absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view
 }
 
 absl::StatusOr<Json> Client::Create(const Resource& resource, std::string_view namespace_name, const Json& object,
-                                    bool dry_run) {
+                                    const CreateOptions& options) {
   HttpRequest request = Request("POST", ResourcePath(resource, namespace_name));
-  if (dry_run) request.query.emplace_back("dryRun", "All");
+  if (options.dry_run) request.query.emplace_back("dryRun", "All");
+  if (options.metadata_only) request.accept = kMetadataOnly;
   request.body = DumpJson(object);
   return impl_->DoJson(request);
 }
@@ -226,16 +229,16 @@ absl::StatusOr<Json> Client::MergePatch(const Resource& resource, std::string_vi
   return impl_->DoJson(request);
 }
 
-absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const ObjectMeta& meta, const Json& status) {
+absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const ObjectMeta& meta, std::string_view status) {
   HttpRequest request = Request("PATCH", ResourcePath(resource, meta.namespace_name, meta.name, "status"));
   request.content_type = kJsonPatch;
+  request.accept = kMetadataOnly;
   // An object patched to carry an older version than the stored one is a conflict. Elsewhere a merge patch would do; it
   // cannot replace a map.
-  request.body = DumpJson(Json::array({
-      {{"op", "test"}, {"path", "/metadata/uid"}, {"value", meta.uid}},
-      {{"op", "add"}, {"path", "/metadata/resourceVersion"}, {"value", meta.resource_version}},
-      {{"op", "add"}, {"path", "/status"}, {"value", status}},
-  }));
+  request.body =
+      absl::StrCat("[", DumpJson({{"op", "test"}, {"path", "/metadata/uid"}, {"value", meta.uid}}), ",",
+                   DumpJson({{"op", "add"}, {"path", "/metadata/resourceVersion"}, {"value", meta.resource_version}}),
+                   R"(,{"op":"add","path":"/status","value":)", std::string(status), "}]");
   absl::StatusOr<Json> stored = impl_->DoJson(request);
   const std::optional<ApiError> error = GetApiError(stored.status());
   // A failed test is "unprocessable" to the server, as is a status that breaks its schema.
@@ -248,6 +251,7 @@ absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const Objec
 absl::Status Client::Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
                             const DeleteOptions& options) {
   HttpRequest request = Request("DELETE", ResourcePath(resource, namespace_name, name));
+  request.accept = kMetadataOnly;
   request.body = DumpJson(ToJson(options));
   return impl_->Do(request).status();
 }

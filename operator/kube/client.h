@@ -37,6 +37,11 @@ struct Preconditions {
   std::string resource_version;  // empty: any
 };
 
+struct CreateOptions {
+  bool dry_run = false;
+  bool metadata_only = false;  // of the answer; servers that cannot answer with the whole
+};
+
 struct DeleteOptions {
   Preconditions preconditions;
   std::optional<std::int64_t> grace_seconds;  // 0: at once
@@ -75,7 +80,7 @@ class Client {
   // An empty namespace: all of them.
   absl::StatusOr<ListPage> List(const Resource& resource, std::string_view namespace_name, const ListOptions& options);
   absl::StatusOr<Json> Create(const Resource& resource, std::string_view namespace_name, const Json& object,
-                              bool dry_run = false);
+                              const CreateOptions& options = {});
   // Server-side apply, by force, of all that `field_manager` intends.
   absl::StatusOr<Json> Apply(const Resource& resource, std::string_view namespace_name, std::string_view name,
                              const Json& object, std::string_view field_manager, std::string_view subresource = {});
@@ -83,9 +88,9 @@ class Client {
   // conditional.
   absl::StatusOr<Json> MergePatch(const Resource& resource, std::string_view namespace_name, std::string_view name,
                                   const Json& patch, std::string_view subresource = {});
-  // Replaces `status` as a whole if the object still has this uid and resourceVersion; else kAborted or kNotFound.
-  // Returns the object as stored.
-  absl::StatusOr<Json> ReplaceStatus(const Resource& resource, const ObjectMeta& meta, const Json& status);
+  // Replaces the status as a whole by `status`, JSON text, if the object still has this uid and resourceVersion; else
+  // kAborted or kNotFound. Returns the object as stored: of servers that can, its metadata only.
+  absl::StatusOr<Json> ReplaceStatus(const Resource& resource, const ObjectMeta& meta, std::string_view status);
   // kNotFound: it is gone. kAborted: a precondition does not hold.
   absl::Status Delete(const Resource& resource, std::string_view namespace_name, std::string_view name,
                       const DeleteOptions& options = {});

@@ -63,7 +63,7 @@ TEST_F(ClientTest, CreatesReadsAndDeletes) {
 }
 
 TEST_F(ClientTest, ADryRunStoresNothing) {
-  ASSERT_TRUE(client().Create(kPods, "team", Object("a"), /*dry_run=*/true).ok());
+  ASSERT_TRUE(client().Create(kPods, "team", Object("a"), {/*dry_run=*/true}).ok());
   EXPECT_EQ(server_.Get(kPods, "team", "a"), std::nullopt);
 }
 
@@ -156,24 +156,25 @@ TEST_F(ClientTest, MergePatchIsConditionalIfItSaysSo) {
 TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
   Client& client = this->client();
   const Json created = *client.Create(kTrainingJobs, "team", Object("a"));
-  const auto first = client.ReplaceStatus(kTrainingJobs, ReadMeta(created), {{"phase", "Running"}, {"old", 1}});
+  const auto first = client.ReplaceStatus(kTrainingJobs, ReadMeta(created), R"({"phase": "Running", "old": 1})");
   ASSERT_TRUE(first.ok()) << first.status();
-  const auto second = client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), {{"phase", "Done"}});
+  const auto second = client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), R"({"phase": "Done"})");
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(*Find(*second, {"status"}), (Json{{"phase", "Done"}}));
   EXPECT_EQ(Find(*second, {"spec"})->dump(), Find(created, {"spec"})->dump());
 
-  EXPECT_TRUE(absl::IsAborted(client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), {{"phase", "Lost"}}).status()));
+  EXPECT_TRUE(absl::IsAborted(client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), R"({"phase": "Lost"})").status()));
   server_.Remove(kTrainingJobs, "team", "a");
-  EXPECT_TRUE(absl::IsNotFound(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), {{"phase", "Lost"}}).status()));
+  EXPECT_TRUE(
+      absl::IsNotFound(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), R"({"phase": "Lost"})").status()));
   ASSERT_TRUE(client.Create(kTrainingJobs, "team", Object("a")).ok());
-  const auto successor = client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), {{"phase", "Lost"}});
+  const auto successor = client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), R"({"phase": "Lost"})");
   EXPECT_TRUE(absl::IsAborted(successor.status())) << "another object of the same name: " << successor.status();
   EXPECT_TRUE(GetApiError(successor.status()).has_value());
   EXPECT_EQ(Find(*server_.Get(kTrainingJobs, "team", "a"), {"status"}), nullptr);
 
   server_.Inject("PATCH", "", FakeApiServer::Refuse(422, "Invalid", "status.phase: Unsupported value"));
-  EXPECT_TRUE(absl::IsInvalidArgument(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), Json::object()).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), "{}").status()));
 }
 
 using LogLines = std::vector<std::pair<std::string, std::string>>;

@@ -54,7 +54,7 @@ class Inbox {
     const std::lock_guard lock(mutex_);
     if (abandoned_) return pplx::task_from_result(count);
     bytes_.append(reinterpret_cast<const char*>(bytes), count);
-    changed_.notify_all();
+    if (bytes_.size() >= awaited_bytes_) changed_.notify_all();
     if (bytes_.size() < kMaxWaitingBytes) return pplx::task_from_result(count);
     room_count_ = count;
     room_ = pplx::task_completion_event<std::size_t>();
@@ -64,7 +64,7 @@ class Inbox {
   void SetHead(const Head& head) {
     const std::lock_guard lock(mutex_);
     head_ = head;
-    changed_.notify_all();
+    if (head_awaited_) changed_.notify_all();
   }
   void End(absl::Status status) {
     const std::lock_guard lock(mutex_);
@@ -76,18 +76,22 @@ class Inbox {
   // The asking side. kDeadlineExceeded, kCancelled, or how the exchange ended.
   absl::StatusOr<Head> WaitForHead(const std::stop_token& stop, absl::Duration wait) {
     std::unique_lock lock(mutex_);
+    head_awaited_ = true;
     if (absl::Status status = Wait(lock, stop, wait, [&] { return head_.has_value() || ended_; }); !status.ok()) {
       return status;
     }
+    head_awaited_ = false;
     if (!head_.has_value()) return end_.ok() ? absl::UnavailableError("the connection ended") : end_;
     return *head_;
   }
-  // What came since; empty: that was all.
-  absl::StatusOr<std::string> Take(const std::stop_token& stop, absl::Duration wait) {
+  // What came since, once it is `least` bytes or all that was still to come; empty: there is no more.
+  absl::StatusOr<std::string> Take(const std::stop_token& stop, absl::Duration wait, std::size_t least) {
     std::string taken;
     {
       std::unique_lock lock(mutex_);
-      if (absl::Status status = Wait(lock, stop, wait, [&] { return !bytes_.empty() || ended_; }); !status.ok()) {
+      awaited_bytes_ = least;
+      if (absl::Status status = Wait(lock, stop, wait, [&] { return bytes_.size() >= least || ended_; });
+          !status.ok()) {
         return status;
       }
       if (bytes_.empty() && !end_.ok()) return end_;
@@ -139,6 +143,9 @@ class Inbox {
   std::condition_variable_any changed_;
   std::optional<Head> head_;
   std::string bytes_;
+  // The asking thread is woken for what it waits for alone.
+  bool head_awaited_ = false;
+  std::size_t awaited_bytes_ = 0;
   bool ended_ = false;
   absl::Status end_;
   bool abandoned_ = false;
@@ -414,9 +421,7 @@ class HttpTransport final : public Transport {
   absl::StatusOr<HttpResponse> ExchangeOnce(const Channel& channel, const HttpRequest& request,
                                             const std::stop_token& stop, absl::Duration deadline) {
     const Call call(*this, channel, request);
-    const absl::StatusOr<Inbox::Head> head = call->WaitForHead(stop, deadline - MonotonicNow());
-    if (!head.ok()) return head.status();
-    return ReadBody(call, *head, stop, deadline);
+    return ReadAll(call, stop, deadline);
   }
 
   absl::StatusOr<HttpResponse> StreamOnce(const Channel& channel, const HttpRequest& request,
@@ -425,27 +430,29 @@ class HttpTransport final : public Transport {
     const Call call(*this, channel, request);
     const absl::StatusOr<Inbox::Head> head = call->WaitForHead(stop, request.timeout);
     if (!head.ok()) return head.status();
-    if (head->status != 200) return ReadBody(call, *head, stop, MonotonicNow() + request.timeout);
+    if (head->status != 200) return ReadAll(call, stop, MonotonicNow() + request.timeout);
     for (;;) {
-      const absl::StatusOr<std::string> piece = call->Take(stop, request.timeout);
+      const absl::StatusOr<std::string> piece = call->Take(stop, request.timeout, 1);
       if (!piece.ok()) return piece.status();
       if (piece->empty() || !on_data(*piece)) break;
     }
     return HttpResponse{head->status, "", head->retry_after};
   }
 
-  static absl::StatusOr<HttpResponse> ReadBody(const Call& call, const Inbox::Head& head, const std::stop_token& stop,
-                                               absl::Duration deadline) {
-    HttpResponse response{head.status, "", head.retry_after};
+  static absl::StatusOr<HttpResponse> ReadAll(const Call& call, const std::stop_token& stop, absl::Duration deadline) {
+    std::string body;
     for (;;) {
-      const absl::StatusOr<std::string> piece = call->Take(stop, deadline - MonotonicNow());
+      const absl::StatusOr<std::string> piece = call->Take(stop, deadline - MonotonicNow(), kMaxWaitingBytes);
       if (!piece.ok()) return piece.status();
-      if (piece->empty()) return response;
-      if (response.body.size() + piece->size() > kMaxBodyBytes) {
+      if (piece->empty()) break;
+      if (body.size() + piece->size() > kMaxBodyBytes) {
         return absl::ResourceExhaustedError(absl::StrCat("a response of more than ", kMaxBodyBytes, " bytes"));
       }
-      response.body += *piece;
+      body += *piece;
     }
+    const absl::StatusOr<Inbox::Head> head = call->WaitForHead(stop, deadline - MonotonicNow());
+    if (!head.ok()) return head.status();
+    return HttpResponse{head->status, std::move(body), head->retry_after};
   }
 
   http::http_request Message(const Channel& channel, const HttpRequest& request) const {
@@ -458,7 +465,7 @@ class HttpTransport final : public Transport {
       mark = '&';
     }
     message.set_request_uri(web::uri(target));
-    message.headers().add("Accept", "application/json");
+    message.headers().add("Accept", request.accept);
     message.headers().add("User-Agent", "downpour");
     if (!channel.credentials.token.empty()) {
       message.headers().add("Authorization", "Bearer " + channel.credentials.token);

@@ -19,6 +19,7 @@ struct HttpRequest {
   std::string path;                                        // percent-encoded, from the root of the server
   std::vector<std::pair<std::string, std::string>> query;  // not encoded
   std::string content_type = "application/json";
+  std::string accept = "application/json";
   std::string body;
   // Exchange: for all of it. Stream: to the response's headers, and then between two pieces of the body.
   absl::Duration timeout = absl::Seconds(30);

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -19,12 +20,14 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "operator/api/manifest.h"
+#include "operator/controller/job_record.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/pod.h"
 #include "operator/kube/client.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/http_transport.h"
 #include "operator/kube/informer.h"
+#include "operator/planner/conditions.h"
 
 namespace downpour {
 namespace {
@@ -36,7 +39,7 @@ using PodStore = kube::Store<Pod>;
 struct Flags {
   std::string kubeconfig;
   std::string namespace_name = "bench";  // the first part of their names
-  int namespaces = 10;
+  int namespaces = 25;
   int jobs = 1000;
   int parameter_servers = 2;
   int workers = 8;
@@ -231,26 +234,58 @@ absl::StatusOr<Json> React(const Flags& flags, World& world) {
   return Json{{"seconds", seconds}};
 }
 
-// All processes exit 0, as they do when their coordinator is done.
-absl::StatusOr<Json> Finish(const Flags& flags, World& world) {
-  const std::vector<PodStore::Pointer> pods = world.pods().All();
-  absl::Status status = InParallel(flags.threads, static_cast<int>(pods.size()), [&](int i) -> absl::Status {
-    const absl::Status ended = End(world, *pods[static_cast<std::size_t>(i)], 0);
-    return absl::IsNotFound(ended) ? absl::OkStatus() : ended;
+// The processes of a job exit 0 once its outcome is stored, as those whose coordinator is done do.
+absl::StatusOr<Json> Finish(const Flags& flags, World& world, std::shared_ptr<kube::CredentialSource> credentials) {
+  absl::Mutex mutex;
+  std::unordered_set<std::string> seen;
+  std::vector<std::string> succeeded;  // uids of jobs, in the order in which they were seen
+  kube::Store<controller::JobRecord> jobs(
+      controller::DecodeJob, [](const controller::JobRecord&) { return std::string(); },
+      [&](const auto&, const auto& after) {
+        if (after == nullptr || !planner::IsTrue(after->job.status, planner::kSuccessCriteriaMet)) return;
+        absl::MutexLock lock(&mutex);
+        if (seen.insert(after->meta.uid).second) succeeded.push_back(after->meta.uid);
+      });
+  const std::unique_ptr<kube::Transport> transport = kube::MakeHttpTransport(std::move(credentials));
+  kube::ReflectorOptions watch;
+  watch.resource = kube::kTrainingJobs;
+  kube::Reflector reflector(watch, &world.client(), transport.get(), &jobs, 1);
+  reflector.Start();
+
+  const absl::Time deadline = absl::Now() + absl::Seconds(flags.limit_seconds);
+  std::atomic<int> ended = 0;
+  absl::Status status = InParallel(flags.threads, flags.jobs, [&](int job) -> absl::Status {
+    std::string uid;
+    {
+      absl::MutexLock lock(&mutex);
+      const auto there = [&]()
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return static_cast<int>(succeeded.size()) > job; };
+      if (!mutex.AwaitWithDeadline(absl::Condition(&there), deadline)) {
+        return absl::DeadlineExceededError(absl::StrCat(succeeded.size(), " of ", flags.jobs, " jobs succeeded"));
+      }
+      uid = succeeded[static_cast<std::size_t>(job)];
+    }
+    for (const PodStore::Pointer& pod : world.pods().Group(uid)) {
+      const absl::Status result = End(world, *pod, 0);
+      if (!result.ok() && !absl::IsNotFound(result)) return result;
+      ++ended;
+    }
+    return absl::OkStatus();
   });
   if (!status.ok()) return status;
-  return Json{{"pods", pods.size()}};
+  return Json{{"pods", ended.load()}};
 }
 
 absl::StatusOr<Json> Run(const Flags& flags, const std::string& step) {
   absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found = kube::FindCredentials(flags.kubeconfig);
   if (!found.ok()) return found.status();
-  World world(*std::move(found));
+  const std::shared_ptr<kube::CredentialSource> credentials = *std::move(found);
+  World world(credentials);
   if (!world.WaitForSync()) return absl::DeadlineExceededError("the pods cannot be listed");
   if (step == "create-pods") return CreatePods(flags, world);
   if (step == "create-jobs") return CreateJobs(flags, world);
   if (step == "react") return React(flags, world);
-  return Finish(flags, world);
+  return Finish(flags, world, credentials);
 }
 
 int Main(int argc, char** argv) {
@@ -268,7 +303,7 @@ int Main(int argc, char** argv) {
   app.add_option("--count", flags.count, "pods that fail (react)")->capture_default_str();
   app.add_option("--limit", flags.limit_seconds, "seconds to wait for pods")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  kube::InitialiseHttpThreads(8);
+  kube::InitialiseHttpThreads(2);
   const absl::StatusOr<Json> result = Run(flags, step);
   if (!result.ok()) {
     absl::FPrintF(stderr, "operator_bench: %s: %s\n", step, std::string(result.status().message()));

@@ -1,12 +1,16 @@
 // Answers for any number of coordinators at once, for the benchmark of the operator: jobs that train, one update every
-// ten milliseconds, all members there. After SIGUSR1 they are done. Ends on SIGTERM.
+// ten milliseconds, all members there. After SIGUSR1 they are done, some each second: their pods end on one machine.
+// Ends on SIGTERM.
 #include <csignal>
 
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <unordered_set>
 
 #include "CLI/CLI.hpp"
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "downpour/v1/control.grpc.pb.h"
@@ -14,6 +18,8 @@
 
 namespace downpour {
 namespace {
+
+constexpr double kDoneASecond = 8;
 
 class StandIn final : public v1::Coordinator::CallbackService {
  public:
@@ -32,9 +38,9 @@ class StandIn final : public v1::Coordinator::CallbackService {
     done_.set_updates_applied(training_.updates_expected());
   }
 
-  grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context, const v1::ProgressRequest* /*request*/,
+  grpc::ServerUnaryReactor* GetProgress(grpc::CallbackServerContext* context, const v1::ProgressRequest* request,
                                         v1::ProgressReply* reply) override {
-    if (finished_.load()) {
+    if (IsDone(request->job_uid())) {
       *reply = done_;
     } else {
       *reply = training_;
@@ -50,9 +56,22 @@ class StandIn final : public v1::Coordinator::CallbackService {
     return Answer(context);
   }
 
-  void SetFinished() { finished_ = true; }
+  void SetFinished() {
+    absl::MutexLock lock(&mutex_);
+    finish_begun_ = absl::Now();
+  }
 
  private:
+  bool IsDone(const std::string& job_uid) {
+    absl::MutexLock lock(&mutex_);
+    if (done_jobs_.contains(job_uid)) return true;
+    if (static_cast<double>(done_jobs_.size()) >= kDoneASecond * absl::ToDoubleSeconds(absl::Now() - finish_begun_)) {
+      return false;
+    }
+    done_jobs_.insert(job_uid);
+    return true;
+  }
+
   static grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
@@ -76,7 +95,9 @@ class StandIn final : public v1::Coordinator::CallbackService {
 
   const absl::Time begun_;
   v1::ProgressReply training_, done_;
-  std::atomic<bool> finished_ = false;
+  absl::Mutex mutex_;
+  absl::Time finish_begun_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::unordered_set<std::string> done_jobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 int Main(int argc, char** argv) {

@@ -40,7 +40,7 @@ USER = f"system:serviceaccount:{SYSTEM}:downpour-operator"
 POD_ADDRESSES = "10.249.0.0/16"
 METRICS = "127.0.0.1:19180"
 METRICS_URL = f"http://{METRICS}/metrics"
-REST_SECONDS = 60
+REST_SECONDS = 300  # longer than from one write of a job's progress to the next
 # The plain client's writes are logged too: the log costs the API server something.
 AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
                 "rules": [{"level": "Metadata", "users": [USER, "admin"],
@@ -68,6 +68,7 @@ class Bench:
         policy.write_text(json.dumps(AUDIT_POLICY))
         self.driver = BareDriver(self.state / "cluster", options.instance, [
             f"kube-apiserver=--audit-policy-file={policy}", f"kube-apiserver=--audit-log-path={self.audit_log}",
+            "kube-apiserver=--audit-log-maxsize=100000",  # MB: one file
             # Heartbeats of fake nodes are late while all is busy; that they are given up then is not what is measured.
             "kube-controller-manager=--node-monitor-grace-period=30m",
             "etcd=--quota-backend-bytes=8589934592", f"kwok=--cidr={POD_ADDRESSES}"])

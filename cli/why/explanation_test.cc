@@ -99,7 +99,7 @@ TEST(ExplainTest, AMemberThatFitsOnNoNode) {
   Instance& worker = (*situation.instances)[3] = Member(api::Role::kWorker, 1, InstancePhase::kPending);
   worker.waiting_reason = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory.";
   situation.job.status.worker.ready = 1;
-  SetCondition(situation, planner::kScheduled, false, "Unschedulable", "1 of 2 worker: Unschedulable: 0/1 nodes");
+  SetCondition(situation, planner::kScheduled, false, "Unschedulable", "1 of 2 workers: Unschedulable: 0/1 nodes");
   SetCondition(situation, planner::kReady, false, "MembersMissing", "workers 1/2");
   situation.events = {{kNow - 9, 7, "worker-1", "FailedScheduling", "0/1 nodes are available: 1 Insufficient memory."},
                       {kNow - 8, 1, "worker-1", "Other", "another warning"}};
@@ -295,9 +295,9 @@ TEST(ExplainTest, WhatCannotBeReadIsSaidAndTheConditionSpeaks) {
   situation.job.status.phase = "Pending";
   situation.instances.reset();
   situation.gaps = {"pods: no permission"};
-  SetCondition(situation, planner::kScheduled, false, "Unschedulable", "1 of 2 worker: no room");
+  SetCondition(situation, planner::kScheduled, false, "Unschedulable", "1 of 2 workers: no room");
   const Explanation explanation = Explain(situation, kNow);
-  EXPECT_EQ(explanation.headline, "Training waits: 1 of 2 worker: no room.");
+  EXPECT_EQ(explanation.headline, "Training waits: 1 of 2 workers: no room.");
   EXPECT_THAT(Section(explanation, "Could not be read"), ElementsAre("pods: no permission"));
 }
 

@@ -690,8 +690,8 @@ class Writer {
 };
 
 template <class Value>
-std::string WriteText(Value value, TimeFormat times) {
-  return Writer(times).Write(value, schema::Object{}).dump(2, ' ', false, Json::error_handler_t::replace);
+std::string WriteText(Value value, TimeFormat times, int indent) {
+  return Writer(times).Write(value, schema::Object{}).dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -727,9 +727,9 @@ absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
   return ParseManifest(text, overrides);
 }
 
-std::string ToJson(const TrainingJob& job) { return WriteText(job, TimeFormat::kSeconds); }
+std::string ToJson(const TrainingJob& job) { return WriteText(job, TimeFormat::kSeconds, 2); }
 
-std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times) { return WriteText(status, times); }
+std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times) { return WriteText(status, times, -1); }
 
 absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times) {
   // Longer than a manifest may be: a job of many roles has a long status. Fields of a later version are passed over.

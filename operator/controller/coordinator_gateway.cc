@@ -76,10 +76,11 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.asking = false;  // a question under way goes to the one before
       job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
       Schedule(job_uid, job, absl::Now());
+    } else if (periods.ask >= 2 * job.periods.ask) {
+      // Jobs that started together would be asked together, and written together, for ever.
+      Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));
     }
     if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, absl::Now() + periods.ask));
-    // Jobs that started together would be asked together, and written together, for ever.
-    if (periods.ask >= 2 * job.periods.ask) Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));
     job.periods = periods;
   }
 

@@ -206,8 +206,9 @@ class Operator::Impl {
         queue_.Retry(item->key);
       } else {
         queue_.Forget(item->key);
-        if (result.requeue_after.has_value()) queue_.AddAfter(item->key, *result.requeue_after);
       }
+      // Also after an error, whose back-off may last longer.
+      if (result.requeue_after.has_value()) queue_.AddAfter(item->key, *result.requeue_after);
       queue_.Done(item->key);
     }
   }

@@ -23,6 +23,7 @@ using planner::ActionType;
 using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
+constexpr double kBudgetRetrySeconds = 60;
 constexpr api::Backoff kObstacleBackoff = {1, 60};
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
@@ -56,9 +57,8 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
     return bare;
   };
   // Who is gone is struck off the list whenever it suits.
-  const auto is_new = [&before](const std::string& uid) {
-    return std::find(before.counted_uids.begin(), before.counted_uids.end(), uid) == before.counted_uids.end();
-  };
+  const std::unordered_set<std::string_view> known(before.counted_uids.begin(), before.counted_uids.end());
+  const auto is_new = [&known](const std::string& uid) { return known.count(uid) == 0; };
   const std::vector<std::string>& counted = plan.status.counted_uids;
   if (before.observed_generation != plan.status.observed_generation ||
       before.incarnations != plan.status.incarnations || std::any_of(counted.begin(), counted.end(), is_new) ||
@@ -128,6 +128,7 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string&
   absl::MutexLock lock(&mutex_);
   const auto found = memories_.find(key);
   if (found != memories_.end() && found->second.uid == uid) return found->second;
+  if (found != memories_.end()) gateway_->Forget(found->second.uid);  // a job of the same name took its place
   Memory fresh;
   fresh.uid = uid;
   return fresh;
@@ -182,22 +183,32 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
   for (const kube::Store<Pod>::Pointer& pod : memory.alive) {
     if (present.count(pod->meta.uid) != 0) continue;
     planner::Instance vanished = ToInstance(*pod, /*ready=*/false);
-    vanished.phase = planner::InstancePhase::kFailed;
-    vanished.terminating = false;
-    vanished.reason = "Deleted";
+    // As if it were still on its way: the planner knows what becomes of a pod that somebody else deletes.
+    vanished.terminating = !HasEnded(*pod);
+    vanished.terminating_since.reset();
     observed.instances.push_back(std::move(vanished));
   }
   return observed;
 }
 
+void Reconciler::SeeAgain(const Pods& pods, Memory& memory) {
+  std::unordered_map<std::string_view, const kube::Store<Pod>::Pointer*> newest;
+  for (const kube::Store<Pod>::Pointer& pod : pods) newest[pod->meta.uid] = &pod;
+  for (kube::Store<Pod>::Pointer& pod : memory.alive) {
+    if (const auto found = newest.find(pod->meta.uid); found != newest.end()) pod = *found->second;
+  }
+}
+
 void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& status, Memory& memory) {
   memory.alive.clear();
-  if (planner::IsOver(status)) return;
+  // From then on nobody's end is a failure.
+  if (planner::IsOver(status) || planner::IsTrue(status, planner::kSuccessCriteriaMet) ||
+      planner::IsTrue(status, planner::kFailureTarget)) {
+    return;
+  }
+  const std::unordered_set<std::string_view> counted(status.counted_uids.begin(), status.counted_uids.end());
   for (const kube::Store<Pod>::Pointer& pod : pods) {
-    const auto& counted = status.counted_uids;
-    if (!HasEnded(*pod) && std::find(counted.begin(), counted.end(), pod->meta.uid) == counted.end()) {
-      memory.alive.push_back(pod);
-    }
+    if (!HasEnded(*pod) && counted.count(pod->meta.uid) == 0) memory.alive.push_back(pod);
   }
 }
 
@@ -372,17 +383,22 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   return started;
 }
 
-absl::Status Reconciler::Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory) {
+std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const api::TrainingJobStatus& status,
+                                                  Memory& memory, double now) {
   // Before all train there is nothing to lose that evictions should be held up for.
-  if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return absl::OkStatus();
-  absl::Status made = CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
+  if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return std::nullopt;
+  if (now < memory.budget_held_until) return absl::Seconds(memory.budget_held_until - now);
+  const absl::Status made =
+      CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
   memory.budget_made = made.ok();
-  if (!made.ok() && !memory.budget_refused) {
-    memory.budget_refused = true;
+  if (made.ok()) return std::nullopt;
+  // The job trains without; that is said once, and tried again.
+  if (memory.budget_held_until == 0) {
     Emit(record, {{true, "Unprotected",
                    absl::StrCat("evictions of parameter servers are not held up: ", std::string(made.message()))}});
   }
-  return made;
+  memory.budget_held_until = now + kBudgetRetrySeconds;
+  return absl::Seconds(kBudgetRetrySeconds);
 }
 
 absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& plan, const Pods& pods,
@@ -473,6 +489,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   CheckTemplates(record, memory, now);
   memory.active = !planner::IsOver(record.job.status);
   if (!memory.active) gateway_->Forget(record.meta.uid);
+  SeeAgain(pods, memory);
   const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
   if (memory.active) FollowCoordinator(record, pods, observed);
   const planner::Plan plan = planner::MakePlan(record.job, observed, now);
@@ -500,7 +517,10 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   }
   NoteAlive(pods, plan.status, memory);
   result.status = CarryOut(record, plan, pods, memory);
-  if (result.status.ok()) result.status = Protect(record, plan.status, memory);
+  if (!result.status.ok()) return result;
+  if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
+    result.requeue_after = std::min(result.requeue_after.value_or(*wait), *wait);
+  }
   return result;
 }
 

@@ -36,8 +36,8 @@ struct ReconcilerOptions {
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
-  absl::Duration write_spacing = absl::Milliseconds(150);
-  absl::Duration ask_spacing = absl::Milliseconds(30);
+  absl::Duration write_spacing = absl::Milliseconds(250);
+  absl::Duration ask_spacing = absl::Milliseconds(50);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
@@ -88,8 +88,9 @@ class Reconciler {
     std::string template_error;
     double template_check_time = 0;
     bool service_made = false;
-    bool budget_made = false, budget_refused = false;
-    bool active = false;  // not over
+    bool budget_made = false;
+    double budget_held_until = 0;  // after a refusal
+    bool active = false;           // not over
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
@@ -103,6 +104,8 @@ class Reconciler {
                             const Memory& memory, const std::optional<CoordinatorGateway::Answer>& answer) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                          const planner::Observed& observed);
+  // What is known of who was alive becomes what is in the cache now, if there is anything.
+  static void SeeAgain(const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
@@ -110,8 +113,9 @@ class Reconciler {
   // What came of asking for something new; nothing: it was not refused.
   void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
-  // The PodDisruptionBudget of the parameter servers, once all members train.
-  absl::Status Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory);
+  // The PodDisruptionBudget of the parameter servers, once all members train. When to try again, if that failed.
+  std::optional<absl::Duration> Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
+                                        double now);
   absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,

@@ -265,6 +265,31 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   EXPECT_LE(Writes() - by_the_clock + static_cast<int>(events_.size()), 11 + 8);
 }
 
+TEST_F(ReconcilerTest, AJobWhoseBudgetIsRefusedTrainsOnAndTriesAgainInAMinute) {
+  CreateJob();
+  Settle();
+  RunPods();
+  server_.Inject("POST", "/poddisruptionbudgets", FakeApiServer::Refuse(403, "Forbidden", "exceeded quota"), -1);
+  Report(v1::PHASE_TRAINING, 10);
+  const auto tries = [this] { return server_.CountRequests("POST", "/poddisruptionbudgets"); };
+  for (int i = 0; i < 20; ++i) {
+    Refresh();
+    EXPECT_TRUE(Reconcile().status.ok()) << "nobody's work waits for it";
+  }
+  EXPECT_EQ(tries(), 1);
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "Unprotected"), 1);
+  now_ += 61;
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(tries(), 2);
+  server_.ClearFaults();
+  now_ += 61;
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "Unprotected"), 1);
+}
+
 TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   const auto status_writes = [this] {
     const std::vector<FakeApiServer::Request> requests = server_.requests();
@@ -282,15 +307,15 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   Report(v1::PHASE_TRAINING, 10);
   Settle();
   auto before = status_writes();
-  for (int second = 0; second < 200; ++second) {
+  for (int second = 0; second < 400; ++second) {
     now_ += 1;
-    Report(v1::PHASE_TRAINING, static_cast<std::uint64_t>(11 + second / 4));
+    Report(v1::PHASE_TRAINING, static_cast<std::uint64_t>(11 + second / 8));
     Refresh();
     ASSERT_TRUE(Reconcile().status.ok());
   }
   EXPECT_GE(status_writes() - before, 1);
-  EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share seven writes a second";
-  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(30));
+  EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share four writes a second";
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(50));
   // What matters does not wait.
   before = status_writes();
   EndPod("lenet-worker-1", 3);
@@ -361,6 +386,24 @@ TEST_F(ReconcilerTest, APodThatVanishesIsCountedOnceWhateverElseHappened) {
   RunPods();
   Settle();
   EXPECT_EQ(Status().at("restarts").at("total"), 2);
+}
+
+TEST_F(ReconcilerTest, AnEndThatWasSeenIsNotForgottenOverAConflict) {
+  CreateJob(1, 2);
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  EndPod("lenet-worker-1", 3);
+  Refresh();
+  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
+  EXPECT_TRUE(absl::IsAborted(Reconcile().status));
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
+  Settle();
+  const Json status = Status();
+  ASSERT_EQ(status.at("failures").size(), 1u);
+  EXPECT_EQ(status.at("failures")[0].at("cause"), "Exit code 3");
+  EXPECT_EQ(status.at("restarts").at("counted"), 1);
 }
 
 TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {

@@ -115,21 +115,26 @@ class World {
     absl::MutexLock lock(&mutex_);
     return running_;
   }
-  // From now on: when a pod with this key, but another uid than this one, is first seen.
+  // From now on: when a pod with this key, but another uid than this one, is first seen, and whether it runs.
   void Expect(const std::string& key, const std::string& uid) {
     absl::MutexLock lock(&mutex_);
-    expected_[key] = {uid, absl::InfiniteFuture()};
+    expected_[key] = {uid, absl::InfiniteFuture(), false};
   }
+  // When it was first seen; returns once it runs, so that what else there is to do for it does not meet the next one.
   absl::Time WaitForSuccessor(const std::string& key, absl::Duration limit) {
     absl::MutexLock lock(&mutex_);
-    const auto seen = [this, &key]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return expected_.at(key).second != absl::InfiniteFuture();
-    };
-    mutex_.AwaitWithTimeout(absl::Condition(&seen), limit);
-    return expected_.at(key).second;
+    const auto runs = [this, &key]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return expected_.at(key).runs; };
+    mutex_.AwaitWithTimeout(absl::Condition(&runs), limit);
+    return expected_.at(key).seen;
   }
 
  private:
+  struct Successor {
+    std::string before;  // uid
+    absl::Time seen;
+    bool runs = false;
+  };
+
   static kube::ClientOptions Unlimited() {
     kube::ClientOptions options;
     options.requests_per_second = 1e5;
@@ -143,15 +148,16 @@ class World {
     running_ += (runs(after) ? 1 : 0) - (runs(before) ? 1 : 0);
     if (after == nullptr) return;
     const auto found = expected_.find(after->meta.Key());
-    if (found == expected_.end() || found->second.first == after->meta.uid) return;
-    found->second.second = std::min(found->second.second, absl::Now());
+    if (found == expected_.end() || found->second.before == after->meta.uid) return;
+    found->second.seen = std::min(found->second.seen, absl::Now());
+    found->second.runs = runs(after);
   }
 
   kube::Client client_;
   std::shared_ptr<kube::Transport> watch_transport_;
   mutable absl::Mutex mutex_;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::unordered_map<std::string, std::pair<std::string, absl::Time>> expected_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, Successor> expected_ ABSL_GUARDED_BY(mutex_);
   PodStore pods_;
   std::unique_ptr<kube::Reflector> reflector_;
 };

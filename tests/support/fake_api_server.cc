@@ -570,6 +570,7 @@ class FakeApiServer::Impl {
       }
       const std::lock_guard lock(mutex_);
       answer = Handle(*address, request);
+      if (request.method != "GET") KeepWhatIsAccepted(request, answer);
     } catch (const Failure& failure) {
       answer = {failure.code, DumpJson(StatusObject(failure))};
     } catch (const Json::exception& error) {
@@ -581,6 +582,16 @@ class FakeApiServer::Impl {
       close = close_after_response_;
     }
     return socket.Write(kube::Response(answer.status, answer.body, {{"Content-Type", answer.content_type}})) && !close;
+  }
+
+  // A client may ask for the metadata alone of what it writes.
+  static void KeepWhatIsAccepted(const Request& request, Answer& answer) {
+    const auto accept = request.headers.find("accept");
+    if (accept == request.headers.end() || accept->second.find("as=PartialObjectMetadata") == std::string::npos) return;
+    const Json whole = Json::parse(answer.body);
+    if (!whole.is_object() || !whole.contains("metadata") || whole.value("kind", "") == "Status") return;
+    answer.body = DumpJson(
+        {{"apiVersion", "meta.k8s.io/v1"}, {"kind", "PartialObjectMetadata"}, {"metadata", whole["metadata"]}});
   }
 
   // --- verbs; all with the lock ---

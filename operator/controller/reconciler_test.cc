@@ -325,6 +325,21 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   EXPECT_EQ(Status().at("restarts").at("total"), 1);
 }
 
+TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
+  options_.ask_spacing *= 1000;  // as if there were a thousand jobs
+  Restart();
+  CreateJob(1, 2);
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  ASSERT_EQ(gateway_.periods.ask, absl::Seconds(50));
+  EndPod("lenet-worker-0", 0);  // its coordinator has dismissed it, which nobody has heard of yet
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+}
+
 TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
   CreateJob();
   server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);

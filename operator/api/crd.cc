@@ -545,9 +545,6 @@ class SchemaWriter {
       if (writer.style_.defaults || writer.style_.preserve_unknown || path == "status.conditions[]") {
         if (presence == Presence::kRequired) required.push_back(name);
       }
-      const std::string self = absl::StrCat("self.", std::string(name));
-      const std::string old = absl::StrCat("oldSelf.", std::string(name));
-      const std::string field_path = absl::StrCat(".", std::string(name));
       // Rules stand at the field itself: each name in one of the object around it costs the API server a look at all
       // fields there, and it evaluates all rules with each status that is written.
       if (unsupported) {
@@ -558,8 +555,9 @@ class SchemaWriter {
         property["x-kubernetes-validations"].push_back(
             Validation("self == oldSelf", "cannot be changed", "", "", "FieldValueForbidden"));
         if (presence == Presence::kOptional && !property.contains("default")) {
-          validations.push_back(Validation(absl::StrCat("has(", self, ") == has(", old, ")"), "cannot be changed",
-                                           field_path, "", "FieldValueForbidden"));
+          const std::string field = absl::StrCat(".", std::string(name));
+          validations.push_back(Validation(absl::StrCat("has(self", field, ") == has(oldSelf", field, ")"),
+                                           "cannot be changed", field, "", "FieldValueForbidden"));
         }
       }
     }

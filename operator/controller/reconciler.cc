@@ -163,7 +163,7 @@ absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spa
   return std::max(interval, spacing * active_);
 }
 
-planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, const Memory& memory,
+planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, Memory& memory,
                                       const std::optional<CoordinatorGateway::Answer>& answer) const {
   planner::Observed observed;
   observed.deletion_requested = record.meta.deletion_time.has_value();
@@ -171,17 +171,20 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
   observed.starts_held_until = memory.starts_held_until;
   observed.template_error = memory.template_error;
   if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
+  std::unordered_map<std::string_view, const kube::Store<Pod>::Pointer*> cached;
   for (const kube::Store<Pod>::Pointer& pod : pods) {
     const bool ready =
         answer.has_value() &&
         (pod->role == api::Role::kCoordinator ? answer->received_time >= pod->meta.creation_time.value_or(0)
                                               : job::IsMember(answer->reply, pod->role, pod->index, pod->incarnation));
     observed.instances.push_back(ToInstance(*pod, ready));
+    cached[pod->meta.uid] = &pod;
   }
-  std::unordered_set<std::string_view> present;
-  for (const kube::Store<Pod>::Pointer& pod : pods) present.insert(pod->meta.uid);
-  for (const kube::Store<Pod>::Pointer& pod : memory.alive) {
-    if (present.count(pod->meta.uid) != 0) continue;
+  for (kube::Store<Pod>::Pointer& pod : memory.alive) {
+    if (const auto found = cached.find(pod->meta.uid); found != cached.end()) {
+      pod = *found->second;
+      continue;
+    }
     planner::Instance vanished = ToInstance(*pod, /*ready=*/false);
     // As if it were still on its way: the planner knows what becomes of a pod that somebody else deletes.
     vanished.terminating = !HasEnded(*pod);
@@ -189,14 +192,6 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
     observed.instances.push_back(std::move(vanished));
   }
   return observed;
-}
-
-void Reconciler::SeeAgain(const Pods& pods, Memory& memory) {
-  std::unordered_map<std::string_view, const kube::Store<Pod>::Pointer*> newest;
-  for (const kube::Store<Pod>::Pointer& pod : pods) newest[pod->meta.uid] = &pod;
-  for (kube::Store<Pod>::Pointer& pod : memory.alive) {
-    if (const auto found = newest.find(pod->meta.uid); found != newest.end()) pod = *found->second;
-  }
 }
 
 void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& status, Memory& memory) {
@@ -486,10 +481,12 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
 
 ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, Memory& memory, double now) {
   ReconcileResult result;
+  const auto look_again_after = [&result](absl::Duration wait) {
+    result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
+  };
   CheckTemplates(record, memory, now);
   memory.active = !planner::IsOver(record.job.status);
   if (!memory.active) gateway_->Forget(record.meta.uid);
-  SeeAgain(pods, memory);
   const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
   if (memory.active) FollowCoordinator(record, pods, observed);
   const planner::Plan plan = planner::MakePlan(record.job, observed, now);
@@ -502,8 +499,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
         news == News::kPicture ? options_.picture_interval : options_.progress_interval, options_.write_spacing);
     const double due = memory.status_written + absl::ToDoubleSeconds(interval);
     if (now < due) {
-      const absl::Duration wait = absl::Seconds(due - now);
-      result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
+      look_again_after(absl::Seconds(due - now));
       news = News::kNone;  // not yet
     }
   }
@@ -519,7 +515,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   result.status = CarryOut(record, plan, pods, memory);
   if (!result.status.ok()) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
-    result.requeue_after = std::min(result.requeue_after.value_or(*wait), *wait);
+    look_again_after(*wait);
   }
   return result;
 }

@@ -99,13 +99,12 @@ class Reconciler {
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
-  // Its instances are in the order of the pods, then those that vanished.
-  planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                            const Memory& memory, const std::optional<CoordinatorGateway::Answer>& answer) const;
+  // Its instances are in the order of the pods, then those that vanished. What is remembered of pods that are in the
+  // cache becomes what is there now.
+  planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
+                            const std::optional<CoordinatorGateway::Answer>& answer) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
                          const planner::Observed& observed);
-  // What is known of who was alive becomes what is in the cache now, if there is anything.
-  static void SeeAgain(const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);

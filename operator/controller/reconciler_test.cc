@@ -165,6 +165,15 @@ class ReconcilerTest : public ::testing::Test {
     gateway_.answer = std::move(answer);
   }
 
+  // One ps and two workers: all run, are members, and have applied ten updates.
+  void BringToTraining() {
+    CreateJob(1, 2);
+    Settle();
+    RunPods();
+    Report(v1::PHASE_TRAINING, 10);
+    Settle();
+  }
+
   std::vector<std::string> PodNames() const {
     std::vector<std::string> names;
     for (const Json& pod : server_.List(kube::kPods)) names.push_back(kube::FindText(pod, {"metadata", "name"}));
@@ -301,11 +310,7 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   options_.write_spacing *= 1000;
   options_.ask_spacing *= 1000;
   Restart();
-  CreateJob(1, 2);
-  Settle();
-  RunPods();
-  Report(v1::PHASE_TRAINING, 10);
-  Settle();
+  BringToTraining();
   auto before = status_writes();
   for (int second = 0; second < 400; ++second) {
     now_ += 1;
@@ -328,11 +333,7 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
 TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
   options_.ask_spacing *= 1000;  // as if there were a thousand jobs
   Restart();
-  CreateJob(1, 2);
-  Settle();
-  RunPods();
-  Report(v1::PHASE_TRAINING, 10);
-  Settle();
+  BringToTraining();
   ASSERT_EQ(gateway_.periods.ask, absl::Seconds(50));
   EndPod("lenet-worker-0", 0);  // its coordinator has dismissed it, which nobody has heard of yet
   Refresh();
@@ -367,11 +368,7 @@ TEST_F(ReconcilerTest, AStaleCacheIsNotActedOn) {
 }
 
 TEST_F(ReconcilerTest, APodThatVanishesIsCountedOnceWhateverElseHappened) {
-  CreateJob(1, 2);
-  Settle();
-  RunPods();
-  Report(v1::PHASE_TRAINING, 10);
-  Settle();
+  BringToTraining();
   // While nothing is heard: one worker is deleted, another fails, and the job grows.
   server_.Remove(kube::kPods, kNamespace, "lenet-worker-0");
   EndPod("lenet-worker-1", 3);
@@ -404,11 +401,7 @@ TEST_F(ReconcilerTest, APodThatVanishesIsCountedOnceWhateverElseHappened) {
 }
 
 TEST_F(ReconcilerTest, AnEndThatWasSeenIsNotForgottenOverAConflict) {
-  CreateJob(1, 2);
-  Settle();
-  RunPods();
-  Report(v1::PHASE_TRAINING, 10);
-  Settle();
+  BringToTraining();
   EndPod("lenet-worker-1", 3);
   Refresh();
   server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);

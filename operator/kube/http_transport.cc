@@ -80,7 +80,6 @@ class Inbox {
     if (absl::Status status = Wait(lock, stop, wait, [&] { return head_.has_value() || ended_; }); !status.ok()) {
       return status;
     }
-    head_awaited_ = false;
     if (!head_.has_value()) return end_.ok() ? absl::UnavailableError("the connection ended") : end_;
     return *head_;
   }

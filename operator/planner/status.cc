@@ -210,10 +210,8 @@ void UpdateScheduled(Context& context) {
     }
     if (waiting == 0) continue;
     if (reason.empty()) reason = why.substr(0, why.find(':'));
-    absl::StrAppend(
-        &message, message.empty() ? "" : "; ", waiting, " of ", DesiredReplicas(context.job.spec, role),
-        role == api::Role::kWorker ? " workers: " : absl::StrCat(" ", absl::AsciiStrToLower(EventPrefix(role)), ": "),
-        why);
+    absl::StrAppend(&message, message.empty() ? "" : "; ", waiting, " of ", DesiredReplicas(context.job.spec, role),
+                    " ", absl::AsciiStrToLower(EventPrefix(role)), role == api::Role::kWorker ? "s: " : ": ", why);
   }
   if (message.empty()) {
     if (FindCondition(context.status, kScheduled) != nullptr) {

@@ -39,6 +39,31 @@ constexpr std::size_t kMaxBodyBytes = kMaxJsonBytes;
 // More than this waits in the socket, so that a slow reader slows the server down.
 constexpr std::size_t kMaxWaitingBytes = std::size_t{1} << 20;
 constexpr absl::Duration kLongestRetryAfter = absl::Hours(24);
+constexpr absl::Duration kLongestDrain = absl::Seconds(1);
+
+// How many exchanges the library has not let go of.
+class OpenExchanges {
+ public:
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+  }
+  void End() {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    changed_.notify_all();
+  }
+  // Until none is left, but no longer than `wait`.
+  void Drain(absl::Duration wait) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, DeadlineAfter(wait), [&] { return count_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
 
 // What the library's threads and the thread that asks share. The latter may leave at any time: the library learns of a
 // cancellation only where it next looks, which is late while it resolves a name, say.
@@ -48,6 +73,11 @@ class Inbox {
     int status = 0;
     std::optional<absl::Duration> retry_after;
   };
+
+  explicit Inbox(std::shared_ptr<OpenExchanges> open) : open_(std::move(open)) { open_->Begin(); }
+  ~Inbox() { open_->End(); }
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
 
   // The library's side. The task is done when there is room for more.
   pplx::task<std::size_t> Put(const std::uint8_t* bytes, std::size_t count) {
@@ -138,6 +168,7 @@ class Inbox {
     room.set(count);
   }
 
+  const std::shared_ptr<OpenExchanges> open_;
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::optional<Head> head_;
@@ -329,6 +360,11 @@ class HttpTransport final : public Transport {
       : source_(std::move(credentials)), server_(ParseServer(source_->server())) {
     InitialiseOpenSsl();
   }
+  // What was cancelled the library closes on its own threads, and those may end with the process right after this. One
+  // that does not heed yet (it resolves a name, say) is left to itself.
+  ~HttpTransport() override { open_->Drain(kLongestDrain); }
+  HttpTransport(const HttpTransport&) = delete;
+  HttpTransport& operator=(const HttpTransport&) = delete;
 
   absl::StatusOr<HttpResponse> Exchange(const HttpRequest& request, std::stop_token stop) override {
     const absl::Duration deadline = MonotonicNow() + request.timeout;
@@ -378,7 +414,7 @@ class HttpTransport final : public Transport {
   class Call {
    public:
     Call(const HttpTransport& transport, const Channel& channel, const HttpRequest& request)
-        : inbox_(std::make_shared<Inbox>()) {
+        : inbox_(std::make_shared<Inbox>(transport.open_)) {
       try {
         http::http_request message = transport.Message(channel, request);
         message.set_response_stream(concurrency::streams::ostream(concurrency::streams::streambuf<std::uint8_t>(
@@ -528,6 +564,7 @@ class HttpTransport final : public Transport {
 
   const std::shared_ptr<CredentialSource> source_;
   const absl::StatusOr<Server> server_;
+  const std::shared_ptr<OpenExchanges> open_ = std::make_shared<OpenExchanges>();
   std::mutex mutex_;
   Channel shared_;
 };

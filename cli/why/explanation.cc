@@ -26,7 +26,7 @@ using planner::InstancePhase;
 
 constexpr double kOperatorSeconds = 15;    // within which an operator looks at a new job
 constexpr double kUncountedSeconds = 30;   // within which it writes down that a member ended
-constexpr double kStandstillSeconds = 60;  // progress is written each 10 s
+constexpr double kStandstillSeconds = 60;  // after progress should have been written
 constexpr std::size_t kMostNames = 3;
 
 // As it should be when true; of all others, known or not, the opposite holds.
@@ -395,12 +395,17 @@ class Explainer {
       break;
     }
     const bool unfinished = status_.progress.has_value() && status_.progress->step < status_.progress->total_steps;
-    if (status_.phase == "Running" && unfinished && !situation_.deletion_requested &&
-        now_ - status_.progress->last_update_time > kStandstillSeconds) {
+    if (status_.phase == "Running" && unfinished && !situation_.deletion_requested && ProgressIsOverdue()) {
       lines.push_back(absl::StrCat("no progress was reported for ", Since(status_.progress->last_update_time),
                                    ": either training stands still, or ", whether));
     }
     return lines;
+  }
+
+  // The status is older than it should be. One of many jobs may be minutes old, and nothing is wrong with it.
+  bool ProgressIsOverdue() const {
+    if (!status_.progress.has_value()) return true;
+    return now_ > status_.progress->next_update_time.value_or(status_.progress->last_update_time) + kStandstillSeconds;
   }
 
   std::vector<std::string> Conditions() const {
@@ -555,7 +560,7 @@ class Explainer {
 
   void AddDeadlines(std::vector<std::string>* lines) const {
     if (spec_.progress_deadline_seconds > 0 && status_.last_progress_time.has_value() &&
-        (status_.phase != "Running" || now_ - *status_.last_progress_time > kStandstillSeconds)) {
+        (status_.phase != "Running" || ProgressIsOverdue())) {
       const double deadline = *status_.last_progress_time + spec_.progress_deadline_seconds;
       lines->push_back(absl::StrCat("the ", Thing(), " fails if no update is applied within ", Until(deadline),
                                     " (progressDeadlineSeconds)"));

@@ -284,6 +284,10 @@ TEST(ExplainTest, AnOperatorThatSeemsAbsent) {
   situation.job.status.progress->last_update_time = kNow - 200;
   EXPECT_THAT(Section(Explain(situation, kNow), "Operator"),
               ElementsAre(HasSubstr("no progress was reported for 3m20s")));
+  situation.job.status.progress->next_update_time = kNow - 50;
+  EXPECT_THAT(Section(Explain(situation, kNow), "Operator"), IsEmpty()) << "one of many jobs, which take turns";
+  situation.job.status.progress->next_update_time = kNow - 70;
+  EXPECT_THAT(Section(Explain(situation, kNow), "Operator"), ElementsAre(HasSubstr("either training stands still")));
 
   situation = Training();
   situation.managed_by = "kueue.x-k8s.io/multikueue";

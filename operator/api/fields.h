@@ -506,6 +506,7 @@ void Fields(Visitor& v, ProgressStatus& s) {
   v.Field("samplesPerSecond", s.samples_per_second, Text{AnyText});
   v.Field("etaSeconds", s.eta_seconds, Integer{});
   v.Field("lastUpdateTime", s.last_update_time, Time{});
+  v.Field("nextUpdateTime", s.next_update_time, Time{});
   v.Field("epoch", s.epoch, kCount);
   v.Field("loss", s.loss, Text{AnyText});
   v.Field("testAccuracy", s.test_accuracy, Text{AnyText});

@@ -277,7 +277,8 @@ struct ProgressStatus {
   std::string samples_per_second;
   std::optional<std::int64_t> eta_seconds;
   double last_update_time = 0;
-  int epoch = 0;  // of spec.training.epochs, from 1; 0: none has begun
+  std::optional<double> next_update_time;  // absent: within seconds
+  int epoch = 0;                           // of spec.training.epochs, from 1; 0: none has begun
   std::string loss;
   std::string test_accuracy;
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;

@@ -261,6 +261,11 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
   api::TrainingJobStatus complete = status;
   complete.worker.selector =
       absl::StrCat(PodSelector(record.meta.uid), ",", kRoleLabel, "=", std::string(api::ToString(api::Role::kWorker)));
+  if (complete.progress.has_value()) {
+    complete.progress->next_update_time =
+        now + absl::ToDoubleSeconds(Stretched(options_.progress_interval, options_.write_spacing) +
+                                    Stretched(options_.ask_interval_at_rest, options_.ask_spacing));
+  }
   const absl::StatusOr<kube::Json> stored =
       client_->ReplaceStatus(kube::kTrainingJobs, record.meta, api::StatusToJson(complete, api::TimeFormat::kRfc3339));
   if (!stored.ok()) return stored.status();
@@ -380,9 +385,14 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
 
 std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const api::TrainingJobStatus& status,
                                                   Memory& memory, double now) {
-  // Before all train there is nothing to lose that evictions should be held up for.
   if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return std::nullopt;
-  if (now < memory.budget_held_until) return absl::Seconds(memory.budget_held_until - now);
+  // Members that come and go must not put it off again and again.
+  if (!memory.ready_since.has_value()) {
+    memory.ready_since = planner::FindCondition(status, planner::kReady)->last_transition_time;
+  }
+  const double due =
+      std::max(*memory.ready_since + absl::ToDoubleSeconds(options_.budget_delay), memory.budget_held_until);
+  if (now < due) return absl::Seconds(due - now);
   const absl::Status made =
       CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
   memory.budget_made = made.ok();

@@ -38,6 +38,9 @@ struct ReconcilerOptions {
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
+  // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
+  // that starts many jobs has more urgent things to do.
+  absl::Duration budget_delay = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
@@ -89,8 +92,9 @@ class Reconciler {
     double template_check_time = 0;
     bool service_made = false;
     bool budget_made = false;
-    double budget_held_until = 0;  // after a refusal
-    bool active = false;           // not over
+    std::optional<double> ready_since;  // the first time that this memory knows of
+    double budget_held_until = 0;       // after a refusal
+    bool active = false;                // not over
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
@@ -112,7 +116,7 @@ class Reconciler {
   // What came of asking for something new; nothing: it was not refused.
   void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
-  // The PodDisruptionBudget of the parameter servers, once all members train. When to try again, if that failed.
+  // The PodDisruptionBudget of the parameter servers, once all members have trained for a while. When to try next.
   std::optional<absl::Duration> Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
                                         double now);
   absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,

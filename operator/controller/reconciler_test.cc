@@ -222,10 +222,12 @@ TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
   Settle();
   EXPECT_EQ(Status().at("phase"), "Starting");
   EXPECT_EQ(gateway_.followed, "10.0.0.1:7070");
-  EXPECT_FALSE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value()) << "nothing to lose yet";
   Report(v1::PHASE_TRAINING, 10);
   Settle();
   EXPECT_EQ(Status().at("phase"), "Running");
+  EXPECT_FALSE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value()) << "little to lose yet";
+  now_ += 60;
+  Settle();
   EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
   EXPECT_EQ(Status().at("worker").at("summary"), "3/3");
   EXPECT_EQ(Status().at("progress").at("percent"), 10);
@@ -253,10 +255,13 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   Refresh();
   ASSERT_TRUE(Reconcile().status.ok());
   RunPods();
+  Settle();
   Report(v1::PHASE_TRAINING, 10);
   Settle();
+  now_ += 60;
   Report(v1::PHASE_TRAINING, 50);
   Settle();
+  EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
   Report(v1::PHASE_DONE, 100);
   Settle();
   for (const std::string& name : PodNames()) {
@@ -281,6 +286,13 @@ TEST_F(ReconcilerTest, AJobWhoseBudgetIsRefusedTrainsOnAndTriesAgainInAMinute) {
   server_.Inject("POST", "/poddisruptionbudgets", FakeApiServer::Refuse(403, "Forbidden", "exceeded quota"), -1);
   Report(v1::PHASE_TRAINING, 10);
   const auto tries = [this] { return server_.CountRequests("POST", "/poddisruptionbudgets"); };
+  Refresh();
+  const ReconcileResult first = Reconcile();
+  EXPECT_TRUE(first.status.ok());
+  EXPECT_EQ(tries(), 0);
+  ASSERT_TRUE(first.requeue_after.has_value());
+  EXPECT_LE(*first.requeue_after, absl::Seconds(60));
+  now_ += 60;
   for (int i = 0; i < 20; ++i) {
     Refresh();
     EXPECT_TRUE(Reconcile().status.ok()) << "nobody's work waits for it";

@@ -70,7 +70,7 @@ def scale(world):
 
 @scenario
 def suspend(world):
-    """Suspending takes all pods, resuming brings them back, deleting leaves nothing."""
+    """Suspending takes all pods, resuming brings them back, deleting leaves nothing, not even the disruption budget."""
     world.job(workers=2)
     world.wait_ready(2)
     world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", '{"spec": {"suspend": true}}')
@@ -79,5 +79,6 @@ def suspend(world):
     world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", '{"spec": {"suspend": false}}')
     world.wait_ready(2)
     world.wait_progress()
+    world.wait("evictions of the ps to be held up", lambda: world.get("pdb"), 90)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
     world.wait("everything to go", lambda: not (world.pods() or world.get("services") or world.get("pdb")), 90)

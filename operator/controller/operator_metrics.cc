@@ -19,7 +19,8 @@ using service::Labels;
 using Pods = std::vector<kube::Store<Pod>::Pointer>;
 using Jobs = std::vector<kube::Store<JobRecord>::Pointer>;
 
-const std::vector<double> kShort = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
+const std::vector<double> kShort = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
+                                    0.25,  0.5,    1,     2.5,  5,     10,   30,    60};
 const std::vector<double> kLong = {1, 2.5, 5, 10, 20, 30, 60, 120, 300, 900, 3600};
 
 const Labels kController = {{"controller", "trainingjob"}};

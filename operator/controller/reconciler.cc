@@ -261,7 +261,8 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
   api::TrainingJobStatus complete = status;
   complete.worker.selector =
       absl::StrCat(PodSelector(record.meta.uid), ",", kRoleLabel, "=", std::string(api::ToString(api::Role::kWorker)));
-  if (complete.progress.has_value()) {
+  // A write for another reason promises nothing new.
+  if (complete.progress.has_value() && complete.progress != record.job.status.progress) {
     complete.progress->next_update_time =
         now + absl::ToDoubleSeconds(Stretched(options_.progress_interval, options_.write_spacing) +
                                     Stretched(options_.ask_interval_at_rest, options_.ask_spacing));
@@ -388,7 +389,7 @@ std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const
   if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return std::nullopt;
   // Members that come and go must not put it off again and again.
   if (!memory.ready_since.has_value()) {
-    memory.ready_since = planner::FindCondition(status, planner::kReady)->last_transition_time;
+    memory.ready_since = std::min(now, planner::FindCondition(status, planner::kReady)->last_transition_time);
   }
   const double due =
       std::max(*memory.ready_since + absl::ToDoubleSeconds(options_.budget_delay), memory.budget_held_until);
@@ -507,7 +508,9 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (news == News::kProgress || news == News::kPicture) {
     const absl::Duration interval = Stretched(
         news == News::kPicture ? options_.picture_interval : options_.progress_interval, options_.write_spacing);
-    const double due = memory.status_written + absl::ToDoubleSeconds(interval);
+    double due = memory.status_written + absl::ToDoubleSeconds(interval);
+    const std::optional<api::ProgressStatus>& told = record.job.status.progress;
+    if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
     if (now < due) {
       look_again_after(absl::Seconds(due - now));
       news = News::kNone;  // not yet

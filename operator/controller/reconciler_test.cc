@@ -311,6 +311,18 @@ TEST_F(ReconcilerTest, AJobWhoseBudgetIsRefusedTrainsOnAndTriesAgainInAMinute) {
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "Unprotected"), 1);
 }
 
+TEST_F(ReconcilerTest, MembersThatComeAndGoDoNotPutTheBudgetOff) {
+  BringToTraining();
+  now_ += 40;
+  EndPod("lenet-worker-1", 3);
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 20);
+  Settle();
+  EXPECT_EQ(Condition("Ready"), "True AllMembersReady");
+  EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
+}
+
 TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   const auto status_writes = [this] {
     const std::vector<FakeApiServer::Request> requests = server_.requests();
@@ -333,6 +345,9 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   EXPECT_GE(status_writes() - before, 1);
   EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share four writes a second";
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(50));
+  const kube::Json progress = Status().at("progress");
+  const auto time = [&progress](const char* name) { return *kube::ParseTime(progress.at(name).get<std::string>()); };
+  EXPECT_NEAR(time("nextUpdateTime") - time("lastUpdateTime"), 250 + 50, 1);
   // What matters does not wait.
   before = status_writes();
   EndPod("lenet-worker-1", 3);

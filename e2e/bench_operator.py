@@ -209,29 +209,29 @@ class Bench:
     def measure_life(self, operator, stand_in, begun):
         jobs = self.options.jobs
         self.wait_phase("Running", jobs)
-        self.add_passes("reconcile-p99-while-starting", {}, histogram("controller_runtime_reconcile_time_seconds"))
+        self.add_passes("reconcile-p99-while-starting", {}, passes())
         self.wait_calm(jobs)
         # At rest: nothing changes but progress.
         resting, cpu = self.audit_position(), cpu_seconds(operator.pid())
-        started = histogram("controller_runtime_reconcile_time_seconds")
+        started = passes()
         time.sleep(REST_SECONDS)  # this is the time that is measured
         share = 100 * (cpu_seconds(operator.pid()) - cpu) / REST_SECONDS
         self.rows.append(row_of_limit("cpu-at-rest", [share], 3, "% of a core"))
         rest = self.writes(resting)
         self.rows.append(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
         lived, progress = self.writes(begun), self.progress_writes()
-        rested = histogram("controller_runtime_reconcile_time_seconds")
+        rested = passes()
         self.add_passes("reconcile-p99-at-rest", started, rested)
         reactions = self.step("react", count=min(self.options.reactions, WORKERS * jobs))["seconds"]
         self.rows.append(row_of_limit("reaction-p99", [1000 * quantile(reactions, 0.99)], 250, "ms"))
         self.rows.append(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
-        self.add_passes("reconcile-p99-reacting", rested, histogram("controller_runtime_reconcile_time_seconds"))
+        self.add_passes("reconcile-p99-reacting", rested, passes())
         # The end of all jobs.
         ending, progress = self.audit_position(), progress - self.progress_writes()
         os.kill(stand_in.pid(), signal.SIGUSR1)
         self.step("finish")
         self.wait_phase("Succeeded", jobs)
-        wait_for("the pods to be removed", lambda: self.count_pods() == 0, 300, 1)
+        wait_for("the pods to be removed", lambda: self.count("pods") == 0, 300, 1)
         ended, progress = self.writes(ending), progress + self.progress_writes()
         writes = {key: (lived.get(key, 0) + ended.get(key, 0)) / jobs for key in {*lived, *ended}}
         say(f"writes a job: {json.dumps(dict(sorted(writes.items())))}")
@@ -241,8 +241,8 @@ class Bench:
         self.rows.append(row_of_limit("operator-memory", [status_of(operator.pid())["VmHWM"] / 1024], 100, "MiB"))
 
     def add_passes(self, name, before, after):
-        passes = {bound: after[bound] - before.get(bound, 0) for bound in after}
-        self.rows.append(row_of_limit(name, [1000 * bucket_quantile(passes, 0.99)], 50, "ms"))
+        between = {bound: count - before.get(bound, 0) for bound, count in after.items()}
+        self.rows.append(row_of_limit(name, [1000 * bucket_quantile(between, 0.99)], 50, "ms"))
 
     def measure_large(self):
         """One job of many workers."""
@@ -276,14 +276,14 @@ class Bench:
     def wait_calm(self, jobs):
         """Until all disruption budgets are made, the operator's queue is empty and the scheduler's events are written."""
         def budgets():
-            made = len(self.driver.kubectl("get", "pdb", "-A", "--chunk-size=0", "-o", "name", seconds=120).split())
+            made = self.count("poddisruptionbudgets")
             return made == jobs or f"not yet: {made}"
         wait_for("the disruption budgets", budgets, 300, 5)
         wait_for("the queue to be empty", lambda: metric("workqueue_depth") == 0, 120, 1)
         time.sleep(15)  # what the other programs still have to do is no part of the measurement
 
-    def count_pods(self):
-        return len(self.driver.kubectl("get", "pods", "-A", "--chunk-size=0", "-o", "name", seconds=120).split())
+    def count(self, resource):
+        return len(self.driver.kubectl("get", resource, "-A", "--chunk-size=0", "-o", "name", seconds=120).split())
 
 
 def say(text):
@@ -294,9 +294,10 @@ def metric(name, **labels):
     return total(samples(METRICS_URL, name), labels)
 
 
-def histogram(name):
-    """Cumulative counts by upper bound, as Prometheus keeps them."""
-    return {float(labels["le"]): count for labels, count in samples(METRICS_URL, f"{name}_bucket")}
+def passes():
+    """How many took how long: cumulative counts by upper bound, as Prometheus keeps them."""
+    return {float(labels["le"]): count
+            for labels, count in samples(METRICS_URL, "controller_runtime_reconcile_time_seconds_bucket")}
 
 
 def bucket_quantile(counts, share):

@@ -291,8 +291,7 @@ constexpr Description kDescriptions[] = {
     {"status.progress.lastUpdateTime", "When these numbers were read."},
     {"status.progress.nextUpdateTime",
      "By when they are read again and, if they changed, written: jobs take turns, and where many run that may be "
-     "minutes. "
-     "Absent: within seconds."},
+     "minutes. Absent: within seconds."},
     {"status.progress.epoch", "The pass over the training set that is under way, from 1. 0: none has begun."},
     {"status.progress.loss", "Training loss, mean over the workers. A decimal number as text; empty: not known."},
     {"status.progress.testAccuracy",

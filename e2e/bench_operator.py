@@ -66,7 +66,7 @@ class Bench:
         self.audit_log = self.state / "audit.log"
         policy = self.state / "audit-policy.json"
         policy.write_text(json.dumps(AUDIT_POLICY))
-        self.driver = BareDriver(self.state / "cluster", options.instance, [
+        self.driver = BareDriver(self.state / "cluster", extra=[
             f"kube-apiserver=--audit-policy-file={policy}", f"kube-apiserver=--audit-log-path={self.audit_log}",
             "kube-apiserver=--audit-log-maxsize=100000",  # MB: one file
             # Heartbeats of fake nodes are late while all is busy; that they are given up then is not what is measured.
@@ -333,7 +333,6 @@ def main():
     parser.add_argument("--nodes", type=int, default=100)
     parser.add_argument("--reactions", type=int, default=200)
     parser.add_argument("--large", type=int, default=2000, help="workers of one large job; 0: without")
-    parser.add_argument("--instance", type=int, default=7, help="of the cluster; see cluster.py")
     options = parser.parse_args()
     try:
         with Bench(options) as bench:

@@ -30,8 +30,9 @@ def parse(argv):
     parser.add_argument("--driver", choices=["bare", "kind"], default="bare")
     parser.add_argument("--state", default=str(ROOT / "build" / "e2e"), metavar="FOLDER",
                         help="where everything of the cluster is kept (default: build/e2e)")
-    parser.add_argument("--instance", type=int, default=0,
-                        help="0 to 15; clusters that are up at the same time need different ones (bare)")
+    parser.add_argument("--instance", type=int,
+                        help="0 to 15, the cluster's addresses; clusters that are up at the same time have different "
+                             "ones (bare; default: the first that is free)")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     up = verbs.add_parser("up", help="start the cluster and wait until it is ready")

@@ -19,12 +19,17 @@ import shutil
 from . import machine, node_init, oci
 from .base import ROOT, SOURCES, ClusterError, Driver, binaries, build, run, say, wait_for
 from .control_plane import ControlPlane, fake_nodes
-from .layout import CONTROL_PLANE, MAX_NODES, NODE_PROGRAMS, PAUSE_IMAGE, Layout, components, is_node, node_index
+from .layout import (CONTROL_PLANE, INSTANCES, MAX_NODES, NODE_PROGRAMS, PAUSE_IMAGE, Layout, components, is_node,
+                     node_index)
 from .node import Node
+
+# Held while an instance is chosen.
+CHOICE = pathlib.Path("/run/downpour-e2e-instance.lock")
 
 
 class BareDriver(Driver):
-    def __init__(self, state, instance=0, extra=()):
+    def __init__(self, state, instance=None, extra=()):
+        """Without an instance `up` takes the first that no other cluster has."""
         super().__init__(state)
         self._configure(instance, _parsed(extra))
         self.asked = (instance, self.extra)
@@ -34,7 +39,7 @@ class BareDriver(Driver):
 
     def _configure(self, instance, extra):
         self.extra = extra
-        self.layout = Layout(self.state, instance)
+        self.layout = Layout(self.state, instance or 0)
         self.control_plane = ControlPlane(self.layout, extra)
 
     # Verbs.
@@ -155,18 +160,21 @@ class BareDriver(Driver):
                                        f"expected another place")
 
     def _bring_up(self, nodes):
-        layout = self.layout
-        if machine.has_device(layout.bridge):
-            raise ClusterError(f"there is a bridge {layout.bridge} already, of another cluster; choose another "
-                               f"--instance")
-        shutil.rmtree(layout.logs, ignore_errors=True)
-        machine.keep_kernel_settings()
-        layout.settings_file.write_text(json.dumps({"instance": layout.instance, "nodes": nodes, "extra": self.extra}))
-        self._make_certificates(nodes)
-        run(["ip", "link", "add", "name", layout.bridge, "type", "bridge"])
-        run(["ip", "addr", "add", f"{layout.address}/24", "dev", layout.bridge])
-        run(["ip", "link", "set", layout.bridge, "up"])
-        for name in CONTROL_PLANE:
+        # Others may choose their instance once etcd listens on an address of this one.
+        with machine.Lock(CHOICE):
+            self._choose_instance()
+            layout = self.layout
+            shutil.rmtree(layout.logs, ignore_errors=True)
+            machine.keep_kernel_settings()
+            layout.settings_file.write_text(
+                json.dumps({"instance": layout.instance, "nodes": nodes, "extra": self.extra}))
+            self._make_certificates(nodes)
+            run(["ip", "link", "add", "name", layout.bridge, "type", "bridge"])
+            run(["ip", "link", "set", "dev", layout.bridge, "alias", self._mark()])
+            run(["ip", "addr", "add", f"{layout.address}/24", "dev", layout.bridge])
+            run(["ip", "link", "set", layout.bridge, "up"])
+            self._start("etcd")
+        for name in CONTROL_PLANE[1:]:
             self._start(name)
         say("the control plane is ready")
         if nodes:
@@ -177,6 +185,23 @@ class BareDriver(Driver):
         wait_for("the default service account", lambda: self.kubectl(
             "get", "serviceaccount", "default", "--ignore-not-found", "-o", "name"), 30, 0.2)
         say(f"is up: {nodes} nodes, API server {layout.server}")
+
+    def _choose_instance(self):
+        """The one asked for, or the first that is free. What a cluster left whose programs were all killed, as when a
+        machine is restarted under it, is no cluster."""
+        asked, extra = self.asked
+        for instance in range(INSTANCES) if asked is None else (asked,):
+            self._configure(instance, extra)
+            layout = self.layout
+            if not machine.has_device(layout.bridge):
+                return
+            if not machine.bridge_is_used(layout.bridge, (layout.address, layout.loopback)):
+                say(f"removing the bridge {layout.bridge} of a cluster that is no more")
+                machine.end_cgroup(layout.cgroup)
+                run(["ip", "link", "delete", layout.bridge])
+                return
+        raise ClusterError(f"there is a bridge {self.layout.bridge} already, of another cluster that runs; " + (
+            "all instances are taken" if asked is None else "choose another --instance, or none for the first free one"))
 
     def _make_certificates(self, nodes):
         layout, pki = self.layout, self.layout.pki
@@ -226,11 +251,12 @@ class BareDriver(Driver):
             self.node(index).stop(0)
         for name in ("kwok", *reversed(CONTROL_PLANE)):
             layout.process(name).stop(0)
-        machine.end_cgroup(layout.cgroup)
-        if machine.has_device(layout.bridge):
-            for index in range(nodes):
-                machine.wait_device_gone(layout.veth(index))
-            run(["ip", "link", "delete", layout.bridge])
+        if self._has_instance():
+            machine.end_cgroup(layout.cgroup)
+            if machine.has_device(layout.bridge):
+                for index in range(nodes):
+                    machine.wait_device_gone(layout.veth(index))
+                run(["ip", "link", "delete", layout.bridge])
         if not any(pathlib.Path("/sys/class/net").glob("downpour*")):
             machine.restore_kernel_settings()
         for entry in list(self.state.iterdir()):
@@ -246,9 +272,11 @@ class BareDriver(Driver):
     def leftovers(self):
         """What this cluster should have taken away and did not."""
         layout, inside = self.layout, f"{self.state}/"
-        left = [f"device {path.name}" for path in pathlib.Path("/sys/class/net").iterdir()
-                if path.name == layout.bridge or path.name.startswith(f"{layout.bridge}n")]
-        left += [f"cgroup {folder}" for folder in machine.cgroup_folders(layout.cgroup) if folder.exists()]
+        left = []
+        if self._has_instance():
+            left += [f"device {path.name}" for path in pathlib.Path("/sys/class/net").iterdir()
+                     if path.name == layout.bridge or path.name.startswith(f"{layout.bridge}n")]
+            left += [f"cgroup {folder}" for folder in machine.cgroup_folders(layout.cgroup) if folder.exists()]
         mounts = pathlib.Path("/proc/self/mounts").read_text().splitlines()
         left += [f"mount {line.split()[1]}" for line in mounts if line.split()[1].startswith(inside)]
         for process in pathlib.Path("/proc").glob("[0-9]*"):
@@ -262,6 +290,14 @@ class BareDriver(Driver):
         return left
 
     # Small things.
+
+    def _has_instance(self):
+        """Not when all programs of this cluster were killed and another took its instance since."""
+        return machine.device_alias(self.layout.bridge) in (None, self._mark())
+
+    def _mark(self):
+        """On the bridge: whose it is. The kernel keeps 255 bytes."""
+        return str(self.state)[-200:]
 
     def _lock(self):
         return machine.Lock(self.state / "lock")

@@ -12,6 +12,7 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 NODE_PROGRAMS = ("containerd", "kubelet", "kube-proxy")
 PAUSE_IMAGE = "downpour.dev/e2e/pause:1"
 MAX_NODES = 16
+INSTANCES = 16
 # Of every cluster's pods.
 ALL_PODS = "10.253.0.0/16"
 
@@ -20,8 +21,8 @@ class Layout:
     """Of one cluster: a state folder and an instance, which gives it addresses of its own."""
 
     def __init__(self, state, instance):
-        if not 0 <= instance <= 15:
-            raise ClusterError(f"--instance: got {instance}, expected 0 to 15")
+        if not 0 <= instance < INSTANCES:
+            raise ClusterError(f"--instance: got {instance}, expected 0 to {INSTANCES - 1}")
         self.state = pathlib.Path(state)
         self.instance = instance
         self.bridge = f"downpour{instance}"

@@ -9,7 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from .base import wait_for
+from .base import run, wait_for
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 # The kubelet sets these for the whole machine; the last cluster that goes down sets them back to what is kept here.
@@ -75,6 +75,18 @@ class Lock:
 
 def has_device(name):
     return pathlib.Path("/sys/class/net", name).exists()
+
+
+def device_alias(name):
+    """None when there is no such device."""
+    path = pathlib.Path("/sys/class/net", name, "ifalias")
+    return path.read_text().strip() if path.exists() else None
+
+
+def bridge_is_used(name, addresses):
+    """Whether a cable is plugged in, or a program listens on one of these addresses."""
+    return (any(pathlib.Path("/sys/class/net", name, "brif").iterdir()) or
+            any(run(["ss", "-Hltn", "src", address]).strip() for address in addresses))
 
 
 def wait_device_gone(name):

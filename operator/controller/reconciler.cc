@@ -391,8 +391,8 @@ std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const
   if (!memory.ready_since.has_value()) {
     memory.ready_since = std::min(now, planner::FindCondition(status, planner::kReady)->last_transition_time);
   }
-  const double due =
-      std::max(*memory.ready_since + absl::ToDoubleSeconds(options_.budget_delay), memory.budget_held_until);
+  const absl::Duration delay = Stretched(options_.budget_delay, options_.write_spacing);
+  const double due = std::max(*memory.ready_since + absl::ToDoubleSeconds(delay), memory.budget_held_until);
   if (now < due) return absl::Seconds(due - now);
   const absl::Status made =
       CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();

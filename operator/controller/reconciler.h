@@ -39,7 +39,7 @@ struct ReconcilerOptions {
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
   // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
-  // that starts many jobs has more urgent things to do.
+  // that starts many jobs has more urgent things to do. Longer where many run, like the writes above.
   absl::Duration budget_delay = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.

@@ -336,12 +336,16 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   Restart();
   BringToTraining();
   auto before = status_writes();
+  const double ready = now_;
+  double unprotected = 0;
   for (int second = 0; second < 400; ++second) {
     now_ += 1;
     Report(v1::PHASE_TRAINING, static_cast<std::uint64_t>(11 + second / 8));
     Refresh();
     ASSERT_TRUE(Reconcile().status.ok());
+    if (!server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value()) unprotected = now_;
   }
+  EXPECT_GT(unprotected - ready, 200) << "so does the disruption budget, which had a minute to wait";
   EXPECT_GE(status_writes() - before, 1);
   EXPECT_LE(status_writes() - before, 3) << "a thousand jobs share four writes a second";
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(50));

@@ -44,6 +44,7 @@ struct Flags {
   int parameter_servers = 2;
   int workers = 8;
   int threads = 16;
+  int first = 0;
   int count = 200;
   double limit_seconds = 900;
   controller::ImageOptions images{"downpour.dev/server:bench", "downpour.dev/trainer:bench", "IfNotPresent"};
@@ -225,7 +226,7 @@ absl::Status End(World& world, const Pod& pod, int exit_code) {
 // Workers fail one after the other, each of another job; how long until the replacement's pod is there.
 absl::StatusOr<Json> React(const Flags& flags, World& world) {
   Json seconds = Json::array();
-  for (int i = 0; i < flags.count; ++i) {
+  for (int i = flags.first; i < flags.first + flags.count; ++i) {
     const std::string key =
         absl::StrFormat("%s/job-%04d-worker-%d", NamespaceOf(flags, i % flags.jobs), i % flags.jobs, i / flags.jobs);
     const PodStore::Pointer pod = world.pods().Get(key);
@@ -306,6 +307,7 @@ int Main(int argc, char** argv) {
   app.add_option("--parameter-servers", flags.parameter_servers)->capture_default_str();
   app.add_option("--workers", flags.workers)->capture_default_str();
   app.add_option("--threads", flags.threads)->check(CLI::Range(1, 256))->capture_default_str();
+  app.add_option("--first", flags.first, "the job with the first of them (react)")->capture_default_str();
   app.add_option("--count", flags.count, "pods that fail (react)")->capture_default_str();
   app.add_option("--limit", flags.limit_seconds, "seconds to wait for pods")->capture_default_str();
   CLI11_PARSE(app, argc, argv);

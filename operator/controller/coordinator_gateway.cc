@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "operator/controller/objects.h"
+#include "operator/controller/turn.h"
 #include "operator/job/coordinator_client.h"
 
 namespace downpour::controller {
@@ -27,11 +27,6 @@ std::string Digest(const v1::ProgressReply& reply) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }
   return digest;
-}
-
-// Of a job's questions within their period: as good as random, the same each time.
-double Phase(const std::string& job_uid) {
-  return static_cast<double>(absl::Hash<std::string>()(job_uid) % 1024) / 1024;
 }
 
 // What is kept of an answer, as there may be thousands: without the members' own figures.

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
+#include "operator/controller/turn.h"
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
 #include "operator/planner/conditions.h"
@@ -137,7 +138,7 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string&
 void Reconciler::Remember(const std::string& key, Memory memory) {
   absl::MutexLock lock(&mutex_);
   Memory& known = memories_[key];
-  active_ += (memory.active ? 1 : 0) - (known.active ? 1 : 0);
+  over_ += (memory.over ? 1 : 0) - (known.over ? 1 : 0);
   known = std::move(memory);
 }
 
@@ -146,7 +147,7 @@ void Reconciler::Forget(const std::string& key) {
   const auto found = memories_.find(key);
   if (found == memories_.end()) return;
   gateway_->Forget(found->second.uid);
-  if (found->second.active) --active_;
+  if (found->second.over) --over_;
   memories_.erase(found);
 }
 
@@ -159,8 +160,16 @@ bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
 }
 
 absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spacing) {
+  // Those that were not looked at yet count too, else all of them would write when a leader is new.
+  const int jobs = static_cast<int>(jobs_->size());
   absl::MutexLock lock(&mutex_);
-  return std::max(interval, spacing * active_);
+  return std::max(interval, spacing * (jobs - over_));
+}
+
+double Reconciler::NextWrite(const std::string& uid, absl::Duration interval, double last) {
+  const absl::Duration stretched = Stretched(interval, options_.write_spacing);
+  const double period = absl::ToDoubleSeconds(stretched);
+  return stretched == interval ? last + period : NextTurn(uid, period, last);
 }
 
 planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, Memory& memory,
@@ -264,8 +273,8 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
   // A write for another reason promises nothing new.
   if (complete.progress.has_value() && complete.progress != record.job.status.progress) {
     complete.progress->next_update_time =
-        now + absl::ToDoubleSeconds(Stretched(options_.progress_interval, options_.write_spacing) +
-                                    Stretched(options_.ask_interval_at_rest, options_.ask_spacing));
+        NextWrite(record.meta.uid, options_.progress_interval, now) +
+        absl::ToDoubleSeconds(Stretched(options_.ask_interval_at_rest, options_.ask_spacing));
   }
   const absl::StatusOr<kube::Json> stored =
       client_->ReplaceStatus(kube::kTrainingJobs, record.meta, api::StatusToJson(complete, api::TimeFormat::kRfc3339));
@@ -496,20 +505,21 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
   };
   CheckTemplates(record, memory, now);
-  memory.active = !planner::IsOver(record.job.status);
-  if (!memory.active) gateway_->Forget(record.meta.uid);
+  memory.over = planner::IsOver(record.job.status);
+  if (memory.over) gateway_->Forget(record.meta.uid);
   const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
-  if (memory.active) FollowCoordinator(record, pods, observed);
+  if (!memory.over) FollowCoordinator(record, pods, observed);
   const planner::Plan plan = planner::MakePlan(record.job, observed, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
   News news = Compare(record.job.status, plan);
   if (news == News::kProgress || news == News::kPicture) {
-    const absl::Duration interval = Stretched(
-        news == News::kPicture ? options_.picture_interval : options_.progress_interval, options_.write_spacing);
-    double due = memory.status_written + absl::ToDoubleSeconds(interval);
     const std::optional<api::ProgressStatus>& told = record.job.status.progress;
+    // A leader that is new goes by what it reads.
+    const double last = std::max(memory.status_written, told.has_value() ? told->last_update_time : 0);
+    double due = NextWrite(record.meta.uid,
+                           news == News::kPicture ? options_.picture_interval : options_.progress_interval, last);
     if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
     if (now < due) {
       look_again_after(absl::Seconds(due - now));

@@ -94,7 +94,7 @@ class Reconciler {
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
-    bool active = false;                // not over
+    bool over = false;                  // the job, for good
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
@@ -103,6 +103,8 @@ class Reconciler {
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
+  // When a job that was written at `last` may be for people again.
+  double NextWrite(const std::string& uid, absl::Duration interval, double last);
   // Its instances are in the order of the pods, then those that vanished. What is remembered of pods that are in the
   // cache becomes what is there now.
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
@@ -146,7 +148,7 @@ class Reconciler {
   const std::function<double()> clock_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
-  int active_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  int over_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new

@@ -323,6 +323,29 @@ TEST_F(ReconcilerTest, MembersThatComeAndGoDoNotPutTheBudgetOff) {
   EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
 }
 
+TEST_F(ReconcilerTest, AClockThatWasAheadDoesNotPutTheBudgetOff) {
+  BringToTraining();
+  now_ -= 3600;  // another replica leads now, and its clock is right
+  Restart();
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_FALSE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
+  now_ += 61;
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_TRUE(server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps").has_value());
+}
+
+TEST_F(ReconcilerTest, AWriteForAnotherReasonDoesNotPutOffWhenProgressIsWritten) {
+  BringToTraining();
+  const kube::Json promised = Status().at("progress").at("nextUpdateTime");
+  now_ += 5;
+  EndPod("lenet-worker-1", 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  ASSERT_EQ(Status().at("restarts").at("total"), 1);
+  EXPECT_EQ(Status().at("progress").at("nextUpdateTime"), promised);
+}
+
 TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   const auto status_writes = [this] {
     const std::vector<FakeApiServer::Request> requests = server_.requests();
@@ -351,7 +374,14 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(50));
   const kube::Json progress = Status().at("progress");
   const auto time = [&progress](const char* name) { return *kube::ParseTime(progress.at(name).get<std::string>()); };
-  EXPECT_NEAR(time("nextUpdateTime") - time("lastUpdateTime"), 250 + 50, 1);
+  EXPECT_NEAR(time("nextUpdateTime") - time("lastUpdateTime"), 250 + 50, 2);
+  // Nor does a leader that is new write all of them at once.
+  before = status_writes();
+  Restart();
+  Report(v1::PHASE_TRAINING, 90);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(status_writes() - before, 0);
   // What matters does not wait.
   before = status_writes();
   EndPod("lenet-worker-1", 3);

@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Open(const ClusterOptions& opt
   absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found = FindCredentials(options);
   if (!found.ok()) return found.status();
   const std::shared_ptr<kube::CredentialSource> credentials = *std::move(found);
-  kube::InitialiseHttpThreads(kHttpThreads);
+  kube::InitialiseHttp(kHttpThreads);
   std::string namespace_name = options.namespace_name;
   if (namespace_name.empty()) namespace_name = credentials->default_namespace();
   if (options.all_namespaces) namespace_name.clear();

@@ -89,7 +89,6 @@ class Client::Impl {
     absl::StatusOr<Json> json = ParseJson(response->body);
     if (!json.ok()) return WithPrefix(Describe(request), json.status());
     if (!json->is_object()) return absl::DataLossError(absl::StrCat(Describe(request), ": the answer is no object"));
-    StripManagedFields(*json);
     return json;
   }
 
@@ -192,7 +191,6 @@ absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view
   if (!items->is_array()) return absl::DataLossError(absl::StrCat(Describe(request), ": items is no list"));
   page.items.reserve(items->size());
   for (Json& item : *items) {
-    StripManagedFields(item);
     // Servers leave these out of the items of built-in lists.
     if (item.is_object()) {
       if (!item.contains("kind")) item["kind"] = resource.kind;

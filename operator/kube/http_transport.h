@@ -8,8 +8,10 @@
 
 namespace downpour::kube {
 
-// The threads that all HttpTransports of the process share; call it first in main(), once.
-void InitialiseHttpThreads(int threads);
+// Prepares the process for HttpTransports: the threads that they share, and the certificates that the system trusts,
+// which are read from then on only where credentials name none. It changes SSL_CERT_FILE and SSL_CERT_DIR: call it once
+// in main(), before there are other threads.
+void InitialiseHttp(int threads);
 
 // Over cpprestsdk, the one place where it is used. New connections use the newest credentials; after 401 they are read
 // again and the request is tried once more. After errors of connections the client underneath is made anew.

@@ -9,7 +9,11 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -330,6 +334,21 @@ struct Free {
 template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
+// What the system trusts, for this process.
+std::string SystemCertificatesFile() { return ::testing::TempDir() + "system-certificates-" + std::to_string(getpid()); }
+
+class Process final : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    std::ofstream(SystemCertificatesFile()).flush();
+    setenv("SSL_CERT_FILE", SystemCertificatesFile().c_str(), /*overwrite=*/1);
+    InitialiseHttp(4);
+  }
+  void TearDown() override { std::remove(SystemCertificatesFile().c_str()); }
+};
+
+const ::testing::Environment* const kProcess = ::testing::AddGlobalTestEnvironment(new Process);
+
 struct Certificate {
   Owned<EVP_PKEY> key;
   Owned<X509> x509;
@@ -483,6 +502,17 @@ TEST(HttpTransportTlsTest, TrustsTheGivenAuthorityAlone) {
   EXPECT_EQ(Ask(server.url(), {}), "") << "the system knows it not";
   EXPECT_EQ(Ask(server.url(), {"no certificate", "", "", ""}), "");
   EXPECT_EQ(Ask(server.url(), {}, "", /*insecure=*/true), "nobody");
+}
+
+TEST(HttpTransportTlsTest, TrustsTheSystemWhereNoAuthorityIsGiven) {
+  const Certificate authority = MakeCertificate("authority", "", nullptr);
+  const Certificate other = MakeCertificate("other", "", nullptr);
+  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr);
+  std::ofstream(SystemCertificatesFile()) << other.Pem() << authority.Pem();
+  EXPECT_EQ(Ask(server.url(), {}), "nobody");
+  EXPECT_EQ(Ask(server.url(), {other.Pem(), "", "", ""}), "") << "what is given is in the place of the system's";
+  std::ofstream(SystemCertificatesFile()) << other.Pem();
+  EXPECT_EQ(Ask(server.url(), {}), "");
 }
 
 TEST(HttpTransportTlsTest, ChecksTheNameOfTheServer) {

@@ -1,5 +1,9 @@
 #include "operator/kube/object.h"
 
+#include <cmath>
+#include <cstdint>
+#include <random>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/kube/json_text.h"
@@ -74,6 +78,81 @@ TEST(JsonText, LimitsDepth) {
   EXPECT_TRUE(ParseJson(nested(kMaxJsonDepth)).ok());
   EXPECT_TRUE(absl::IsDataLoss(ParseJson(nested(kMaxJsonDepth + 1)).status()));
   EXPECT_TRUE(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"").ok()) << "brackets in strings do not count";
+}
+
+TEST(JsonText, LeavesManagedFieldsOutOfObjectsOnly) {
+  const char* const text = R"({
+    "metadata": {"name": "a", "managedFields": [{"manager": "x"}]},
+    "object": {"metadata": {"managedFields": [1], "labels": {"managedFields": "kept"}}},
+    "items": [{"metadata": {"managedFields": {}}}, {"spec": {"metadata": {"managedFields": "kept"}}}],
+    "managedFields": "kept"})";
+  const Json expected = Json::parse(R"({
+    "metadata": {"name": "a"},
+    "object": {"metadata": {"labels": {"managedFields": "kept"}}},
+    "items": [{"metadata": {}}, {"spec": {"metadata": {"managedFields": "kept"}}}],
+    "managedFields": "kept"})");
+  const absl::StatusOr<Json> read = ParseJson(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, expected);
+}
+
+Json RandomJson(std::mt19937& random, int depth) {
+  const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
+  const auto text = [&] {
+    static const char* const kPieces[] = {"a",    "\"",     "\\",         "/",        "\n", "\x01",
+                                          "\x7f", "\u00e9", "\U0001f327", "metadata", " "};
+    std::string made;
+    for (unsigned i = below(6); i > 0; --i) made += kPieces[below(std::size(kPieces))];
+    return made;
+  };
+  switch (below(depth > 0 ? 8 : 6)) {
+    case 0:
+      return nullptr;
+    case 1:
+      return below(2) == 0;
+    case 2:
+      return std::uint64_t{random()} << below(33);
+    case 3:
+      return -static_cast<std::int64_t>(std::uint64_t{random()} << below(31));
+    case 4:
+      return std::ldexp(static_cast<double>(random()), static_cast<int>(below(200)) - 100);
+    case 5:
+      return text();
+    case 6: {
+      Json array = Json::array();
+      for (unsigned i = below(5); i > 0; --i) array.push_back(RandomJson(random, depth - 1));
+      return array;
+    }
+    default: {
+      Json object = Json::object();
+      for (unsigned i = below(5); i > 0; --i) object[text()] = RandomJson(random, depth - 1);
+      return object;
+    }
+  }
+}
+
+// Two parsers by different people.
+TEST(JsonText, ReadsWhatAnotherParserReads) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const Json wanted = RandomJson(random, 5);
+    std::string text = wanted.dump(seed % 2 == 0 ? -1 : 1);
+    const absl::StatusOr<Json> read = ParseJson(text);
+    ASSERT_TRUE(read.ok()) << seed << ": " << read.status();
+    ASSERT_EQ(*read, wanted) << seed;
+    ASSERT_EQ(read->dump(), wanted.dump()) << seed;
+    // The same with a byte changed; the other parser takes a zero for the end.
+    text[random() % text.size()] = static_cast<char>(1 + random() % 255);
+    const Json other = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const absl::StatusOr<Json> broken = ParseJson(text);
+    if (broken.ok()) {
+      ASSERT_EQ(*broken, other) << seed << ": " << text;
+    } else if (!other.is_discarded()) {
+      // Only integers of more than 64 bits are not taken.
+      ASSERT_NE(broken.status().message().find("out of the int64 range"), std::string::npos)
+          << seed << ": " << text << ": " << broken.status();
+    }
+  }
 }
 
 TEST(JsonText, NeverThrows) {

@@ -29,9 +29,7 @@ absl::StatusOr<WatchEvent> DecodeLine(std::string_view line) {
   if (!type.has_value() || object == nullptr || !object->is_object()) {
     return absl::DataLossError("watch event: neither ADDED, MODIFIED, DELETED, BOOKMARK nor ERROR of an object");
   }
-  WatchEvent event{*type, std::move((*json)["object"])};
-  StripManagedFields(event.object);
-  return event;
+  return WatchEvent{*type, std::move((*json)["object"])};
 }
 
 }  // namespace

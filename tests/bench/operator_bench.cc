@@ -311,7 +311,7 @@ int Main(int argc, char** argv) {
   app.add_option("--count", flags.count, "pods that fail (react)")->capture_default_str();
   app.add_option("--limit", flags.limit_seconds, "seconds to wait for pods")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  kube::InitialiseHttpThreads(2);
+  kube::InitialiseHttp(2);
   const absl::StatusOr<Json> result = Run(flags, step);
   if (!result.ok()) {
     absl::FPrintF(stderr, "operator_bench: %s: %s\n", step, std::string(result.status().message()));

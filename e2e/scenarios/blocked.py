@@ -52,6 +52,26 @@ def obstacles(world):
 
 
 @scenario
+def misspelt_template(world):
+    """A field of a pod template that the platform does not know is told before any pod is made."""
+    def worker(key):
+        return {"replicas": 1, "template": {"spec": {"containers": [{"name": "trainer", key: "Never"}]}}}
+
+    def refused():
+        found = world.condition("TemplateInvalid")
+        return found[2] if found and found[0] == "True" else f"not yet: {found}"
+
+    world.job(worker=worker("imagePulPolicy"))
+    message = world.wait("TemplateInvalid", refused, 30)
+    check("spec.containers[0].imagePulPolicy" in message, f"the field is not named: {message}")
+    check(not world.pods(), "pods were made")
+    world.check_told_once("TemplateInvalid")
+    world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
+    world.job(worker=worker("imagePullPolicy"))
+    world.wait_ready(1, 150)
+
+
+@scenario
 def namespace_deleted(world):
     """The namespace of a job that trains is deleted: it goes, nothing is left over, and the operator stays calm."""
     world.job(workers=2)

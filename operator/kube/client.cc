@@ -204,7 +204,7 @@ absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view
 absl::StatusOr<Json> Client::Create(const Resource& resource, std::string_view namespace_name, const Json& object,
                                     const CreateOptions& options) {
   HttpRequest request = Request("POST", ResourcePath(resource, namespace_name));
-  if (options.dry_run) request.query.emplace_back("dryRun", "All");
+  if (options.dry_run) request.query = {{"dryRun", "All"}, {"fieldValidation", "Strict"}};
   if (options.metadata_only) request.accept = kMetadataOnly;
   request.body = DumpJson(object);
   return impl_->DoJson(request);
@@ -229,6 +229,8 @@ absl::StatusOr<Json> Client::MergePatch(const Resource& resource, std::string_vi
 
 absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const ObjectMeta& meta, std::string_view status) {
   HttpRequest request = Request("PATCH", ResourcePath(resource, meta.namespace_name, meta.name, "status"));
+  // Else the server looks for fields that it does not know, in the object as a whole, to warn of them.
+  request.query = {{"fieldValidation", "Ignore"}};
   request.content_type = kJsonPatch;
   request.accept = kMetadataOnly;
   // An object patched to carry an older version than the stored one is a conflict. Elsewhere a merge patch would do; it

@@ -38,7 +38,7 @@ struct Preconditions {
 };
 
 struct CreateOptions {
-  bool dry_run = false;
+  bool dry_run = false;        // nothing is stored, and fields that the server does not know are an error
   bool metadata_only = false;  // of the answer; servers that cannot answer with the whole
 };
 

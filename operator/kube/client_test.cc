@@ -64,6 +64,7 @@ TEST_F(ClientTest, CreatesReadsAndDeletes) {
 
 TEST_F(ClientTest, ADryRunStoresNothing) {
   ASSERT_TRUE(client().Create(kPods, "team", Object("a"), {/*dry_run=*/true}).ok());
+  EXPECT_EQ(server_.CountRequests("POST", "fieldValidation=Strict"), 1);
   EXPECT_EQ(server_.Get(kPods, "team", "a"), std::nullopt);
 }
 

@@ -335,7 +335,9 @@ template <typename T>
 using Owned = std::unique_ptr<T, Free>;
 
 // What the system trusts, for this process.
-std::string SystemCertificatesFile() { return ::testing::TempDir() + "system-certificates-" + std::to_string(getpid()); }
+std::string SystemCertificatesFile() {
+  return ::testing::TempDir() + "system-certificates-" + std::to_string(getpid());
+}
 
 class Process final : public ::testing::Environment {
  public:

@@ -52,22 +52,29 @@ def obstacles(world):
 
 
 @scenario
-def misspelt_template(world):
-    """A field of a pod template that the platform does not know is told before any pod is made."""
-    def worker(key):
-        return {"replicas": 1, "template": {"spec": {"containers": [{"name": "trainer", key: "Never"}]}}}
+def bad_template(world):
+    """What the platform does not take of a pod template is told before any pod is made, and is the matter of that job
+    alone: a misspelt field, and a number that the API server hands out as an integer of more than 64 bits."""
+    def worker(**fields):
+        return {"replicas": 1, "template": {"spec": {
+            **fields.pop("spec", {}), "containers": [{"name": "trainer", **fields}]}}}
 
-    def refused():
-        found = world.condition("TemplateInvalid")
+    def refused(name):
+        found = world.condition("TemplateInvalid", name)
         return found[2] if found and found[0] == "True" else f"not yet: {found}"
 
-    world.job(worker=worker("imagePulPolicy"))
-    message = world.wait("TemplateInvalid", refused, 30)
-    check("spec.containers[0].imagePulPolicy" in message, f"the field is not named: {message}")
-    check(not world.pods(), "pods were made")
-    world.check_told_once("TemplateInvalid")
+    world.job("large", worker=worker(spec={"activeDeadlineSeconds": 1e20}))
+    world.job(worker=worker(imagePulPolicy="Never"))
+    for name, field in (("lenet", "spec.containers[0].imagePulPolicy"), ("large", "activeDeadlineSeconds")):
+        message = world.wait("TemplateInvalid", lambda job=name: refused(job), 30)
+        check(field in message, f"the field is not named: {message}")
+        check(not world.pods(name), f"pods of {name} were made")
+        world.note(**{name: message})
+        world.wait("its event", lambda job=name: [event for event in world.events("TemplateInvalid")
+                                                  if event["involvedObject"]["name"] == job], 10)
+        world.check_told_once("TemplateInvalid", name)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
-    world.job(worker=worker("imagePullPolicy"))
+    world.job(worker=worker(imagePullPolicy="Never"))
     world.wait_ready(1, 150)
 
 

@@ -160,6 +160,7 @@ TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
   const auto first = client.ReplaceStatus(kTrainingJobs, ReadMeta(created), R"({"phase": "Running", "old": 1})");
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), R"({"phase": "Done"})");
+  EXPECT_EQ(server_.CountRequests("PATCH", "/status?fieldValidation=Ignore"), 2);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(Find(*second, {"status"}), nullptr) << "only the metadata is asked for";
   const Json stored = *server_.Get(kTrainingJobs, "team", "a");

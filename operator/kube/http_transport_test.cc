@@ -515,6 +515,9 @@ TEST(HttpTransportTlsTest, TrustsTheSystemWhereNoAuthorityIsGiven) {
   EXPECT_EQ(Ask(server.url(), {other.Pem(), "", "", ""}), "") << "what is given is in the place of the system's";
   std::ofstream(SystemCertificatesFile()) << other.Pem();
   EXPECT_EQ(Ask(server.url(), {}), "");
+  // Where the library would look for itself.
+  EXPECT_STREQ(std::getenv("SSL_CERT_FILE"), "/dev/null");
+  EXPECT_STREQ(std::getenv("SSL_CERT_DIR"), "/dev/null");
 }
 
 TEST(HttpTransportTlsTest, ChecksTheNameOfTheServer) {

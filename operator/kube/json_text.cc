@@ -77,10 +77,59 @@ Json ToJson(dom::element element, Place place) {
   return nullptr;
 }
 
+absl::Status TooDeepError() {
+  return absl::DataLossError(absl::StrCat("JSON nested deeper than ", kMaxJsonDepth, " levels"));
+}
+
+// Text that is no JSON may be misjudged: the parser refuses it anyway.
+bool IsTooDeep(std::string_view text) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      if (++depth > kMaxJsonDepth) return true;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+void StripManagedFields(Json& object) {
+  if (!object.is_object()) return;
+  const auto metadata = object.find("metadata");
+  if (metadata != object.end() && metadata->is_object()) metadata->erase(kManagedFields);
+}
+
+// simdjson refuses integers of more than 64 bits, which servers do write: 1e20 comes back as one. nlohmann's parser,
+// the slower, takes them for floating-point numbers, as servers do.
+absl::StatusOr<Json> ParseLargeNumbers(std::string_view text) {
+  // Trees that are deep would overflow the stack where they are copied and written.
+  if (IsTooDeep(text)) return TooDeepError();
+  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return absl::DataLossError(absl::StrCat("not JSON: ", text.size(), " bytes"));
+  StripManagedFields(json);
+  if (!json.is_object()) return json;
+  if (const auto object = json.find("object"); object != json.end()) StripManagedFields(*object);
+  if (const auto items = json.find("items"); items != json.end() && items->is_array()) {
+    for (Json& item : *items) StripManagedFields(item);
+  }
+  return json;
+}
+
 // `capacity`: of the parser, if it has none yet.
 absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::parser& parser) {
   simdjson::error_code error = simdjson::SUCCESS;
-  if (parser.capacity() == 0) error = parser.allocate(capacity, kMaxJsonDepth);
+  if (parser.capacity() == 0) error = parser.allocate(capacity, kMaxJsonDepth + 1);
   dom::element document;
   if (error == simdjson::SUCCESS) error = parser.parse(text.data(), text.size()).get(document);
   switch (error) {
@@ -89,7 +138,9 @@ absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::par
     case simdjson::MEMALLOC:
       return absl::ResourceExhaustedError(absl::StrCat("no memory to read JSON of ", text.size(), " bytes"));
     case simdjson::DEPTH_ERROR:
-      return absl::DataLossError(absl::StrCat("JSON nested deeper than ", kMaxJsonDepth, " levels"));
+      return TooDeepError();
+    case simdjson::NUMBER_ERROR:
+      return ParseLargeNumbers(text);
     default:
       return absl::DataLossError(absl::StrCat("not JSON: ", text.size(), " bytes: ", simdjson::error_message(error)));
   }

@@ -81,48 +81,33 @@ absl::Status TooDeepError() {
   return absl::DataLossError(absl::StrCat("JSON nested deeper than ", kMaxJsonDepth, " levels"));
 }
 
-// Text that is no JSON may be misjudged: the parser refuses it anyway.
-bool IsTooDeep(std::string_view text) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kMaxJsonDepth) return true;
-    } else if (c == '}' || c == ']') {
-      --depth;
+// Leaves out of a whole tree what ToJson leaves out while it makes one.
+void StripManagedFields(Json& json, Place place) {
+  if (json.is_array()) {
+    if (place != Place::kItems) return;
+    for (Json& value : json) StripManagedFields(value, Place::kObject);
+  } else if (json.is_object()) {
+    if (place == Place::kMetadata) json.erase(kManagedFields);
+    for (auto& [key, value] : json.get_ref<Json::object_t&>()) {
+      const Place below = PlaceBelow(place, key);
+      if (below != Place::kElsewhere) StripManagedFields(value, below);
     }
   }
-  return false;
-}
-
-void StripManagedFields(Json& object) {
-  if (!object.is_object()) return;
-  const auto metadata = object.find("metadata");
-  if (metadata != object.end() && metadata->is_object()) metadata->erase(kManagedFields);
 }
 
 // simdjson refuses integers of more than 64 bits, which servers do write: 1e20 comes back as one. nlohmann's parser,
 // the slower, takes them for floating-point numbers, as servers do.
 absl::StatusOr<Json> ParseLargeNumbers(std::string_view text) {
-  // Trees that are deep would overflow the stack where they are copied and written.
-  if (IsTooDeep(text)) return TooDeepError();
-  Json json = Json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  const auto limit_depth = [&too_deep](int depth, Json::parse_event_t event, const Json&) {
+    const bool starts = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    too_deep = too_deep || (starts && depth >= kMaxJsonDepth);
+    return !too_deep;
+  };
+  Json json = Json::parse(text.begin(), text.end(), limit_depth, /*allow_exceptions=*/false);
+  if (too_deep) return TooDeepError();
   if (json.is_discarded()) return absl::DataLossError(absl::StrCat("not JSON: ", text.size(), " bytes"));
-  StripManagedFields(json);
-  if (!json.is_object()) return json;
-  if (const auto object = json.find("object"); object != json.end()) StripManagedFields(*object);
-  if (const auto items = json.find("items"); items != json.end() && items->is_array()) {
-    for (Json& item : *items) StripManagedFields(item);
-  }
+  StripManagedFields(json, Place::kTop);
   return json;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/kube/json_text.h"
@@ -79,6 +80,8 @@ TEST(JsonText, LimitsDepth) {
     EXPECT_TRUE(ParseJson(nested(kMaxJsonDepth)).ok()) << inner;
     EXPECT_TRUE(absl::IsDataLoss(ParseJson(nested(kMaxJsonDepth + 1)).status())) << inner;
   }
+  const std::string empty = std::string(kMaxJsonDepth, '[') + std::string(kMaxJsonDepth, ']');
+  EXPECT_TRUE(absl::IsDataLoss(ParseJson(absl::StrCat("[100000000000000000000, ", empty, "]")).status()));
   EXPECT_TRUE(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"").ok()) << "brackets in strings do not count";
 }
 

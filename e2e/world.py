@@ -47,6 +47,11 @@ def check(condition, message):
         raise Failure(message)
 
 
+def one_worker(container=None, **pod):
+    """spec.worker of a manifest: what its container and its pod have beyond what the operator gives them."""
+    return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
+
+
 class World:
     """The cluster, and one namespace of it."""
 
@@ -133,9 +138,11 @@ class World:
         return [event for event in self.get("events") if event["reason"] == reason]
 
     def check_told_once(self, reason, name="lenet"):
-        """One event object of this reason about the job, and it was recorded once."""
-        found = [(event.get("count", 1), event["message"]) for event in self.events(reason)
-                 if event["involvedObject"]["name"] == name]
+        """One event object of this reason about the job, and it was recorded once. It may come after the status."""
+        def events():
+            return [(event.get("count", 1), event["message"]) for event in self.events(reason)
+                    if event["involvedObject"]["name"] == name]
+        found = self.wait(f"an event {reason} of {name}", events, 10)
         check([count for count, _ in found] == [1], f"events {reason} of {name}: {found}")
 
     def wait_replaced(self, pod, before, seconds=60, name="lenet"):

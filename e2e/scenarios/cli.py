@@ -5,7 +5,7 @@ import os
 import subprocess
 
 from driver.base import ROOT
-from world import check, scenario
+from world import check, one_worker, scenario
 
 COMMAND = ROOT / "build" / "release" / "bin" / "downpour"
 MOST_LINES = 23  # one screen of a terminal with 24
@@ -57,13 +57,10 @@ def credentials(world, rules, name):
 @scenario
 def cli(world):
     """get, top, why and logs of jobs that train, fit nowhere, lack an image, fail and lose a worker; and what may not be."""
-    def template(container=None, **pod):
-        return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
-
     world.job(workers=2)
-    world.job("nonode", worker=template(nodeSelector={"no": "such"}))
-    world.job("noimage", worker=template({"image": "downpour.dev/none:e2e"}))
-    world.job("exits", worker=template({"command": ["sh", "-c", "echo the reason; exit 3"]}),
+    world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}))
+    world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}))
+    world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 3"]}),
               failurePolicy={"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}})
     world.wait_phase("Failed", 120, "exits")
     world.wait_ready(2)

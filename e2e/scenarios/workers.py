@@ -2,14 +2,10 @@
 
 import json
 
-from world import check, metric, scenario
+from world import check, metric, one_worker, scenario
 
 # Of a job with one worker: it fails twice within seconds, and then the job does.
 QUICK = {"failurePolicy": {"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}
-
-
-def one_worker(container=None, **pod):
-    return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
 
 
 def restarts(world, cause, counted):

@@ -2,35 +2,30 @@
 
 import json
 import pathlib
-import re
 import tempfile
 
 from driver.base import run
 from world import DOWNPOUR, EXAMPLE, check, scale_operator, scenario
 
-# Of the test accuracy after three epochs, between two runs of the same manifest: asynchronous training is not the same
-# bit by bit, and after so few epochs the accuracy still swings (0.84 to 0.87 in what was seen).
-TOLERANCE = 0.05
+# Of the test accuracy: what the manifest promises at least, and how far two runs of it may lie apart. Asynchronous
+# training is not the same bit by bit: 0.87 and 0.88 were seen, and single updates of SGD that cost 0.03 for a moment.
+ACCURACY, TOLERANCE = 0.85, 0.04
 
 
 @scenario
 def train(world):
-    """One file, on the cluster and under `downpour run`: the same number of updates, the same accuracy but for 0.05."""
+    """The example as it is, on the cluster and under `downpour run`: the same number of updates, the same accuracy."""
+    world.kubectl("apply", "-f", str(EXAMPLE))
+    world.wait_phase("Succeeded", 600)
+    progress = world.status()["progress"]
     with tempfile.TemporaryDirectory() as folder:
-        manifest = pathlib.Path(folder, "lenet.yaml")
-        text, replaced = re.subn(r"epochs: \d+", "epochs: 3", EXAMPLE.read_text())
-        check(replaced == 1, f"{EXAMPLE} has {replaced} lines 'epochs:', expected 1")
-        manifest.write_text(text)
-        world.kubectl("apply", "-f", str(manifest))
-        world.wait_phase("Succeeded", 600)
-        progress = world.status()["progress"]
-        local = json.loads(run([DOWNPOUR, "run", manifest, "--run-dir", pathlib.Path(folder, "run"), "--output=json"],
+        local = json.loads(run([DOWNPOUR, "run", EXAMPLE, "--run-dir", pathlib.Path(folder, "run"), "--output=json"],
                                seconds=600))
     check(progress["step"] == progress["totalSteps"] == local["ledger"]["applied"],
           f"{progress['step']} of {progress['totalSteps']} updates, under `downpour run` {local['ledger']}")
     on_cluster, here = float(progress["testAccuracy"]), local["testAccuracy"]
-    check(on_cluster > 0.75 and abs(on_cluster - here) <= TOLERANCE,
-          f"test accuracy {on_cluster}, under `downpour run` {here}")
+    check(min(on_cluster, here) >= ACCURACY and abs(on_cluster - here) <= TOLERANCE,
+          f"test accuracy {on_cluster}, under `downpour run` {here}; each at least {ACCURACY}, at most {TOLERANCE} apart")
     world.wait("the pods to be removed", lambda: not world.pods(), 60)
     world.note(updates=progress["step"], accuracy=on_cluster, accuracy_of_downpour_run=round(here, 4))
 

@@ -52,6 +52,11 @@ def one_worker(container=None, **pod):
     return {"replicas": 1, "template": {"spec": {**pod, "containers": [{"name": "trainer", **(container or {})}]}}}
 
 
+def fails_after(restarts, **more):
+    """spec.failurePolicy of a manifest: after so many restarts of a replica, within seconds."""
+    return {"maxRestartsPerReplica": restarts, "backoff": {"initialSeconds": 1, "maxSeconds": 1}, **more}
+
+
 class World:
     """The cluster, and one namespace of it."""
 

@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 
-from driver.base import ROOT
-from world import check, one_worker, scenario
+from world import DOWNPOUR, check, fails_after, one_worker, scenario
 
-COMMAND = ROOT / "build" / "release" / "bin" / "downpour"
 MOST_LINES = 23  # one screen of a terminal with 24
 # What docs/operations.md says that somebody on call needs.
 ON_CALL = [{"apiGroups": ["training.downpour.dev"], "resources": ["trainingjobs"], "verbs": ["get", "list"]},
@@ -17,7 +15,7 @@ ON_CALL = [{"apiGroups": ["training.downpour.dev"], "resources": ["trainingjobs"
 
 def downpour(world, *arguments, code=0, kubeconfig=None, stops_after=None):
     """Standard output of `downpour ARGUMENTS -n NAMESPACE`, or standard error if the exit code is not to be 0."""
-    argv = [str(COMMAND), *arguments, "-n", world.namespace, "--kubeconfig", str(kubeconfig or world.driver.kubeconfig)]
+    argv = [str(DOWNPOUR), *arguments, "-n", world.namespace, "--kubeconfig", str(kubeconfig or world.driver.kubeconfig)]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         output, errors = process.communicate(timeout=stops_after or 60)
@@ -61,7 +59,7 @@ def cli(world):
     world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}))
     world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}))
     world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 3"]}),
-              failurePolicy={"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}})
+              failurePolicy=fails_after(1))
     world.wait_phase("Failed", 120, "exits")
     world.wait_ready(2)
     world.wait_progress()

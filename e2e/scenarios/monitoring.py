@@ -7,7 +7,7 @@ from monitoring import chart
 from monitoring.check_queries import check_alerts, check_dashboards
 from monitoring.discovery import Discovery
 from monitoring.prometheus import Prometheus
-from world import SYSTEM, check, one_worker, operator_pods, scenario
+from world import SYSTEM, check, fails_after, one_worker, operator_pods, scenario
 
 SCRAPE_SECONDS = 2
 ALERT_TESTS = ROOT / "e2e" / "monitoring" / "alerts_test.yaml"
@@ -19,8 +19,7 @@ def start_jobs(world):
     world.kubectl("annotate", "trainingjob", "lenet", "training.downpour.dev/goodput=true")
 
     def broken(name, container=None, **pod):
-        world.job(name, worker=one_worker(container, **pod),
-                  failurePolicy={"maxRestartsPerReplica": 0, "backoff": {"initialSeconds": 1, "maxSeconds": 1}})
+        world.job(name, worker=one_worker(container, **pod), failurePolicy=fails_after(0))
 
     broken("exits", {"command": ["sh", "-c", "exit 3"]})
     broken("nonode", nodeSelector={"no": "such"})

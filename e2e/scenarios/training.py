@@ -25,7 +25,8 @@ def train(world):
           f"{progress['step']} of {progress['totalSteps']} updates, under `downpour run` {local['ledger']}")
     on_cluster, here = float(progress["testAccuracy"]), local["testAccuracy"]
     check(min(on_cluster, here) >= ACCURACY and abs(on_cluster - here) <= TOLERANCE,
-          f"test accuracy {on_cluster}, under `downpour run` {here}; each at least {ACCURACY}, at most {TOLERANCE} apart")
+          f"test accuracy {on_cluster}, under `downpour run` {here}; "
+          f"each at least {ACCURACY}, at most {TOLERANCE} apart")
     world.wait("the pods to be removed", lambda: not world.pods(), 60)
     world.note(updates=progress["step"], accuracy=on_cluster, accuracy_of_downpour_run=round(here, 4))
 

@@ -2,10 +2,7 @@
 
 import json
 
-from world import check, metric, one_worker, scenario
-
-# Of a job with one worker: it fails twice within seconds, and then the job does.
-QUICK = {"failurePolicy": {"maxRestartsPerReplica": 1, "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}
+from world import check, fails_after, metric, one_worker, scenario
 
 
 def restarts(world, cause, counted):
@@ -50,9 +47,10 @@ def exit_codes(world):
     """Workers that exit 1 or 137, run out of memory, have no image, fit on no node: action, cause, event, metric."""
     # Metrics have one label for all exit codes and one for all signals.
     counters = {label: restarts(world, label, "true") for label in ("ExitCode", "Signal", "OOMKilled")}
-    world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}), **QUICK)
-    world.job("killed", worker=one_worker({"command": ["sh", "-c", "exit 137"]}), **QUICK)
-    world.job("greedy", worker=one_worker({"resources": {"limits": {"memory": "40Mi"}}}), **QUICK)
+    world.job("exits", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}),
+              failurePolicy=fails_after(1))
+    world.job("killed", worker=one_worker({"command": ["sh", "-c", "exit 137"]}), failurePolicy=fails_after(1))
+    world.job("greedy", worker=one_worker({"resources": {"limits": {"memory": "40Mi"}}}), failurePolicy=fails_after(1))
     world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}))
     world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}))
     for name, cause, label, code in (("exits", "Exit code 1", "ExitCode", 1),
@@ -82,7 +80,7 @@ def exit_codes(world):
 def pending_timeout(world):
     """A worker that fits on no node is given up after pendingTimeoutSeconds, tried again, and fails the job."""
     world.job(worker=one_worker(nodeSelector={"no": "such"}),
-              failurePolicy={**QUICK["failurePolicy"], "pendingTimeoutSeconds": 5})
+              failurePolicy=fails_after(1, pendingTimeoutSeconds=5))
     world.wait("the first pod", lambda: "lenet-worker-0" in world.pods(), 60)
     with world.pod_history() as history:
         world.wait_phase("Failed", 120)

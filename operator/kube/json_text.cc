@@ -114,6 +114,7 @@ absl::StatusOr<Json> ParseLargeNumbers(std::string_view text) {
 // `capacity`: of the parser, if it has none yet.
 absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::parser& parser) {
   simdjson::error_code error = simdjson::SUCCESS;
+  // simdjson counts what stands in the innermost list as a level too.
   if (parser.capacity() == 0) error = parser.allocate(capacity, kMaxJsonDepth + 1);
   dom::element document;
   if (error == simdjson::SUCCESS) error = parser.parse(text.data(), text.size()).get(document);

@@ -25,6 +25,7 @@ using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
 constexpr double kBudgetRetrySeconds = 60;
+constexpr double kServiceTrustedSeconds = 60;
 constexpr api::Backoff kObstacleBackoff = {1, 60};
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
@@ -294,8 +295,9 @@ void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>
 
 absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                                    const kube::Json& object) {
-  absl::StatusOr<kube::Json> created =
-      client_->Create(resource, record.meta.namespace_name, object, {/*dry_run=*/false, /*metadata_only=*/true});
+  // A template with unknown fields did not get so far: see CheckTemplates.
+  absl::StatusOr<kube::Json> created = client_->Create(
+      resource, record.meta.namespace_name, object, {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
   if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
@@ -375,16 +377,32 @@ void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory&
   memory.starts_held_until = clock_() + planner::BackoffSeconds(kObstacleBackoff, ++memory.refusals + 1);
 }
 
-absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
-                               Memory& memory) {
-  if (!memory.service_made) {
+absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) {
+  if (memory.service_seen.has_value()) {
+    const absl::StatusOr<kube::Json> found =
+        client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name);
+    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
+    if (!found.ok() || kube::ReadMeta(*found).controller_uid != record.meta.uid) memory.service_seen.reset();
+  }
+  if (!memory.service_seen.has_value()) {
     absl::Status made = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
     if (!made.ok()) {
       NoteObstacle(ToObstacle(made, "the service of the job cannot be made"), memory);
       return made;
     }
-    memory.service_made = true;
   }
+  memory.service_seen = clock_();
+  memory.service_doubted = false;
+  return absl::OkStatus();
+}
+
+absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
+                               Memory& memory) {
+  if (!memory.service_seen.has_value()) {
+    absl::Status made = EnsureService(record, memory);
+    if (!made.ok()) return made;
+  }
+  memory.service_doubted = clock_() >= *memory.service_seen + kServiceTrustedSeconds;
   absl::Mutex memory_mutex;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     return CreatePod(record, starts[i], pods, memory, memory_mutex);
@@ -535,8 +553,15 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     Emit(record, plan.events);
   }
   NoteAlive(pods, plan.status, memory);
+  const bool service_doubted = memory.service_doubted;
   result.status = CarryOut(record, plan, pods, memory);
   if (!result.status.ok()) return result;
+  // Nobody watches services: who deletes one harms only pods that start. It is looked for in the pass after the one that
+  // starts them, which is in a hurry.
+  if (service_doubted && !memory.over && now >= memory.starts_held_until) {
+    result.status = EnsureService(record, memory);
+    if (!result.status.ok()) return result;
+  }
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
     look_again_after(*wait);
   }

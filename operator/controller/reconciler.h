@@ -90,7 +90,8 @@ class Reconciler {
     std::int64_t templates_checked = 0;  // generation
     std::string template_error;
     double template_check_time = 0;
-    bool service_made = false;
+    std::optional<double> service_seen;  // when it was there
+    bool service_doubted = false;        // a pod that was started since needs it
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
@@ -125,6 +126,7 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
+  absl::Status EnsureService(const JobRecord& record, Memory& memory);
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                          const kube::Json& object);

@@ -351,7 +351,7 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   const auto status_writes = [this] {
     const std::vector<FakeApiServer::Request> requests = server_.requests();
     return std::count_if(requests.begin(), requests.end(), [](const FakeApiServer::Request& one) {
-      return one.method == "PATCH" && one.path.ends_with("/status");
+      return one.method == "PUT" && one.path.ends_with("/status");
     });
   };
   // As if there were a thousand jobs.
@@ -407,7 +407,7 @@ TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
 
 TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
   CreateJob();
-  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);
+  server_.Inject("PUT", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);
   Refresh();
   EXPECT_TRUE(absl::IsAborted(Reconcile().status));
   EXPECT_TRUE(PodNames().empty());
@@ -441,7 +441,7 @@ TEST_F(ReconcilerTest, APodThatVanishesIsCountedOnceWhateverElseHappened) {
     job["metadata"]["generation"] = 2;
   });
   Refresh();
-  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
+  server_.Inject("PUT", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
   EXPECT_TRUE(absl::IsAborted(Reconcile().status)) << "it is not forgotten over a status that could not be stored";
   Settle();
   RunPods();
@@ -468,7 +468,7 @@ TEST_F(ReconcilerTest, AnEndThatWasSeenIsNotForgottenOverAConflict) {
   BringToTraining();
   EndPod("lenet-worker-1", 3);
   Refresh();
-  server_.Inject("PATCH", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
+  server_.Inject("PUT", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), 1);
   EXPECT_TRUE(absl::IsAborted(Reconcile().status));
   server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
   Settle();
@@ -497,6 +497,49 @@ TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(pod->at("metadata").at("labels").at(kIncarnationLabel), "2");
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "WorkerLost"), 1);
+}
+
+TEST_F(ReconcilerTest, AServiceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) {
+  BringToTraining();
+  const auto looks = [this] { return server_.CountRequests("GET", "/services/lenet"); };
+  EndPod("lenet-worker-0", 3);
+  Settle();
+  EXPECT_EQ(looks(), 0) << "it was made a moment ago";
+  now_ += 60;
+  server_.Remove(kube::kServices, kNamespace, "lenet");
+  RunPods();
+  EndPod("lenet-worker-1", 3);
+  Settle();
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(looks(), 1);
+  now_ += 60;
+  RunPods();
+  EndPod("lenet-worker-0", 3);
+  Settle();
+  EXPECT_EQ(looks(), 2);
+  EXPECT_EQ(server_.CountRequests("POST", "/services"), 2) << "nothing is asked for that is there";
+}
+
+TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotAskedAboutAllTheTime) {
+  BringToTraining();
+  now_ += 60;
+  server_.Remove(kube::kServices, kNamespace, "lenet");
+  server_.Put(kube::kServices, {{"apiVersion", "v1"},
+                                {"kind", "Service"},
+                                {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
+                                {"spec", {{"clusterIP", "None"}}}});
+  EndPod("lenet-worker-1", 3);
+  for (int i = 0; i < 100; ++i) {
+    Refresh();
+    Reconcile();
+  }
+  EXPECT_THAT(Condition("Blocked"), HasSubstr("NameConflict"));
+  EXPECT_LE(server_.CountRequests("POST", "/services"), 1 + 6) << "in 25 seconds";
+  server_.Remove(kube::kServices, kNamespace, "lenet");
+  now_ += 60;
+  Settle();
+  ASSERT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_THAT(Condition("Blocked"), Not(HasSubstr("True")));
 }
 
 TEST_F(ReconcilerTest, ScalingTouchesNoOtherPod) {
@@ -636,7 +679,7 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
           break;
         }
         case 3:
-          server_.Inject(random() % 2 == 0 ? "POST" : "PATCH", "",
+          server_.Inject(random() % 2 == 0 ? "POST" : "PUT", "",
                          random() % 2 == 0 ? FakeApiServer::Refuse(409, "Conflict", "changed")
                                            : FakeApiServer::End(FakeApiServer::Reaction::End::kReset));
           break;

@@ -40,6 +40,7 @@ struct Preconditions {
 struct CreateOptions {
   bool dry_run = false;        // nothing is stored, and fields that the server does not know are an error
   bool metadata_only = false;  // of the answer; servers that cannot answer with the whole
+  bool unchecked = false;      // fields that the server does not know are dropped without a word
 };
 
 struct DeleteOptions {

@@ -160,7 +160,7 @@ TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
   const auto first = client.ReplaceStatus(kTrainingJobs, ReadMeta(created), R"({"phase": "Running", "old": 1})");
   ASSERT_TRUE(first.ok()) << first.status();
   const auto second = client.ReplaceStatus(kTrainingJobs, ReadMeta(*first), R"({"phase": "Done"})");
-  EXPECT_EQ(server_.CountRequests("PATCH", "/status?fieldValidation=Ignore"), 2);
+  EXPECT_EQ(server_.CountRequests("PUT", "/status?fieldValidation=Ignore"), 2);
   ASSERT_TRUE(second.ok()) << second.status();
   EXPECT_EQ(Find(*second, {"status"}), nullptr) << "only the metadata is asked for";
   const Json stored = *server_.Get(kTrainingJobs, "team", "a");
@@ -178,7 +178,7 @@ TEST_F(ClientTest, ReplaceStatusReplacesAllOfIt) {
   EXPECT_TRUE(GetApiError(successor.status()).has_value());
   EXPECT_EQ(Find(*server_.Get(kTrainingJobs, "team", "a"), {"status"}), nullptr);
 
-  server_.Inject("PATCH", "", FakeApiServer::Refuse(422, "Invalid", "status.phase: Unsupported value"));
+  server_.Inject("PUT", "", FakeApiServer::Refuse(422, "Invalid", "status.phase: Unsupported value"));
   EXPECT_TRUE(absl::IsInvalidArgument(client.ReplaceStatus(kTrainingJobs, ReadMeta(*second), "{}").status()));
 }
 

@@ -721,12 +721,6 @@ class FakeApiServer::Impl {
     Json after;
     if (request.method == "PUT") {
       after = Json::parse(request.body);
-    } else if (type == "application/json-patch+json") {
-      try {
-        after = before.patch(Json::parse(request.body));
-      } catch (const Json::exception& error) {
-        throw Failure{422, "Invalid", FailedTest(before, Json::parse(request.body), error.what())};
-      }
     } else if (apply || type == "application/merge-patch+json" ||
                (type == "application/strategic-merge-patch+json" && address.built_in)) {
       after = before;
@@ -770,20 +764,6 @@ class FakeApiServer::Impl {
     }
     Store(key, std::move(stored));
     return {200, DumpJson(objects_[key])};
-  }
-
-  // As the real server says it.
-  static std::string FailedTest(const Json& object, const Json& patch, const std::string& otherwise) {
-    if (!patch.is_array()) return otherwise;
-    for (const Json& operation : patch) {
-      if (FindText(operation, {"op"}) != "test") continue;
-      const Json::json_pointer at(FindText(operation, {"path"}));
-      if (!object.contains(at) || object.at(at) != operation.at("value")) {
-        return absl::StrCat("the server rejected our request due to an error in our request: testing value ",
-                            FindText(operation, {"path"}), " failed: test failed");
-      }
-    }
-    return otherwise;
   }
 
   static std::string ContentType(const Request& request) {

@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
   verbs: [get, list, watch, delete]
 - apiGroups: [training.downpour.dev]
   resources: [trainingjobs/status]
-  verbs: [patch]
+  verbs: [update]
 # For ownerReferences with blockOwnerDeletion, where the cluster enforces them.
 - apiGroups: [training.downpour.dev]
   resources: [trainingjobs/finalizers]

@@ -18,7 +18,8 @@ if(DOWNPOUR_SANITIZE STREQUAL "thread")
 endif()
 
 # downpour_test(name SOURCES ... DEPENDS ... [LABELS unit|simulation|integration] [TIMEOUT seconds] [ARGS ...]):
-# a GoogleTest program registered with ctest. Without LABELS it is a unit test.
+# a GoogleTest program registered with ctest. Without LABELS it is a unit test. Those labelled integration run alone:
+# they start processes that race each other, and have the machine to themselves for it.
 function(downpour_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS;ARGS;ENVIRONMENT" ${ARGN})
   # ThreadSanitizer sees no lock inside an uninstrumented gRPC: only what links none runs under it.
@@ -46,4 +47,7 @@ function(downpour_test name)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if("integration" IN_LIST ARG_LABELS)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
 endfunction()

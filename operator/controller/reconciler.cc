@@ -92,6 +92,17 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   return std::nullopt;
 }
 
+absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
+}
+
+bool HasAddress(const Pods& pods, api::Role role) {
+  return std::any_of(pods.begin(), pods.end(), [role](const kube::Store<Pod>::Pointer& pod) {
+    return pod->role == role && !pod->address.empty() && !HasEnded(*pod);
+  });
+}
+
 }  // namespace
 
 absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task) {
@@ -303,8 +314,7 @@ absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, cons
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
   // Ours: an answer was lost, or a cache is behind.
   if (!existing.ok() || kube::ReadMeta(*existing).controller_uid == record.meta.uid) return existing;
-  return absl::AlreadyExistsError(
-      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
+  return SomebodyElses(resource, name);
 }
 
 absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex) {
@@ -377,32 +387,47 @@ void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory&
   memory.starts_held_until = clock_() + planner::BackoffSeconds(kObstacleBackoff, ++memory.refusals + 1);
 }
 
-absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) {
-  if (memory.service_seen.has_value()) {
-    const absl::StatusOr<kube::Json> found =
-        client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name);
-    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
-    if (!found.ok() || kube::ReadMeta(*found).controller_uid != record.meta.uid) memory.service_seen.reset();
+absl::Status Reconciler::LookForService(const JobRecord& record, Memory& memory) {
+  const absl::StatusOr<kube::Json> found = client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name);
+  if (absl::IsNotFound(found.status())) {
+    memory.service = Memory::Service::kMissing;
+    return absl::OkStatus();
   }
-  if (!memory.service_seen.has_value()) {
-    absl::Status made = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
-    if (!made.ok()) {
-      NoteObstacle(ToObstacle(made, "the service of the job cannot be made"), memory);
-      return made;
-    }
+  if (!found.ok()) return found.status();
+  if (kube::ReadMeta(*found).controller_uid != record.meta.uid) {
+    return SomebodyElses(kube::kServices, record.meta.name);
   }
+  memory.service = Memory::Service::kThere;
   memory.service_seen = clock_();
-  memory.service_doubted = false;
   return absl::OkStatus();
+}
+
+absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) {
+  absl::Status status = absl::OkStatus();
+  if (memory.service == Memory::Service::kUnknown) status = LookForService(record, memory);
+  if (status.ok() && memory.service == Memory::Service::kMissing) {
+    status = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
+    if (status.ok()) memory.service = Memory::Service::kThere;
+    memory.service_seen = clock_();
+  }
+  if (!status.ok()) NoteObstacle(ToObstacle(status, "the service of the job cannot be made"), memory);
+  return status;
 }
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
-  if (!memory.service_seen.has_value()) {
-    absl::Status made = EnsureService(record, memory);
-    if (!made.ok()) return made;
+  if (memory.service == Memory::Service::kUnknown) {
+    // A name that is taken is told before anything runs.
+    absl::Status free = LookForService(record, memory);
+    if (!free.ok()) {
+      NoteObstacle(ToObstacle(free, "the service of the job cannot be made"), memory);
+      return free;
+    }
   }
-  memory.service_doubted = clock_() >= *memory.service_seen + kServiceTrustedSeconds;
+  // Pods that start need it, and nobody watches services: it may have been deleted meanwhile.
+  if (memory.service == Memory::Service::kThere && clock_() >= memory.service_seen + kServiceTrustedSeconds) {
+    memory.service = Memory::Service::kUnknown;
+  }
   absl::Mutex memory_mutex;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     return CreatePod(record, starts[i], pods, memory, memory_mutex);
@@ -553,12 +578,15 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     Emit(record, plan.events);
   }
   NoteAlive(pods, plan.status, memory);
-  const bool service_doubted = memory.service_doubted;
+  // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
+  // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
+  const bool needs_service =
+      (memory.service == Memory::Service::kMissing ||
+       (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
+      HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
   result.status = CarryOut(record, plan, pods, memory);
   if (!result.status.ok()) return result;
-  // Nobody watches services: who deletes one harms only pods that start. It is looked for in the pass after the one that
-  // starts them, which is in a hurry.
-  if (service_doubted && !memory.over && now >= memory.starts_held_until) {
+  if (needs_service) {
     result.status = EnsureService(record, memory);
     if (!result.status.ok()) return result;
   }

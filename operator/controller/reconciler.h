@@ -90,8 +90,9 @@ class Reconciler {
     std::int64_t templates_checked = 0;  // generation
     std::string template_error;
     double template_check_time = 0;
-    std::optional<double> service_seen;  // when it was there
-    bool service_doubted = false;        // a pod that was started since needs it
+    enum class Service { kUnknown, kMissing, kThere };
+    Service service = Service::kUnknown;
+    double service_seen = 0;
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
@@ -126,6 +127,8 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
+  // Finds out whether the job's service is there. kAlreadyExists: its name is somebody else's.
+  absl::Status LookForService(const JobRecord& record, Memory& memory);
   absl::Status EnsureService(const JobRecord& record, Memory& memory);
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,

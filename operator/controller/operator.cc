@@ -144,7 +144,10 @@ class Operator::Impl {
     const Pod& pod = *(after != nullptr ? after : before);
     if (pod.job_name.empty()) return;
     const std::string key = absl::StrCat(pod.meta.namespace_name, "/", pod.job_name);
-    if (after == nullptr || HasEnded(pod) || pod.meta.deletion_time.has_value()) {
+    // All others wait for a coordinator that they can find.
+    const bool found =
+        pod.role == api::Role::kCoordinator && !pod.address.empty() && (before == nullptr || before->address.empty());
+    if (after == nullptr || found || HasEnded(pod) || pod.meta.deletion_time.has_value()) {
       queue_.Add(key);
     } else {
       queue_.AddAfter(key, kStartDelay);

@@ -307,8 +307,8 @@ void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>
 absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                                    const kube::Json& object) {
   // A template with unknown fields did not get so far: see CheckTemplates.
-  absl::StatusOr<kube::Json> created = client_->Create(
-      resource, record.meta.namespace_name, object, {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
+  absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object,
+                                                       {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
   if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);

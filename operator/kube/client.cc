@@ -29,8 +29,7 @@ constexpr std::size_t kMaxLogLineBytes = std::size_t{1} << 20;
 
 absl::Status WithPrefix(const std::string& prefix, const absl::Status& status) {
   absl::Status prefixed(status.code(), absl::StrCat(prefix, ": ", status.message()));
-  status.ForEachPayload(
-      [&](absl::string_view type, const absl::Cord& payload) { prefixed.SetPayload(type, payload); });
+  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) { prefixed.SetPayload(type, payload); });
   return prefixed;
 }
 
@@ -228,8 +227,8 @@ absl::StatusOr<Json> Client::ReplaceStatus(const Resource& resource, const Objec
   HttpRequest request = Request("PUT", ResourcePath(resource, meta.namespace_name, meta.name, "status"));
   request.query = kUnchecked;
   request.accept = kMetadataOnly;
-  // Of what is put there the server takes the status alone, so nothing else needs to be sent; a patch would have it take
-  // the whole object apart and together again.
+  // Of what is put there the server takes the status alone, so nothing else needs to be sent; a patch would have it
+  // take the whole object apart and together again.
   const Json metadata = {{"name", meta.name},
                          {"namespace", meta.namespace_name},
                          {"uid", meta.uid},

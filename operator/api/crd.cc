@@ -191,9 +191,10 @@ constexpr Description kDescriptions[] = {
      "Directory in which the final model is written. Empty: it is not written to a directory "
      "of its own choice."},
 
-    {"template.metadata", "Labels and annotations of the pods. The operator adds its own."},
+    {"template.metadata", "Labels and annotations of the pods, and nothing else. The operator adds its own."},
     {"template.metadata.labels", "Labels of the pods. Those under training.downpour.dev/ belong to the operator."},
     {"template.metadata.annotations", "Annotations of the pods."},
+    {"template.metadata.creationTimestamp", "Ignored: kubectl writes null here."},
     {"template.spec",
      "PodSpec as Kubernetes defines it. It is passed on and checked by the API server when a pod is "
      "made from it."},
@@ -742,6 +743,14 @@ class SchemaWriter {
     Json json = Begin(path, "object", "", notes);
     Value item{};
     json["additionalProperties"] = Write(item, rule.item, path + "[]", Notes());
+    return json;
+  }
+
+  template <class Value>
+  Json Write(Value& value, const schema::ClosedObject&, const std::string& path, const Notes& notes) {
+    const Style style = std::exchange(style_, {});
+    Json json = Write(value, schema::Object{}, path, notes);
+    style_ = style;
     return json;
   }
 

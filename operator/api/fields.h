@@ -61,6 +61,8 @@ struct Choice {
 };
 
 struct Object {};
+// One that has no other fields, not even in a Template.
+struct ClosedObject : Object {};
 // A PodTemplateSpec, kept as JSON text. Of its fields only those of PodTemplate below are looked at; a pod that the
 // API server creates from it has all of them checked.
 struct Template {};
@@ -163,6 +165,7 @@ std::string_view IsPathOrEmpty(std::string_view text);
 struct PodTemplateMetadata {
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
+  OpaqueValue creation_timestamp;
 };
 struct PodSpec {
   std::string restart_policy;
@@ -178,6 +181,7 @@ template <class Visitor>
 void Fields(Visitor& v, PodTemplateMetadata& s) {
   v.Field("labels", s.labels, MapOf<Text>{AnyText, {AnyText}});
   v.Field("annotations", s.annotations, MapOf<Text>{AnyText, {AnyText}});
+  v.Field("creationTimestamp", s.creation_timestamp, Opaque{});  // null: so kubectl writes templates
 }
 
 // A PodSpec of Kubernetes 1.34. The API server compares only fields that it knows when it looks for changes.
@@ -230,7 +234,7 @@ void Fields(Visitor& v, PodSpec& s) {
 
 template <class Visitor>
 void Fields(Visitor& v, PodTemplate& s) {
-  v.Field("metadata", s.metadata, Object{});
+  v.Field("metadata", s.metadata, ClosedObject{});  // the others would be lost
   v.Field("spec", s.spec, Object{});
 }
 

@@ -195,7 +195,14 @@ class Reader {
     }
     ObjectReader object(*this, node, path);
     schema::Fields(object, value);
-    object.RefuseUnknown();
+    if (refuse_unknown_ && !in_template_) object.RefuseUnknown();
+  }
+
+  template <class Value>
+  void Read(const DocumentNode& node, const std::string& path, Value& value, const schema::ClosedObject&) {
+    const bool in_template = std::exchange(in_template_, false);
+    Read(node, path, value, schema::Object{});
+    in_template_ = in_template;
   }
 
   template <class Value>
@@ -331,9 +338,9 @@ class Reader {
 
   void Read(const DocumentNode& node, const std::string& path, std::string& value, const schema::Template&) {
     schema::PodTemplate looked_at;
-    const bool refuse_unknown = std::exchange(refuse_unknown_, false);
+    in_template_ = true;
     Read(node, path, looked_at, schema::Object{});
-    refuse_unknown_ = refuse_unknown;
+    in_template_ = false;
     std::string at = path;
     const nlohmann::json json = ReadAny(node, at);
     if (json.is_object()) value = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -386,7 +393,6 @@ class Reader {
     void Dropped(std::string_view name) { known_.push_back(name); }
 
     void RefuseUnknown() {
-      if (!reader_.refuse_unknown_) return;
       for (const DocumentNode& child : node_.items) {
         if (reader_.full()) return;
         if (std::find(known_.begin(), known_.end(), child.key) != known_.end()) continue;
@@ -461,7 +467,8 @@ class Reader {
   // One more than is shown, so that the reader knows that some were left out.
   bool full() const { return errors_.size() > kMaxErrors; }
 
-  bool refuse_unknown_;
+  const bool refuse_unknown_;
+  bool in_template_ = false;  // whose objects may have any field
   TimeFormat times_;
   std::vector<LocatedError> errors_;
   std::map<std::string, std::size_t, std::less<>> positions_;

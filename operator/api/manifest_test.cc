@@ -438,6 +438,18 @@ TEST(TemplateTest, IsKeptAsItIsButSorted) {
   EXPECT_EQ(nlohmann::json::parse(ToJson(some))["spec"]["worker"]["template"]["spec"]["priority"], 5);
 }
 
+// Its metadata alone is not passed on, so that a field with a wrong name would be lost.
+TEST(TemplateTest, MetadataHasLabelsAndAnnotationsAlone) {
+  const auto errors = [](const std::string& text) {
+    return Lines(ParseManifest(Minimal(), {{"worker.template", text}}).errors);
+  };
+  EXPECT_THAT(errors("{metadata: {lables: {a: b}}}"),
+              ElementsAre("spec.worker.template.metadata.lables: unknown field; did you mean \"labels\"?"));
+  EXPECT_THAT(errors("{metadata: {finalizers: [a/b]}}"),
+              ElementsAre("spec.worker.template.metadata.finalizers: unknown field"));
+  EXPECT_THAT(errors("{metadata: {creationTimestamp: null}, more: 1, spec: {more: 1}}"), IsEmpty());
+}
+
 // A path is long there, and must not be kept for each of the many nodes.
 TEST(TemplateTest, NamesThePlaceDeepDownInAMegabyte) {
   std::string text = Minimal() + "  coordinator:\n    template: ";

@@ -379,13 +379,16 @@ constexpr Relation kRelations[] = {
     {"spec", "parameterServer", "self.strategy != 'ParameterServer' || has(self.parameterServer)",
      "is required for the strategy ParameterServer", "FieldValueRequired"},
     {"spec.elastic", "minReplicas", "self.minReplicas <= self.maxReplicas", "must be at most maxReplicas"},
-    {"spec.failurePolicy.backoff", "initialSeconds", "self.initialSeconds <= self.maxSeconds",
+    {"spec.failurePolicy.backoff", "initialSeconds",
+     "(has(self.initialSeconds) ? self.initialSeconds : 1) <= (has(self.maxSeconds) ? self.maxSeconds : 300)",
      "must be at most maxSeconds"},
     {"spec.failurePolicy.rules[]", "",
-     "size(self.roles) > 0 || size(self.onPodConditions) > 0 || size(self.onContainerReasons) > 0 || "
-     "has(self.onExitCodes)",
+     "(has(self.roles) && size(self.roles) > 0) || (has(self.onPodConditions) && size(self.onPodConditions) > 0) || "
+     "(has(self.onContainerReasons) && size(self.onContainerReasons) > 0) || has(self.onExitCodes)",
      "must have at least one of roles, onPodConditions, onContainerReasons, onExitCodes"},
 };
+
+static_assert(Backoff{}.initial_seconds == 1 && Backoff{}.max_seconds == 300, "a relation above has them as well");
 
 // Lists of objects whose items have keys. The API server refuses two items with one key. Other lists of the spec are
 // sets, those of the status are replaced as a whole.
@@ -451,10 +454,19 @@ bool NeedsTransitionRule(const std::string& path) {
   return parent == "spec" || !IsImmutable(parent);
 }
 
+// Whether the API server stores the default of the field with each job. So it does with what stands in spec itself, and
+// with the number of workers, which the scale subresource reads. All the others are said in the description: they would
+// be two thirds of what is stored of a job, and the API server goes through all of it with each status.
+bool StoresDefault(std::string_view path, bool is_object) {
+  const bool in_spec = path.find('.') == path.rfind('.');
+  return path == "spec.worker" || path == "spec.worker.replicas" || (in_spec && !is_object);
+}
+
 // What is added to a description.
 struct Notes {
   bool unsupported = false;
   bool immutable = false;
+  std::string preset;
 };
 
 // Writes the schema of one value after another.
@@ -462,7 +474,7 @@ class SchemaWriter {
  public:
   // What a part of the resource is written with.
   struct Style {
-    bool defaults = false;          // and what is required
+    bool defaults = false;          // that are stored or said, and what is required
     bool preserve_unknown = false;  // of every object
   };
 
@@ -534,15 +546,19 @@ class SchemaWriter {
       const std::string at = absl::StrCat(path, ".", std::string(name));
       const bool unsupported = presence == Presence::kUnsupported;
       const bool frozen = !unsupported && NeedsTransitionRule(at);
-      const Notes notes{.unsupported = unsupported, .immutable = frozen};
+      Notes notes{.unsupported = unsupported, .immutable = frozen, .preset = {}};
       Json& property = properties[std::string(name)];
       if constexpr (kIsOptional<Value>) {
         typename Value::value_type inner{};
         property = writer.Write(inner, rule, at, notes);
       } else {
+        const bool has_default = writer.style_.defaults && presence == Presence::kOptional;
+        Json preset = has_default ? Default(value, rule) : Json();
+        if (preset.is_primitive() && preset != "") notes.preset = TextOf(preset);
         property = writer.Write(value, rule, at, notes);
-        if (writer.style_.defaults && presence == Presence::kOptional) {
-          Json preset = std::is_same_v<Rule, schema::Object> ? DefaultsOf(property) : Default(value, rule);
+        constexpr bool kIsObject = std::is_same_v<Rule, schema::Object>;
+        if (has_default && StoresDefault(at, kIsObject)) {
+          if (kIsObject) preset = DefaultsOf(property);
           if (!preset.is_null()) property["default"] = std::move(preset);
         }
       }
@@ -605,6 +621,7 @@ class SchemaWriter {
     std::string text = found == descriptions_.end() ? "" : std::string(found->second);
     if (notes.unsupported) text = "Not supported yet, and refused. " + text;
     text += extra;
+    if (!notes.preset.empty()) text += " Default: " + notes.preset + ".";
     if (notes.immutable) text += " It cannot be changed.";
     Json json;
     if (!text.empty()) json["description"] = text;
@@ -772,6 +789,11 @@ class SchemaWriter {
     Json json = Begin(path, "", "", notes);
     json["x-kubernetes-preserve-unknown-fields"] = true;
     return json;
+  }
+
+  static std::string TextOf(const Json& preset) {
+    if (preset.is_null()) return "";
+    return preset.is_string() ? preset.get<std::string>() : preset.dump();
   }
 
   // Of an object: what its fields have. Just {} would do if its rules were not tried on the default as it stands.

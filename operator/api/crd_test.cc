@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <random>
@@ -15,6 +16,7 @@
 #include <set>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -26,6 +28,7 @@
 namespace downpour::api {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
 
@@ -369,15 +372,73 @@ void ApplyDefaults(const Json& schema, Json& value) {
   }
 }
 
-// A job read back from the API server is the one that was read from the file.
+// A job read back from the API server is the one that was read from the file, whatever of it the server completed.
 TEST(CrdTest, TheDefaultsAreThoseOfTheParser) {
   const Json schema = Schema()["properties"]["spec"];
   for (const auto& path : Manifests("valid")) {
     const std::string text = ReadText(path);
-    Json spec = ToJsonTree(ParseDocument(text).root)["spec"];
-    ApplyDefaults(schema, spec);
-    EXPECT_EQ(spec, Json::parse(ToJson(ParseManifest(text).job))["spec"]) << path;
+    Json read_back = ToJsonTree(ParseDocument(text).root);
+    ApplyDefaults(schema, read_back["spec"]);
+    const ParsedManifest parsed = ParseManifest(read_back.dump());
+    EXPECT_THAT(parsed.errors, IsEmpty()) << path;
+    EXPECT_EQ(ToJson(parsed.job), ToJson(ParseManifest(text).job)) << path;
   }
+}
+
+constexpr std::string_view kMinimal = R"({"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob",
+    "metadata": {"name": "lenet"}, "spec": {"parameterServer": {}, "elastic": {"minReplicas": 1, "maxReplicas": 2},
+    "scheduling": {"avoidNodes": {}}, "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"}}})";
+
+// A stored job has few of them, and the same job means the same after an upgrade of the operator: what a version of the
+// format has for a default it keeps. A new version may have others.
+TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
+  const Json expected = Json::parse(R"({
+      "strategy": "ParameterServer", "suspend": false, "managedBy": "training.downpour.dev/operator",
+      "parameterServer": {"replicas": 1, "replicationFactor": 1}, "worker": {"replicas": 1},
+      "elastic": {"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 60, "growCooldownSeconds": 120},
+      "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800,
+      "failurePolicy": {"maxRestarts": 100, "maxRestartsPerReplica": 10, "windowSeconds": 3600,
+                        "backoff": {"initialSeconds": 1, "maxSeconds": 300}, "terminationTimeoutSeconds": 300,
+                        "pendingTimeoutSeconds": 900, "rules": []},
+      "scheduling": {"gang": "None", "provider": "Auto", "avoidNodes": {"afterFailures": 2, "forSeconds": 3600}},
+      "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"},
+      "training": {"epochs": 1, "batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
+                   "updatesPerShard": 0, "evaluate": true},
+      "update": {"mode": "Async", "codec": "fp32", "accumulate": 1,
+                 "optimizer": {"type": "SGD", "learningRate": 0.01, "stalenessAware": true}},
+      "output": {"directory": ""}})");
+  EXPECT_EQ(Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"], expected);
+}
+
+// What `kubectl explain` says of a field that is not there is what is taken for it.
+TEST(CrdTest, DescriptionsSayTheDefaults) {
+  const Json schema = Schema()["properties"]["spec"];
+  int said = 0;
+  const auto required = [](const Json& node, const std::string& name) {
+    const Json names = node.value("required", Json::array());
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::function<void(const Json&, const Json&)> look = [&](const Json& node, const Json& defaults) {
+    for (const auto& [name, value] : defaults.items()) {
+      const Json& property = node["properties"][name];
+      if (value.is_object()) look(property, value);
+      if (!value.is_primitive() || value == "" || required(node, name)) continue;
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      EXPECT_THAT(property.value("description", ""), HasSubstr(absl::StrCat(" Default: ", text, "."))) << name;
+      ++said;
+    }
+  };
+  look(schema, Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"]);
+  EXPECT_GE(said, 30);
+}
+
+// The rest is said, not stored.
+TEST(CrdTest, FewDefaultsAreStored) {
+  Json spec = Json::object();
+  ApplyDefaults(Schema()["properties"]["spec"], spec);
+  EXPECT_EQ(spec, Json::parse(R"({
+      "strategy": "ParameterServer", "suspend": false, "managedBy": "training.downpour.dev/operator",
+      "worker": {"replicas": 1}, "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800})"));
 }
 
 }  // namespace

@@ -615,7 +615,8 @@ void Override(Document& document, const std::string& name, const std::string& te
 
 class Writer {
  public:
-  explicit Writer(TimeFormat times) : times_(times) {}
+  // `empty`: whether lists and maps in which nothing is are written.
+  Writer(TimeFormat times, bool empty) : times_(times), empty_(empty) {}
 
   template <class Value>
   Json Write(Value& value, const schema::Object&) {
@@ -635,6 +636,8 @@ class Writer {
       }
       if constexpr (std::is_same_v<Rule, schema::Template>) {
         if (value.empty()) return;
+      } else if constexpr (requires { value.empty(); } && !std::is_same_v<Value, std::string>) {
+        if (value.empty() && !writer.empty_) return;
       }
       if constexpr (kIsOptional<Value>) {
         if (value.has_value()) json[std::string(name)] = writer.Write(*value, rule);
@@ -694,11 +697,12 @@ class Writer {
   }
 
   TimeFormat times_;
+  bool empty_;
 };
 
 template <class Value>
-std::string WriteText(Value value, TimeFormat times, int indent) {
-  return Writer(times).Write(value, schema::Object{}).dump(indent, ' ', false, Json::error_handler_t::replace);
+std::string WriteText(Value value, TimeFormat times, bool empty, int indent) {
+  return Writer(times, empty).Write(value, schema::Object{}).dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -734,9 +738,11 @@ absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
   return ParseManifest(text, overrides);
 }
 
-std::string ToJson(const TrainingJob& job) { return WriteText(job, TimeFormat::kSeconds, 2); }
+std::string ToJson(const TrainingJob& job) { return WriteText(job, TimeFormat::kSeconds, /*empty=*/true, 2); }
 
-std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times) { return WriteText(status, times, -1); }
+std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times) {
+  return WriteText(status, times, /*empty=*/false, -1);
+}
 
 absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times) {
   // Longer than a manifest may be: a job of many roles has a long status. Fields of a later version are passed over.

@@ -40,6 +40,7 @@ std::string ToJson(const TrainingJob& job);
 // them; rounded to the microsecond, and read back to the double nearest to it. Reading takes any offset.
 enum class TimeFormat { kSeconds, kRfc3339 };
 
+// Without the lists and maps in which nothing is.
 std::string StatusToJson(const TrainingJobStatus& status, TimeFormat times = TimeFormat::kSeconds);
 absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times = TimeFormat::kSeconds);
 

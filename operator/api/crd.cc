@@ -456,7 +456,7 @@ bool NeedsTransitionRule(const std::string& path) {
 
 // Whether the API server stores the default of the field with each job. So it does with what stands in spec itself, and
 // with the number of workers, which the scale subresource reads. All the others are said in the description: they would
-// be two thirds of what is stored of a job, and the API server goes through all of it with each status.
+// be more than half of what is stored of a job, and the API server goes through all of it with each status.
 bool StoresDefault(std::string_view path, bool is_object) {
   const bool in_spec = path.find('.') == path.rfind('.');
   return path == "spec.worker" || path == "spec.worker.replicas" || (in_spec && !is_object);
@@ -573,7 +573,8 @@ class SchemaWriter {
       }
       if (frozen) {
         property["x-kubernetes-validations"].push_back(
-            Validation("self == oldSelf", "cannot be changed", "", "", "FieldValueForbidden"));
+            Validation(HasOpaque(property) ? "self == oldSelf && oldSelf == self" : "self == oldSelf",
+                       "cannot be changed", "", "", "FieldValueForbidden"));
         if (presence == Presence::kOptional && !property.contains("default")) {
           const std::string field = absl::StrCat(".", std::string(name));
           validations.push_back(Validation(absl::StrCat("has(self", field, ") == has(oldSelf", field, ")"),
@@ -789,6 +790,14 @@ class SchemaWriter {
     Json json = Begin(path, "", "", notes);
     json["x-kubernetes-preserve-unknown-fields"] = true;
     return json;
+  }
+
+  // Whether something in it may have fields that the schema does not know. For such an object the API server compares
+  // the fields of its left side alone, and passes over those that only it has and the schema does not know.
+  static bool HasOpaque(const Json& schema) {
+    if (schema.contains("x-kubernetes-preserve-unknown-fields")) return true;
+    const Json properties = schema.value("properties", Json::object());
+    return std::any_of(properties.begin(), properties.end(), HasOpaque);
   }
 
   static std::string TextOf(const Json& preset) {

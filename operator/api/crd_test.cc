@@ -387,6 +387,7 @@ TEST(CrdTest, TheDefaultsAreThoseOfTheParser) {
 
 constexpr std::string_view kMinimal = R"({"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob",
     "metadata": {"name": "lenet"}, "spec": {"parameterServer": {}, "elastic": {"minReplicas": 1, "maxReplicas": 2},
+    "failurePolicy": {"rules": [{"name": "a", "roles": ["Worker"], "action": "Replace"}]},
     "scheduling": {"avoidNodes": {}}, "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"}}})";
 
 // A stored job has few of them, and the same job means the same after an upgrade of the operator: what a version of the
@@ -399,7 +400,9 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
       "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800,
       "failurePolicy": {"maxRestarts": 100, "maxRestartsPerReplica": 10, "windowSeconds": 3600,
                         "backoff": {"initialSeconds": 1, "maxSeconds": 300}, "terminationTimeoutSeconds": 300,
-                        "pendingTimeoutSeconds": 900, "rules": []},
+                        "pendingTimeoutSeconds": 900,
+                        "rules": [{"name": "a", "roles": ["Worker"], "onPodConditions": [], "onContainerReasons": [],
+                                   "action": "Replace", "countsTowardsLimit": true}]},
       "scheduling": {"gang": "None", "provider": "Auto", "avoidNodes": {"afterFailures": 2, "forSeconds": 3600}},
       "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"},
       "training": {"epochs": 1, "batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
@@ -422,6 +425,7 @@ TEST(CrdTest, DescriptionsSayTheDefaults) {
     for (const auto& [name, value] : defaults.items()) {
       const Json& property = node["properties"][name];
       if (value.is_object()) look(property, value);
+      if (value.is_array() && !value.empty() && value[0].is_object()) look(property["items"], value[0]);
       if (!value.is_primitive() || value == "" || required(node, name)) continue;
       const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
       EXPECT_THAT(property.value("description", ""), HasSubstr(absl::StrCat(" Default: ", text, "."))) << name;

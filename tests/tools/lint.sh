@@ -11,13 +11,11 @@ python3 -m compileall -q tests deploy
 
 # Generated protobuf headers must be there for clang-tidy to parse what includes them.
 cmake --build "$build" --target downpour_grpc >/dev/null
-# A file is checked again only when it, how it is compiled, a header of ours, or the checks changed.
+# A file is checked again only when it, how it is compiled, a header of ours that it includes, or the checks changed.
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/downpour-clang-tidy"
 mkdir -p "$cache"
-headers=$({ cat .clang-tidy; git ls-files --cached --others --exclude-standard '*.h' '*.proto' | xargs cat; } | sha256sum)
 check() {
-  local file=$1 compiled=$2 key
-  key=$({ printf '%s' "$headers $compiled"; cat "$file"; } | sha256sum | cut -c1-40)
+  local file=$1 key=$2
   [ -e "$cache/$key" ] && return 0
   if clang-tidy-14 -p "$build" --quiet "$file" 2>"$cache/$key.err"; then
     touch "$cache/$key"
@@ -29,18 +27,47 @@ check() {
   fi
 }
 export -f check
-export cache headers build
+export cache build
 python3 - "$build" <<'PY' | xargs -P 2 -L 1 bash -c 'check "$@"' check
-# Those of our files that are compiled, and a hash of how.
-import hashlib, json, os, subprocess, sys
+# Those of our files that are compiled, and a hash of all that the result of a check rests on.
+import functools, hashlib, json, os, pathlib, re, subprocess, sys
+
+
+def ls(*patterns):
+    return subprocess.check_output(["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns], text=True).split()
+
+
+protos = ls("*.proto")
+
+
+@functools.cache
+def includes(path):
+    """The files of ours that the file includes, by paths from the root; all protos where it is one made from them."""
+    names = re.findall(r'^\s*#\s*include\s*"([^"]+)"', pathlib.Path(path).read_text(), re.MULTILINE)
+    generated = protos if any(name.endswith(".pb.h") for name in names) else []
+    return [name for name in names if os.path.exists(name)] + generated
+
+
+def everything(path):
+    found, rest = set(), [path]
+    while rest:
+        file = rest.pop()
+        if file not in found:
+            found.add(file)
+            rest += includes(file)
+    return sorted(found)
+
+
 # Tests are held by the compiler's warnings alone: clang-tidy over GoogleTest's macros costs more than it finds.
-tracked = {name for name in subprocess.check_output(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.cc"], text=True).split()
+tracked = {name for name in ls("*.cc")
            if not name.endswith("_test.cc") and not name.startswith("tests/") and "/testing/" not in name}
 root = os.getcwd()
 for entry in json.load(open(os.path.join(sys.argv[1], "compile_commands.json"))):
     path = os.path.relpath(entry["file"], root)
     if path in tracked:
-        command = entry["command"].replace(root, ".")  # that of another checkout is the same
-        print(path, hashlib.sha256(command.encode()).hexdigest())
+        key = hashlib.sha256(entry["command"].replace(root, ".").encode())  # that of another checkout is the same
+        for file in [".clang-tidy", *everything(path)]:
+            key.update(f"\0{file}\0".encode() + pathlib.Path(file).read_bytes())
+        print(path, key.hexdigest()[:40])
 PY
 echo "lint: clean"

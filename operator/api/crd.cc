@@ -554,7 +554,7 @@ class SchemaWriter {
       } else {
         const bool has_default = writer.style_.defaults && presence == Presence::kOptional;
         Json preset = has_default ? Default(value, rule) : Json();
-        if (preset.is_primitive() && preset != "") notes.preset = TextOf(preset);
+        if (preset.is_primitive()) notes.preset = TextOf(preset);
         property = writer.Write(value, rule, at, notes);
         constexpr bool kIsObject = std::is_same_v<Rule, schema::Object>;
         if (has_default && StoresDefault(at, kIsObject)) {

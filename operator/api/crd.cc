@@ -554,7 +554,7 @@ class SchemaWriter {
       } else {
         const bool has_default = writer.style_.defaults && presence == Presence::kOptional;
         Json preset = has_default ? Default(value, rule) : Json();
-        if (preset.is_primitive()) notes.preset = TextOf(preset);
+        notes.preset = TextOf(preset);
         property = writer.Write(value, rule, at, notes);
         constexpr bool kIsObject = std::is_same_v<Rule, schema::Object>;
         if (has_default && StoresDefault(at, kIsObject)) {
@@ -828,10 +828,6 @@ class SchemaWriter {
       if (entry.value == value) return std::string(entry.name);
     }
     return nullptr;
-  }
-  template <class Value, class Item>
-  static Json Default(const std::vector<Value>&, const schema::ListOf<Item>&) {
-    return Json::array();
   }
   static Json Default(const ResumeFrom&, const schema::ResumePoint&) { return "Latest"; }
   template <class Value, class Rule>

@@ -244,7 +244,9 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
     metrics_->Observe(kFirstPod.name, kFirstPod.help, {}, kLong, std::max(0.0, first - wait_began));
   }
   if (BecomesReady(old, after)) {
-    metrics_->Observe(kReadyTime.name, kReadyTime.help, {}, kLong, std::max(0.0, now - wait_began));
+    // That it is ready may be stored a while later.
+    const double since = planner::FindCondition(after, planner::kReady)->last_transition_time;
+    metrics_->Observe(kReadyTime.name, kReadyTime.help, {}, kLong, std::max(0.0, since - wait_began));
   }
 }
 

@@ -147,7 +147,7 @@ TEST_F(OperatorMetricsTest, AJobBecomesReadyOnce) {
   Set(planner::kReady, false, 1001);
   Store(1001);
   Set(planner::kReady, true, 1010);
-  Store(1010);
+  Store(1040);                        // where many are, it is stored a while later
   Set(planner::kReady, false, 5000);  // scaled up
   Store(5000);
   Set(planner::kReady, true, 5003);

@@ -40,8 +40,13 @@ enum class News {
   kNone,
   kProgress,
   kPicture,    // phase, counts, messages: for people
+  kReady,      // all members train: people wait for it, no decision does
   kEssential,  // what later decisions rest on, or people wait for
 };
+
+bool BecomesReady(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
+  return planner::IsTrue(after, planner::kReady) && !planner::IsTrue(before, planner::kReady);
+}
 
 News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   if (plan.actions.empty() || plan.actions.front().type != ActionType::kStoreStatus) return News::kNone;
@@ -49,9 +54,11 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   const bool acts = std::any_of(plan.actions.begin() + 1, plan.actions.end(),
                                 [](const Action& action) { return action.type != ActionType::kFinish; });
   if (!plan.events.empty() || acts) return News::kEssential;
-  const auto conditions = [](const api::TrainingJobStatus& status) {
+  const bool becomes_ready = BecomesReady(before, plan.status);
+  const auto conditions = [becomes_ready](const api::TrainingJobStatus& status) {
     std::set<std::tuple<std::string, bool, std::string>> bare;
     for (const api::Condition& condition : status.conditions) {
+      if (becomes_ready && condition.type == planner::kReady) continue;
       // Why a job is not ready yet changes with every member that comes.
       const bool counts = condition.type == planner::kReady && !condition.status;
       bare.emplace(condition.type, condition.status, counts ? "" : condition.reason);
@@ -64,9 +71,11 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   const std::vector<std::string>& counted = plan.status.counted_uids;
   if (before.observed_generation != plan.status.observed_generation ||
       before.incarnations != plan.status.incarnations || std::any_of(counted.begin(), counted.end(), is_new) ||
-      before.failures != plan.status.failures || conditions(before) != conditions(plan.status)) {
+      before.failures != plan.status.failures || before.recovery != plan.status.recovery ||
+      conditions(before) != conditions(plan.status)) {
     return News::kEssential;
   }
+  if (becomes_ready) return News::kReady;
   api::TrainingJobStatus after = plan.status;
   after.progress = before.progress;
   after.last_progress_time = before.last_progress_time;
@@ -135,7 +144,8 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       pods_(pods),
       gateway_(gateway),
       hooks_(std::move(hooks)),
-      clock_(std::move(clock)) {}
+      clock_(std::move(clock)),
+      told_ready_(options_.told_ready_per_second, options_.told_ready_burst) {}
 
 Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string& uid) {
   absl::MutexLock lock(&mutex_);
@@ -182,6 +192,22 @@ double Reconciler::NextWrite(const std::string& uid, absl::Duration interval, do
   const absl::Duration stretched = Stretched(interval, options_.write_spacing);
   const double period = absl::ToDoubleSeconds(stretched);
   return stretched == interval ? last + period : NextTurn(uid, period, last);
+}
+
+void Reconciler::NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now) {
+  if (!BecomesReady(record.job.status, status)) {
+    memory.ready.reset();
+    return;
+  }
+  if (!memory.ready.has_value()) {
+    absl::MutexLock lock(&mutex_);
+    const absl::Duration wait =
+        told_ready_.Take(absl::Seconds(now), options_.told_ready_patience).value_or(options_.told_ready_patience);
+    memory.ready = {now, now + absl::ToDoubleSeconds(wait)};
+  }
+  for (api::Condition& condition : status.conditions) {
+    if (condition.type == planner::kReady) condition.last_transition_time = memory.ready->since;
+  }
 }
 
 planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods, Memory& memory,
@@ -388,7 +414,9 @@ void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory&
 }
 
 absl::Status Reconciler::LookForService(const JobRecord& record, Memory& memory) {
-  const absl::StatusOr<kube::Json> found = client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name);
+  // What the server remembers will do: should it be old, the making of the service tells.
+  const absl::StatusOr<kube::Json> found =
+      client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name, /*resource_version=*/"0");
   if (absl::IsNotFound(found.status())) {
     memory.service = Memory::Service::kMissing;
     return absl::OkStatus();
@@ -552,7 +580,8 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (memory.over) gateway_->Forget(record.meta.uid);
   const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
   if (!memory.over) FollowCoordinator(record, pods, observed);
-  const planner::Plan plan = planner::MakePlan(record.job, observed, now);
+  planner::Plan plan = planner::MakePlan(record.job, observed, now);
+  NoteReady(record, plan.status, memory, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
@@ -568,6 +597,10 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
       look_again_after(absl::Seconds(due - now));
       news = News::kNone;  // not yet
     }
+  }
+  if (news == News::kReady && now < memory.ready->due) {
+    look_again_after(absl::Seconds(memory.ready->due - now));
+    news = News::kNone;
   }
   if (news != News::kNone) {
     result.status = StoreStatus(record, plan.status, memory, now);

@@ -22,6 +22,7 @@
 #include "operator/kube/client.h"
 #include "operator/kube/event_recorder.h"
 #include "operator/kube/informer.h"
+#include "operator/kube/retry.h"
 #include "operator/planner/plan.h"
 
 namespace downpour::controller {
@@ -41,6 +42,11 @@ struct ReconcilerOptions {
   // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
   // that starts many jobs has more urgent things to do. Longer where many run, like the writes above.
   absl::Duration budget_delay = absl::Minutes(1);
+  // That a job is ready is told at once, unless many become ready together: then so many a second, and each after that
+  // time at the latest. Making their pods comes first.
+  double told_ready_per_second = 4;
+  double told_ready_burst = 20;
+  absl::Duration told_ready_patience = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
@@ -84,6 +90,11 @@ class Reconciler {
     // trace, as while the operator was deaf.
     std::vector<kube::Store<Pod>::Pointer> alive;
     double status_written = 0;
+    struct Untold {
+      double since = 0;
+      double due = 0;
+    };
+    std::optional<Untold> ready;  // the job is, and the stored status does not say so
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
     double starts_held_until = 0;        // so that a job that is refused does not ask again and again
@@ -107,6 +118,8 @@ class Reconciler {
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
   // When a job that was written at `last` may be for people again.
   double NextWrite(const std::string& uid, absl::Duration interval, double last);
+  // Keeps in `memory` since when the job is ready without having been told, and says so in `status`.
+  void NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now);
   // Its instances are in the order of the pods, then those that vanished. What is remembered of pods that are in the
   // cache becomes what is there now.
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
@@ -154,6 +167,7 @@ class Reconciler {
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
   int over_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  kube::TokenBucket told_ready_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new

@@ -77,7 +77,7 @@ class ReconcilerTest : public ::testing::Test {
         std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
   }
 
-  void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object()) {
+  void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object(), const std::string& name = "lenet") {
     Json spec = {{"parameterServer", {{"replicas", ps}}},
                  {"worker", {{"replicas", workers}}},
                  {"model", {{"name", "LeNet"}}},
@@ -85,7 +85,7 @@ class ReconcilerTest : public ::testing::Test {
     spec.merge_patch(more);
     server_.Put(kube::kTrainingJobs, {{"apiVersion", "training.downpour.dev/v1alpha1"},
                                       {"kind", "TrainingJob"},
-                                      {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
+                                      {"metadata", {{"name", name}, {"namespace", kNamespace}}},
                                       {"spec", spec}});
   }
 
@@ -188,9 +188,11 @@ class ReconcilerTest : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
-  Json Status() const { return server_.Get(kube::kTrainingJobs, kNamespace, "lenet")->value("status", Json::object()); }
-  std::string Condition(const std::string& type) const {
-    const Json status = Status();
+  Json Status(const std::string& name = "lenet") const {
+    return server_.Get(kube::kTrainingJobs, kNamespace, name)->value("status", Json::object());
+  }
+  std::string Condition(const std::string& type, const std::string& name = "lenet") const {
+    const Json status = Status(name);
     for (const Json& condition : status.value("conditions", Json::array())) {
       if (condition.at("type") == type) {
         return absl::StrCat(condition.at("status").get<std::string>(), " ", condition.at("reason").get<std::string>());
@@ -402,6 +404,56 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   ASSERT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(status_writes() - before, 1);
   EXPECT_EQ(Status().at("restarts").at("total"), 1);
+}
+
+TEST_F(ReconcilerTest, OfManyJobsThatBecomeReadyTogetherAFewASecondAreToldSo) {
+  constexpr int kJobs = 30;
+  options_.told_ready_per_second = 0.25;
+  options_.told_ready_burst = 5;
+  Restart();
+  std::vector<std::string> names;
+  for (int i = 0; i < kJobs; ++i) {
+    names.push_back(absl::StrCat("job-", i));
+    CreateJob(1, 1, Json::object(), names.back());
+  }
+  const auto reconcile_all = [&] {
+    Refresh();
+    for (const std::string& name : names) {
+      ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/", name)).status.ok());
+    }
+  };
+  const auto told = [&] {
+    return std::count_if(names.begin(), names.end(),
+                         [&](const std::string& name) { return absl::StartsWith(Condition("Ready", name), "True"); });
+  };
+  reconcile_all();
+  RunPods();
+  now_ += 10;
+  const double ready = now_;
+  Report(v1::PHASE_TRAINING, 10);
+  reconcile_all();
+  EXPECT_EQ(told(), 5) << "a few that become ready are told at once";
+  now_ += 20;
+  reconcile_all();
+  EXPECT_EQ(told(), 10);
+  // What else there is to tell takes it along.
+  for (const Json& pod : server_.List(kube::kPods)) {
+    const std::string name = kube::FindText(pod, {"metadata", "name"});
+    if (name == "job-29-worker-0") EndPod(name, 3);
+  }
+  Refresh();
+  ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/job-29")).status.ok());
+  EXPECT_EQ(Status("job-29").at("restarts").at("total"), 1);
+  now_ = ready + 60;
+  reconcile_all();
+  EXPECT_EQ(told(), kJobs - 1) << "nobody waits longer than a minute";
+  for (const std::string& name : names) {
+    for (const Json& condition : Status(name).at("conditions")) {
+      if (condition.at("type") != "Ready" || name == "job-29") continue;
+      EXPECT_EQ(condition.at("lastTransitionTime"), kube::FormatTime(ready))
+          << name << ": when it was, not when it was told";
+    }
+  }
 }
 
 TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {

@@ -282,24 +282,23 @@ class Bench:
         started = passes()
         time.sleep(REST_SECONDS)  # this is the time that is measured
         share = 100 * (cpu_seconds(operator.pid()) - cpu) / REST_SECONDS
-        self.rows.append(row_of_limit("cpu-at-rest", [share], 3, "% of a core"))
+        self.add(row_of_limit("cpu-at-rest", [share], 3, "% of a core"))
         rest = self.writes(resting)
-        self.rows.append(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
+        self.add(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
         lived, progress = self.writes(begun), self.progress_writes()
         rested = passes()
         self.add_passes("reconcile-p99-at-rest", started, rested)
         reactions = self.react(0)
-        self.rows.append(row_of_limit("reaction-p99", [1000 * quantile(reactions, 0.99)], 250, "ms"))
-        self.rows.append(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
+        self.add(row_of_limit("reaction-p99", [1000 * quantile(reactions, 0.99)], 250, "ms"))
+        self.add(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
         reacted = passes()
         self.add_passes("reconcile-p99-reacting", rested, reacted)
         for name in self.namespaces():
             self.driver.kubectl("-n", name, "delete", "limitrange/limits", "resourcequota/quota")
         reactions = self.react(self.options.reactions)
-        self.rows.append(row("reaction-p99-without-limits", 1000 * quantile(reactions, 0.99), "ms",
-                             runs=len(reactions)))
-        self.rows.append(row("reconcile-p99-reacting-without-limits",
-                             1000 * bucket_quantile(difference(reacted, passes()), 0.99), "ms"))
+        self.add(row("reaction-p99-without-limits", 1000 * quantile(reactions, 0.99), "ms", runs=len(reactions)))
+        self.add(row("reconcile-p99-reacting-without-limits",
+                     1000 * bucket_quantile(difference(reacted, passes()), 0.99), "ms"))
         # The end of all jobs.
         ending, progress = self.audit_position(), progress - self.progress_writes()
         os.kill(stand_in.pid(), signal.SIGUSR1)
@@ -310,16 +309,20 @@ class Bench:
         writes = {key: (lived.get(key, 0) + ended.get(key, 0)) / jobs for key in {*lived, *ended}}
         say(f"writes a job: {json.dumps(dict(sorted(writes.items())))}")
         say(f"of these, a job's progress: {progress / jobs:.2f}")
-        self.rows.append(row_of_limit("api-writes-a-job", [sum(writes.values()) - progress / jobs], PODS_OF_A_JOB + 8,
-                                      "writes"))
-        self.rows.append(row_of_limit("operator-memory", [status_of(operator.pid())["VmHWM"] / 1024], 100, "MiB"))
+        self.add(row_of_limit("api-writes-a-job", [sum(writes.values()) - progress / jobs], PODS_OF_A_JOB + 8, "writes"))
+        self.add(row_of_limit("operator-memory", [status_of(operator.pid())["VmHWM"] / 1024], 100, "MiB"))
+
+    def add(self, measured):
+        """Told at once: a run that does not come to its end has not been for nothing."""
+        self.rows.append(measured)
+        say(f"{measured['name']}: {measured['ours']:.1f} {measured['unit']}")
 
     def react(self, first):
         """Seconds from a dead pod to its replacement; of each job that has part in it, one pod."""
         return self.step("react", f"--first={first}", f"--count={self.options.reactions}")["seconds"]
 
     def add_passes(self, name, before, after):
-        self.rows.append(row_of_limit(name, [1000 * bucket_quantile(difference(before, after), 0.99)], 50, "ms"))
+        self.add(row_of_limit(name, [1000 * bucket_quantile(difference(before, after), 0.99)], 50, "ms"))
 
     def measure_large(self):
         """One job of many workers."""
@@ -332,8 +335,8 @@ class Bench:
         stand_in = self.start_stand_in(workers)
         ours = self.step("create-jobs", jobs=1, workers=workers)["seconds"]
         self.wait_phase("Running", 1)
-        self.rows.append(row(f"one-job-of-{workers}-workers-all-running", ours, "s", reference))
-        self.rows.append(row(f"memory-with-{workers}-workers", status_of(operator.pid())["VmHWM"] / 1024, "MiB"))
+        self.add(row(f"one-job-of-{workers}-workers-all-running", ours, "s", reference))
+        self.add(row(f"memory-with-{workers}-workers", status_of(operator.pid())["VmHWM"] / 1024, "MiB"))
         stand_in.stop(5)
         operator.stop(30)
         self.clear()

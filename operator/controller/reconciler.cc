@@ -161,6 +161,7 @@ void Reconciler::Remember(const std::string& key, Memory memory) {
   absl::MutexLock lock(&mutex_);
   Memory& known = memories_[key];
   over_ += (memory.over ? 1 : 0) - (known.over ? 1 : 0);
+  moves_ += (memory.moves ? 1 : 0) - (known.moves ? 1 : 0);
   known = std::move(memory);
 }
 
@@ -170,6 +171,7 @@ void Reconciler::Forget(const std::string& key) {
   if (found == memories_.end()) return;
   gateway_->Forget(found->second.uid);
   if (found->second.over) --over_;
+  if (found->second.moves) --moves_;
   memories_.erase(found);
 }
 
@@ -254,7 +256,8 @@ void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& statu
   }
 }
 
-void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed) {
+void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed,
+                                   Memory& memory) {
   bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
   const Pod* coordinator = nullptr;
   for (std::size_t i = 0; i < pods.size(); ++i) {
@@ -264,9 +267,16 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     if (coordinates && coordinator == nullptr && pod.phase == "Running" && !pod.address.empty()) coordinator = &pod;
   }
   if (coordinator == nullptr) return;
+  memory.moves = !at_rest;
+  absl::Duration ask;
+  if (at_rest) {
+    ask = Stretched(options_.ask_interval_at_rest, options_.ask_spacing);
+  } else {
+    absl::MutexLock lock(&mutex_);
+    ask = std::max(options_.ask_interval, options_.ask_spacing_in_a_rush * moves_);
+  }
   gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
-                   {at_rest ? Stretched(options_.ask_interval_at_rest, options_.ask_spacing) : options_.ask_interval,
-                    Stretched(options_.progress_interval, options_.write_spacing)},
+                   {ask, Stretched(options_.progress_interval, options_.write_spacing)},
                    job::RecentFailures(record.job.status));
 }
 
@@ -577,9 +587,10 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   };
   CheckTemplates(record, memory, now);
   memory.over = planner::IsOver(record.job.status);
+  memory.moves = false;
   if (memory.over) gateway_->Forget(record.meta.uid);
   const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
-  if (!memory.over) FollowCoordinator(record, pods, observed);
+  if (!memory.over) FollowCoordinator(record, pods, observed, memory);
   planner::Plan plan = planner::MakePlan(record.job, observed, now);
   NoteReady(record, plan.status, memory, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);

@@ -36,6 +36,8 @@ struct ReconcilerOptions {
   // How often a coordinator is asked: while a job starts, recovers or ends, and while it trains.
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
+  // Where many jobs start or recover, each is asked less often: this time the number of them.
+  absl::Duration ask_spacing_in_a_rush = absl::Milliseconds(5);
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
@@ -108,6 +110,7 @@ class Reconciler {
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
     bool over = false;                  // the job, for good
+    bool moves = false;                 // the job starts, recovers or ends, and its coordinator is asked about it
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
@@ -125,7 +128,7 @@ class Reconciler {
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
                             const std::optional<CoordinatorGateway::Answer>& answer) const;
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                         const planner::Observed& observed);
+                         const planner::Observed& observed, Memory& memory);
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
@@ -166,7 +169,8 @@ class Reconciler {
   const std::function<double()> clock_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
-  int over_ ABSL_GUARDED_BY(mutex_) = 0;  // of these
+  int over_ ABSL_GUARDED_BY(mutex_) = 0;   // of these
+  int moves_ ABSL_GUARDED_BY(mutex_) = 0;  // likewise
   kube::TokenBucket told_ready_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -467,6 +467,33 @@ TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
 }
 
+TEST_F(ReconcilerTest, CoordinatorsOfManyJobsThatStartAreAskedLessOften) {
+  constexpr int kJobs = 40;
+  options_.ask_spacing_in_a_rush = absl::Milliseconds(100);
+  Restart();
+  std::vector<std::string> keys;
+  for (int i = 0; i < kJobs; ++i) {
+    CreateJob(1, 1, Json::object(), absl::StrCat("job-", i));
+    keys.push_back(absl::StrCat(kNamespace, "/job-", i));
+  }
+  const auto reconcile_all = [&] {
+    Refresh();
+    for (const std::string& key : keys) ASSERT_TRUE(reconciler_->Reconcile(key).status.ok());
+  };
+  reconcile_all();
+  RunPods();
+  reconcile_all();
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(3.9)) << "all but the one that is looked at are known to start";
+  Report(v1::PHASE_TRAINING, 10);
+  reconcile_all();
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(10)) << "at rest";
+  // One that recovers is not held up by all those that are at rest.
+  EndPod("job-7-worker-0", 3);
+  Refresh();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(reconciler_->Reconcile("team/job-7").status.ok());
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+}
+
 TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
   CreateJob();
   server_.Inject("PUT", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);

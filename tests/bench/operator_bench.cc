@@ -36,6 +36,8 @@ using controller::Pod;
 using kube::Json;
 using PodStore = kube::Store<Pod>;
 
+const kube::Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap"};
+
 struct Flags {
   std::string kubeconfig;
   std::string namespace_name = "bench";  // the first part of their names
@@ -175,8 +177,31 @@ absl::StatusOr<Json> WaitForAll(const Flags& flags, World& world, absl::Time beg
               {"seconds", absl::ToDoubleSeconds(absl::Now() - begun)}};
 }
 
-// The same pods as the operator makes, without an owner, as that would have to exist.
+// What owns the pods of each job in place of the job: a platform with owners that are missing would remove them. In the
+// form of a reference.
+absl::StatusOr<std::vector<Json>> CreateOwners(const Flags& flags, World& world) {
+  std::vector<Json> owners(static_cast<std::size_t>(flags.jobs));
+  absl::Status status = InParallel(flags.threads, flags.jobs, [&](int job) -> absl::Status {
+    const Json map = {
+        {"apiVersion", "v1"},
+        {"kind", "ConfigMap"},
+        {"metadata", {{"name", absl::StrFormat("job-%04d", job)}, {"namespace", NamespaceOf(flags, job)}}}};
+    const absl::StatusOr<Json> made = world.client().Create(kConfigMaps, NamespaceOf(flags, job), map);
+    if (!made.ok()) return made.status();
+    owners[static_cast<std::size_t>(job)] = {{"apiVersion", "v1"},
+                                             {"kind", "ConfigMap"},
+                                             {"name", map["metadata"]["name"]},
+                                             {"uid", kube::ReadMeta(*made).uid}};
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  return owners;
+}
+
+// The same pods as the operator makes.
 absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
+  const absl::StatusOr<std::vector<Json>> owners = CreateOwners(flags, world);
+  if (!owners.ok()) return owners.status();
   std::vector<std::pair<api::Role, int>> members = {{api::Role::kCoordinator, 0}};
   for (int i = 0; i < flags.parameter_servers; ++i) members.emplace_back(api::Role::kParameterServer, i);
   for (int i = 0; i < flags.workers; ++i) members.emplace_back(api::Role::kWorker, i);
@@ -190,7 +215,7 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
     const auto [role, index] = members[static_cast<std::size_t>(number % each)];
     absl::StatusOr<Json> pod = controller::MakePod(parsed.job, flags.images, role, index, 1);
     if (!pod.ok()) return pod.status();
-    (*pod)["metadata"].erase("ownerReferences");
+    (*pod)["metadata"]["ownerReferences"][0].update((*owners)[static_cast<std::size_t>(number / each)]);
     return world.client().Create(kube::kPods, parsed.job.metadata.namespace_name, *pod).status();
   });
   if (!status.ok()) return status;

@@ -160,9 +160,9 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string&
 void Reconciler::Remember(const std::string& key, Memory memory) {
   absl::MutexLock lock(&mutex_);
   Memory& known = memories_[key];
-  over_ += (memory.over ? 1 : 0) - (known.over ? 1 : 0);
-  moves_ += (memory.moves ? 1 : 0) - (known.moves ? 1 : 0);
+  Count(known, -1);
   known = std::move(memory);
+  Count(known, 1);
 }
 
 void Reconciler::Forget(const std::string& key) {
@@ -170,9 +170,13 @@ void Reconciler::Forget(const std::string& key) {
   const auto found = memories_.find(key);
   if (found == memories_.end()) return;
   gateway_->Forget(found->second.uid);
-  if (found->second.over) --over_;
-  if (found->second.moves) --moves_;
+  Count(found->second, -1);
   memories_.erase(found);
+}
+
+void Reconciler::Count(const Memory& memory, int times) {
+  if (memory.over) over_ += times;
+  if (memory.moves) moves_ += times;
 }
 
 bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
@@ -198,17 +202,17 @@ double Reconciler::NextWrite(const std::string& uid, absl::Duration interval, do
 
 void Reconciler::NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now) {
   if (!BecomesReady(record.job.status, status)) {
-    memory.ready.reset();
+    memory.untold_ready.reset();
     return;
   }
-  if (!memory.ready.has_value()) {
+  if (!memory.untold_ready.has_value()) {
     absl::MutexLock lock(&mutex_);
     const absl::Duration wait =
         told_ready_.Take(absl::Seconds(now), options_.told_ready_patience).value_or(options_.told_ready_patience);
-    memory.ready = {now, now + absl::ToDoubleSeconds(wait)};
+    memory.untold_ready = {now, now + absl::ToDoubleSeconds(wait)};
   }
   for (api::Condition& condition : status.conditions) {
-    if (condition.type == planner::kReady) condition.last_transition_time = memory.ready->since;
+    if (condition.type == planner::kReady) condition.last_transition_time = memory.untold_ready->since;
   }
 }
 
@@ -597,21 +601,20 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
 
   News news = Compare(record.job.status, plan);
+  double due = now;
   if (news == News::kProgress || news == News::kPicture) {
     const std::optional<api::ProgressStatus>& told = record.job.status.progress;
     // A leader that is new goes by what it reads.
     const double last = std::max(memory.status_written, told.has_value() ? told->last_update_time : 0);
-    double due = NextWrite(record.meta.uid,
-                           news == News::kPicture ? options_.picture_interval : options_.progress_interval, last);
+    due = NextWrite(record.meta.uid, news == News::kPicture ? options_.picture_interval : options_.progress_interval,
+                    last);
     if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
-    if (now < due) {
-      look_again_after(absl::Seconds(due - now));
-      news = News::kNone;  // not yet
-    }
+  } else if (news == News::kReady) {
+    due = memory.untold_ready->due;
   }
-  if (news == News::kReady && now < memory.ready->due) {
-    look_again_after(absl::Seconds(memory.ready->due - now));
-    news = News::kNone;
+  if (now < due) {
+    look_again_after(absl::Seconds(due - now));
+    news = News::kNone;  // not yet
   }
   if (news != News::kNone) {
     result.status = StoreStatus(record, plan.status, memory, now);

@@ -96,7 +96,7 @@ class Reconciler {
       double since = 0;
       double due = 0;
     };
-    std::optional<Untold> ready;  // the job is, and the stored status does not say so
+    std::optional<Untold> untold_ready;  // the job is ready, and the stored status does not say so
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
     double starts_held_until = 0;        // so that a job that is refused does not ask again and again
@@ -116,6 +116,8 @@ class Reconciler {
   Memory Recall(const std::string& key, const std::string& uid);
   void Remember(const std::string& key, Memory memory);
   void Forget(const std::string& key);
+  // Adds `memory` to what is counted of all of them, `times` 1, or takes it out, -1.
+  void Count(const Memory& memory, int times) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);

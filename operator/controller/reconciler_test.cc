@@ -89,6 +89,16 @@ class ReconcilerTest : public ::testing::Test {
                                       {"spec", spec}});
   }
 
+  // "job-0", "job-1", ..., of one ps and one worker each.
+  std::vector<std::string> CreateJobs(int count) {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) {
+      names.push_back(absl::StrCat("job-", i));
+      CreateJob(1, 1, Json::object(), names.back());
+    }
+    return names;
+  }
+
   template <class T>
   void Fill(kube::Store<T>& store, const kube::Resource& resource) {
     store.OnListBegin();
@@ -103,6 +113,13 @@ class ReconcilerTest : public ::testing::Test {
   ReconcileResult Reconcile() {
     now_ += 0.25;
     return reconciler_->Reconcile(kKey);
+  }
+
+  void ReconcileAll(const std::vector<std::string>& names) {
+    Refresh();
+    for (const std::string& name : names) {
+      ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/", name)).status.ok());
+    }
   }
 
   // Until nothing is written any more, not even what is for people only and had to wait.
@@ -411,41 +428,28 @@ TEST_F(ReconcilerTest, OfManyJobsThatBecomeReadyTogetherAFewASecondAreToldSo) {
   options_.told_ready_per_second = 0.25;
   options_.told_ready_burst = 5;
   Restart();
-  std::vector<std::string> names;
-  for (int i = 0; i < kJobs; ++i) {
-    names.push_back(absl::StrCat("job-", i));
-    CreateJob(1, 1, Json::object(), names.back());
-  }
-  const auto reconcile_all = [&] {
-    Refresh();
-    for (const std::string& name : names) {
-      ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/", name)).status.ok());
-    }
-  };
+  const std::vector<std::string> names = CreateJobs(kJobs);
   const auto told = [&] {
     return std::count_if(names.begin(), names.end(),
                          [&](const std::string& name) { return absl::StartsWith(Condition("Ready", name), "True"); });
   };
-  reconcile_all();
+  ReconcileAll(names);
   RunPods();
   now_ += 10;
   const double ready = now_;
   Report(v1::PHASE_TRAINING, 10);
-  reconcile_all();
+  ReconcileAll(names);
   EXPECT_EQ(told(), 5) << "a few that become ready are told at once";
   now_ += 20;
-  reconcile_all();
+  ReconcileAll(names);
   EXPECT_EQ(told(), 10);
-  // What else there is to tell takes it along.
-  for (const Json& pod : server_.List(kube::kPods)) {
-    const std::string name = kube::FindText(pod, {"metadata", "name"});
-    if (name == "job-29-worker-0") EndPod(name, 3);
-  }
+  // What matters is not held up by what waits to be told.
+  EndPod("job-29-worker-0", 3);
   Refresh();
   ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/job-29")).status.ok());
   EXPECT_EQ(Status("job-29").at("restarts").at("total"), 1);
   now_ = ready + 60;
-  reconcile_all();
+  ReconcileAll(names);
   EXPECT_EQ(told(), kJobs - 1) << "nobody waits longer than a minute";
   for (const std::string& name : names) {
     const Json status = Status(name);
@@ -472,21 +476,13 @@ TEST_F(ReconcilerTest, CoordinatorsOfManyJobsThatStartAreAskedLessOften) {
   constexpr int kJobs = 40;
   options_.ask_spacing_in_a_rush = absl::Milliseconds(100);
   Restart();
-  std::vector<std::string> keys;
-  for (int i = 0; i < kJobs; ++i) {
-    CreateJob(1, 1, Json::object(), absl::StrCat("job-", i));
-    keys.push_back(absl::StrCat(kNamespace, "/job-", i));
-  }
-  const auto reconcile_all = [&] {
-    Refresh();
-    for (const std::string& key : keys) ASSERT_TRUE(reconciler_->Reconcile(key).status.ok());
-  };
-  reconcile_all();
+  const std::vector<std::string> names = CreateJobs(kJobs);
+  ReconcileAll(names);
   RunPods();
-  reconcile_all();
+  ReconcileAll(names);
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(3.9)) << "all but the one that is looked at are known to start";
   Report(v1::PHASE_TRAINING, 10);
-  reconcile_all();
+  ReconcileAll(names);
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(10)) << "at rest";
   // One that recovers is not held up by all those that are at rest.
   EndPod("job-7-worker-0", 3);

@@ -182,16 +182,14 @@ absl::StatusOr<Json> WaitForAll(const Flags& flags, World& world, absl::Time beg
 absl::StatusOr<std::vector<Json>> CreateOwners(const Flags& flags, World& world) {
   std::vector<Json> owners(static_cast<std::size_t>(flags.jobs));
   absl::Status status = InParallel(flags.threads, flags.jobs, [&](int job) -> absl::Status {
-    const Json map = {
-        {"apiVersion", "v1"},
-        {"kind", "ConfigMap"},
-        {"metadata", {{"name", absl::StrFormat("job-%04d", job)}, {"namespace", NamespaceOf(flags, job)}}}};
+    const Json map = {{"apiVersion", kConfigMaps.ApiVersion()},
+                      {"kind", kConfigMaps.kind},
+                      {"metadata", MakeManifest(flags, job).at("metadata")}};
     const absl::StatusOr<Json> made = world.client().Create(kConfigMaps, NamespaceOf(flags, job), map);
     if (!made.ok()) return made.status();
-    owners[static_cast<std::size_t>(job)] = {{"apiVersion", "v1"},
-                                             {"kind", "ConfigMap"},
-                                             {"name", map["metadata"]["name"]},
-                                             {"uid", kube::ReadMeta(*made).uid}};
+    const kube::ObjectMeta meta = kube::ReadMeta(*made);
+    owners[static_cast<std::size_t>(job)] = {
+        {"apiVersion", kConfigMaps.ApiVersion()}, {"kind", kConfigMaps.kind}, {"name", meta.name}, {"uid", meta.uid}};
     return absl::OkStatus();
   });
   if (!status.ok()) return status;

@@ -47,6 +47,7 @@ def run_one(driver, name, install_again):
     try:
         driver.kubectl("create", "namespace", world.namespace)
         detail = SCENARIOS[name](world)
+        world.check_nothing_crashed()
         if detail:
             world.note(detail=detail)
     except (ClusterError, Failure, KeyError, IndexError, TypeError, ValueError) as problem:

@@ -30,6 +30,7 @@ CHART = ROOT / "charts" / "downpour"
 EXAMPLE = ROOT / "deploy" / "examples" / "lenet.yaml"
 DOWNPOUR = ROOT / "build" / "release" / "bin" / "downpour"
 CONTROL_PORT = 7070
+CRASHES = {132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 139: "SIGSEGV"}  # by exit code
 SCENARIOS = {}
 
 
@@ -68,6 +69,16 @@ class World:
     def note(self, **figures):
         """What was measured: printed, and kept in build/e2e/results.json."""
         self.figures.update(figures)
+
+    def check_nothing_crashed(self):
+        """Neither the operator nor a process of a job: what replaces them would hide it."""
+        for namespace in (SYSTEM, self.namespace):
+            pods = json.loads(self.driver.kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
+            for pod in pods:
+                for container in pod["status"].get("containerStatuses", []):
+                    for state in (container["state"], container["lastState"]):
+                        signal_name = CRASHES.get(state.get("terminated", {}).get("exitCode"))
+                        check(not signal_name, f"{namespace}/{pod['metadata']['name']} crashed: {signal_name}")
 
     def end(self):
         """Removes the namespace and everything in it."""

@@ -52,12 +52,12 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     {
       absl::MutexLock lock(&mutex_);
       stopped_ = true;
-      for (const auto& call : calls_) call->context.TryCancel();
+      for (const auto& [raw, call] : calls_) call->context.TryCancel();
     }
     thread_.join();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](std::set<std::shared_ptr<Call>>* calls) { return calls->empty(); }, &calls_));
+        +[](std::unordered_map<Call*, std::shared_ptr<Call>>* calls) { return calls->empty(); }, &calls_));
   }
 
   void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
@@ -67,6 +67,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     job.key = key;
     job.failures = std::move(failures);
     if (job.address != address) {
+      Discard(std::move(job.stub));
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
       job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
@@ -84,6 +85,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     const auto found = jobs_.find(job_uid);
     if (found == jobs_.end()) return;
     due_.erase({found->second.next, job_uid});
+    Discard(std::move(found->second.stub));
     jobs_.erase(found);
   }
 
@@ -95,15 +97,15 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
   void Finish(api::Role role, const std::string& job_uid, const std::string& address) override {
     auto call = std::make_shared<Call>();
+    Call* const raw = call.get();
     call->finish.set_job_uid(ProcessJobUid(job_uid));
     job::SetDeadline(call->context, options_.deadline);
     {
       absl::MutexLock lock(&mutex_);
       if (stopped_) return;
-      calls_.insert(call);
+      calls_.emplace(raw, call);
     }
-    Call* const raw = call.get();
-    auto done = [this, call](const grpc::Status&) { End(call); };
+    auto done = [this, raw](const grpc::Status&) { End(raw); };
     if (role == api::Role::kCoordinator) {
       call->coordinator = v1::Coordinator::NewStub(job::MakeControlChannel(address));
       call->coordinator->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
@@ -143,15 +145,31 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     wake_.Signal();
   }
 
-  void End(const std::shared_ptr<Call>& call) {
+  // To be destroyed on this object's own thread. gRPC ends its threads with the last channel and waits for them: one of
+  // them, or whoever holds a lock that one of them wants, must not be the one that destroys it.
+  void Discard(std::shared_ptr<void> holder) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (holder == nullptr) return;
+    discarded_.push_back(std::move(holder));
+    wake_.Signal();
+  }
+
+  // On a thread of gRPC.
+  void End(Call* call) {
     absl::MutexLock lock(&mutex_);
-    calls_.erase(call);
+    Discard(std::move(calls_.extract(call).mapped()));
     wake_.Signal();
   }
 
   void Run() {
     absl::MutexLock lock(&mutex_);
     while (!stopped_) {
+      if (!discarded_.empty()) {
+        std::vector<std::shared_ptr<void>> discarded = std::exchange(discarded_, {});
+        mutex_.Unlock();
+        discarded.clear();
+        mutex_.Lock();
+        continue;
+      }
       const absl::Time now = absl::Now();
       const bool full = static_cast<int>(calls_.size()) >= options_.most_in_flight;
       if (due_.empty() || full) {
@@ -175,14 +193,14 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     call->question.set_job_uid(ProcessJobUid(job_uid));
     call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());
     job::SetDeadline(call->context, options_.deadline);
-    calls_.insert(call);
-    job.asking = true;
     Call* const raw = call.get();
+    calls_.emplace(raw, std::move(call));
+    job.asking = true;
     // gRPC calls back from a thread of its own, never from within this call.
     job.stub->async()->GetProgress(&raw->context, &raw->question, &raw->reply,
-                                   [this, call, job_uid](const grpc::Status& status) {
-                                     Answered(job_uid, *call, status);
-                                     End(call);
+                                   [this, raw, job_uid](const grpc::Status& status) {
+                                     Answered(job_uid, *raw, status);
+                                     End(raw);
                                    });
   }
 
@@ -216,7 +234,8 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::unordered_map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::set<std::pair<absl::Time, std::string>> due_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // under way
+  std::vector<std::shared_ptr<void>> discarded_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
+#include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 
@@ -157,7 +158,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
 
   void Send(std::vector<core::DirectCall> directives) {
     for (core::DirectCall& directive : directives) {
-      v1::ParameterServer::Stub* stub = StubFor(directive.address);
+      v1::ParameterServer::Stub* stub = stubs_.For(directive.address);
       calls_.Unary<v1::DirectReply>(
           std::move(directive.request), directive.deadline,
           [stub](grpc::ClientContext* context, const v1::DirectRequest* request, v1::DirectReply* reply,
@@ -174,16 +175,6 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
             Send(std::move(next));
           });
     }
-  }
-
-  v1::ParameterServer::Stub* StubFor(const std::string& address) {
-    absl::MutexLock lock(&stubs_mutex_);
-    std::unique_ptr<v1::ParameterServer::Stub>& stub = stubs_[address];
-    if (stub == nullptr) {
-      stub = v1::ParameterServer::NewStub(
-          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
-    }
-    return stub.get();
   }
 
   void LogOnce(const std::string& key, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -229,12 +220,11 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::string> logged_ ABSL_GUARDED_BY(mutex_);
   core::Time next_metrics_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
-  absl::Mutex stubs_mutex_;
-  std::map<std::string, std::unique_ptr<v1::ParameterServer::Stub>> stubs_ ABSL_GUARDED_BY(stubs_mutex_);
   std::string job_uid_;
   std::string address_;
   std::string metrics_address_;
   service::Metrics metrics_;
+  service::Stubs<v1::ParameterServer> stubs_;
   service::Calls calls_;
   std::unique_ptr<grpc::Server> server_;
   service::Timer timer_;

@@ -23,6 +23,10 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 // Control calls in flight. Its destructor cancels them and returns when all their callbacks have run. Thread-safe.
+//
+// Channels must live longer than this object: gRPC ends its threads with the last channel, and waits for them. A call
+// refers to its channel, and if it were the last to do so, it would be one of these threads that waits for itself,
+// which gRPC 1.51 takes for having waited (https://github.com/grpc/grpc/issues/37858).
 class Calls {
  public:
   Calls() = default;
@@ -51,12 +55,19 @@ class Calls {
         return;
       }
       contexts_.insert(&call->context);
+      ++in_flight_;
     }
-    start(&call->context, &call->request, &call->reply,
-          [this, call, done = std::move(done)](const grpc::Status& status) {
+    Call* const raw = call.get();
+    start(&raw->context, &raw->request, &raw->reply,
+          [this, call = std::move(call), done = std::move(done)](const grpc::Status& status) mutable {
             done(status.ok() ? absl::StatusOr<Reply>(std::move(call->reply)) : FromGrpc(status));
+            {
+              absl::MutexLock lock(&mutex_);
+              contexts_.erase(&call->context);
+            }
+            call.reset();  // as long as its channel is there for certain
             absl::MutexLock lock(&mutex_);
-            contexts_.erase(&call->context);
+            --in_flight_;
           });
   }
 
@@ -65,12 +76,13 @@ class Calls {
     closed_ = true;
     for (grpc::ClientContext* context : contexts_) context->TryCancel();
     mutex_.Await(absl::Condition(
-        +[](std::set<grpc::ClientContext*>* contexts) { return contexts->empty(); }, &contexts_));
+        +[](int* in_flight) { return *in_flight == 0; }, &in_flight_));
   }
 
  private:
   absl::Mutex mutex_;
-  std::set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);
+  std::set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);  // of those that can be cancelled
+  int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

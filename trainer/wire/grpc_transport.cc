@@ -88,9 +88,10 @@ class GrpcDataClient final : public DataClient {
       in_flight = calls_;
     }
     for (const auto& call : in_flight) call->context.TryCancel();
+    in_flight.clear();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](Calls* calls) { return calls->empty(); }, &calls_));
+        +[](int* count) { return *count == 0; }, &in_flight_));
   }
 
   void Exchange(const std::string& address, Frames request, absl::Duration deadline,
@@ -113,13 +114,15 @@ class GrpcDataClient final : public DataClient {
       if (!closing_) {
         stub = NextStub(address);
         calls_.insert(call);
+        ++in_flight_;
       }
     }
     if (stub == nullptr) return call->done(absl::CancelledError("the data client is being destroyed"));
     counters_.Sent(call->request.Length());
     Call* const raw = call.get();
-    stub->UnaryCall(&raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
-                    [this, call = std::move(call)](const grpc::Status& status) { Finish(call, status); });
+    stub->UnaryCall(
+        &raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
+        [this, call = std::move(call)](const grpc::Status& status) mutable { Finish(std::move(call), status); });
   }
 
   TransportCounters counters() const override { return counters_.Read(); }
@@ -174,13 +177,19 @@ class GrpcDataClient final : public DataClient {
     return std::move(reply->frames);
   }
 
-  void Finish(const std::shared_ptr<Call>& call, const grpc::Status& status) {
+  void Finish(std::shared_ptr<Call> call, const grpc::Status& status) {
     absl::StatusOr<Frames> result = Result(*call, status);
     call->request.Clear();
     call->response.Clear();
     std::exchange(call->done, nullptr)(std::move(result));
+    {
+      absl::MutexLock lock(&mutex_);
+      calls_.erase(call);
+    }
+    // It refers to its channel, which must not be destroyed here, on a thread of gRPC: see service::Calls.
+    call.reset();
     absl::MutexLock lock(&mutex_);
-    calls_.erase(call);
+    --in_flight_;
   }
 
   const GrpcDataClientOptions options_;
@@ -188,7 +197,8 @@ class GrpcDataClient final : public DataClient {
   absl::Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::flat_hash_map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
-  Calls calls_ ABSL_GUARDED_BY(mutex_);
+  Calls calls_ ABSL_GUARDED_BY(mutex_);  // those that can be cancelled
+  int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "grpcpp/server.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "gtest/gtest.h"
+#include "tests/support/self_join.h"
 #include "trainer/wire/frame_codec.h"
 
 namespace downpour::wire {
@@ -289,6 +290,17 @@ TEST(GrpcTransportTest, DestroyingTheClientEndsWhatIsInFlight) {
   const auto replies = held.WaitFor(8);
   client.reset();
   EXPECT_EQ(cancelled.load(), 8);
+}
+
+// Without a server in this process, which would keep gRPC's threads.
+TEST(GrpcTransportTest, NoChannelEndsOnAThreadOfGrpc) {
+  for (int i = 0; i < 30; ++i) {
+    Outcome outcome;
+    const auto client = MakeGrpcDataClient();
+    client->Exchange("127.0.0.1:1", {core::Frame{}}, kLimit, outcome.Callback());
+    EXPECT_TRUE(absl::IsUnavailable(outcome.Wait().status())) << outcome.Wait().status();
+  }
+  EXPECT_EQ(testing::SelfJoins(), 0);
 }
 
 TEST(GrpcTransportTest, ReleasesPayloadsOfBothSides) {

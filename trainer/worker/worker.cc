@@ -22,6 +22,7 @@
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
+#include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/worker/batch_loader.h"
@@ -159,16 +160,7 @@ class WorkerProcess::Impl {
     };
     const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
     if (!address.ok()) return answer(address.status());
-    std::shared_ptr<v1::Coordinator::Stub> stub;
-    {
-      absl::MutexLock lock(&stub_mutex_);
-      if (stub_ == nullptr || *address != stub_address_) {
-        stub_ = v1::Coordinator::NewStub(
-            grpc::CreateCustomChannel(*address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
-        stub_address_ = *address;
-      }
-      stub = stub_;
-    }
+    v1::Coordinator::Stub* const stub = stubs_.For(*address);
     calls_.Unary<v1::WorkerSyncReply>(
         std::move(call.request), call.deadline,
         [stub](grpc::ClientContext* context, const v1::WorkerSyncRequest* request, v1::WorkerSyncReply* reply,
@@ -333,12 +325,9 @@ class WorkerProcess::Impl {
   bool leave_expired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
-  absl::Mutex stub_mutex_;
-  std::shared_ptr<v1::Coordinator::Stub> stub_ ABSL_GUARDED_BY(stub_mutex_);
-  std::string stub_address_ ABSL_GUARDED_BY(stub_mutex_);
-
   service::Metrics metrics_;
   std::string metrics_address_;
+  service::Stubs<v1::Coordinator> stubs_;
   service::Calls calls_;
   std::unique_ptr<wire::DataClient> data_client_;
   service::Timer timer_;

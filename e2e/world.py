@@ -15,6 +15,7 @@ A scenario is a function with one argument, a World, in a file of e2e/scenarios/
 It raises Failure (check) or ClusterError (a command, a deadline) when the promise does not hold."""
 
 import contextlib
+import datetime
 import json
 import os
 import signal
@@ -65,20 +66,27 @@ class World:
         self.driver = driver
         self.namespace = namespace
         self.figures = {}
+        self.begun = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def note(self, **figures):
         """What was measured: printed, and kept in build/e2e/results.json."""
         self.figures.update(figures)
 
     def check_nothing_crashed(self):
-        """Neither the operator nor a process of a job: what replaces them would hide it."""
+        """Neither the operator's processes nor those of jobs: what replaces them would hide it. Those that were gone
+        before they were looked at count if a job's status tells."""
         for namespace in (SYSTEM, self.namespace):
-            pods = json.loads(self.driver.kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
-            for pod in pods:
+            for pod in json.loads(self.driver.kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]:
                 for container in pod["status"].get("containerStatuses", []):
                     for state in (container["state"], container["lastState"]):
-                        signal_name = CRASHES.get(state.get("terminated", {}).get("exitCode"))
-                        check(not signal_name, f"{namespace}/{pod['metadata']['name']} crashed: {signal_name}")
+                        ended = state.get("terminated", {})
+                        signal_name = CRASHES.get(ended.get("exitCode"))
+                        # An operator that crashed in a scenario before was told there.
+                        check(not signal_name or ended["finishedAt"] < self.begun,
+                              f"{namespace}/{pod['metadata']['name']} crashed: {signal_name}")
+        for job in json.loads(self.kubectl("get", "trainingjobs", "-o", "json"))["items"]:
+            for failure in job.get("status", {}).get("failures", []):
+                check(failure.get("exitCode") not in CRASHES, f"{job['metadata']['name']}: {failure}")
 
     def end(self):
         """Removes the namespace and everything in it."""

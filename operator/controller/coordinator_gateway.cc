@@ -52,6 +52,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     {
       absl::MutexLock lock(&mutex_);
       stopped_ = true;
+      wake_.Signal();
       for (const auto& [raw, call] : calls_) call->context.TryCancel();
     }
     thread_.join();
@@ -113,6 +114,8 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       call->ps = v1::ParameterServer::NewStub(job::MakeControlChannel(address));
       call->ps->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
     }
+    absl::MutexLock lock(&mutex_);
+    Discard(std::move(call));
   }
 
  private:

@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -44,6 +44,7 @@ class Calls {
       Reply reply;
     };
     auto call = std::make_shared<Call>();
+    Call* const raw = call.get();
     call->request = std::move(request);
     call->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(deadline));
     {
@@ -54,34 +55,33 @@ class Calls {
         mutex_.Lock();
         return;
       }
-      contexts_.insert(&call->context);
+      calls_.emplace(&raw->context, std::move(call));
       ++in_flight_;
     }
-    Call* const raw = call.get();
-    start(&raw->context, &raw->request, &raw->reply,
-          [this, call = std::move(call), done = std::move(done)](const grpc::Status& status) mutable {
-            done(status.ok() ? absl::StatusOr<Reply>(std::move(call->reply)) : FromGrpc(status));
-            {
-              absl::MutexLock lock(&mutex_);
-              contexts_.erase(&call->context);
-            }
-            call.reset();  // as long as its channel is there for certain
-            absl::MutexLock lock(&mutex_);
-            --in_flight_;
-          });
+    start(&raw->context, &raw->request, &raw->reply, [this, raw, done = std::move(done)](const grpc::Status& status) {
+      done(status.ok() ? absl::StatusOr<Reply>(std::move(raw->reply)) : FromGrpc(status));
+      std::shared_ptr<void> ended;
+      {
+        absl::MutexLock lock(&mutex_);
+        ended = std::move(calls_.extract(&raw->context).mapped());
+      }
+      ended.reset();  // as long as its channel is there for certain
+      absl::MutexLock lock(&mutex_);
+      --in_flight_;
+    });
   }
 
   void CancelAndWait() {
     absl::MutexLock lock(&mutex_);
     closed_ = true;
-    for (grpc::ClientContext* context : contexts_) context->TryCancel();
+    for (const auto& [context, call] : calls_) context->TryCancel();
     mutex_.Await(absl::Condition(
         +[](int* in_flight) { return *in_flight == 0; }, &in_flight_));
   }
 
  private:
   absl::Mutex mutex_;
-  std::set<grpc::ClientContext*> contexts_ ABSL_GUARDED_BY(mutex_);  // of those that can be cancelled
+  std::map<grpc::ClientContext*, std::shared_ptr<void>> calls_ ABSL_GUARDED_BY(mutex_);  // that can be cancelled
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -73,11 +73,11 @@ void Ask(Calls& calls, v1::Coordinator::Stub* stub, const std::string& job_uid, 
 
 TEST(CallsTest, AnswersAndDeadlines) {
   Coordinator coordinator;
+  Answer soon, never;
   Stubs<v1::Coordinator> stubs;
   Calls calls;
   v1::Coordinator::Stub* const stub = stubs.For(coordinator.address());
   EXPECT_EQ(stubs.For(coordinator.address()), stub);
-  Answer soon, never;
   Ask(calls, stub, "job", kPatience, soon);
   Ask(calls, stub, "another", absl::Milliseconds(50), never);
   ASSERT_TRUE(soon.given.WaitForNotificationWithTimeout(kPatience));
@@ -89,9 +89,9 @@ TEST(CallsTest, AnswersAndDeadlines) {
 
 TEST(CallsTest, TheEndCancelsWhatIsUnderWayAndRefusesWhatComesAfter) {
   Coordinator coordinator;
+  Answer first, second;
   Stubs<v1::Coordinator> stubs;
   Calls calls;
-  Answer first, second;
   Ask(calls, stubs.For(coordinator.address()), "another", kPatience, first);
   ASSERT_TRUE(coordinator.WaitUntilAsked());
   calls.CancelAndWait();

@@ -99,6 +99,7 @@ class GrpcDataClient final : public DataClient {
     absl::StatusOr<std::vector<MessagePart>> parts = EncodeMessage(request);
     if (!parts.ok()) return done(parts.status());
     auto call = std::make_shared<Call>();
+    Call* const raw = call.get();
     call->address = address;
     call->request_frames = request.size();
     call->request = ToByteBuffer(*std::move(parts));
@@ -113,16 +114,14 @@ class GrpcDataClient final : public DataClient {
       absl::MutexLock lock(&mutex_);
       if (!closing_) {
         stub = NextStub(address);
-        calls_.insert(call);
+        calls_.insert(std::move(call));
         ++in_flight_;
       }
     }
-    if (stub == nullptr) return call->done(absl::CancelledError("the data client is being destroyed"));
-    counters_.Sent(call->request.Length());
-    Call* const raw = call.get();
-    stub->UnaryCall(
-        &raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
-        [this, call = std::move(call)](const grpc::Status& status) mutable { Finish(std::move(call), status); });
+    if (stub == nullptr) return raw->done(absl::CancelledError("the data client is being destroyed"));
+    counters_.Sent(raw->request.Length());
+    stub->UnaryCall(&raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
+                    [this, raw](const grpc::Status& status) { Finish(raw, status); });
   }
 
   TransportCounters counters() const override { return counters_.Read(); }
@@ -177,17 +176,18 @@ class GrpcDataClient final : public DataClient {
     return std::move(reply->frames);
   }
 
-  void Finish(std::shared_ptr<Call> call, const grpc::Status& status) {
+  void Finish(Call* call, const grpc::Status& status) {
     absl::StatusOr<Frames> result = Result(*call, status);
     call->request.Clear();
     call->response.Clear();
     std::exchange(call->done, nullptr)(std::move(result));
+    std::shared_ptr<Call> ended;
     {
       absl::MutexLock lock(&mutex_);
-      calls_.erase(call);
+      ended = std::move(calls_.extract(call).value());
     }
-    // It refers to its channel, which must not be destroyed here, on a thread of gRPC: see service::Calls.
-    call.reset();
+    // As long as its channel is there, which must not be destroyed here, on a thread of gRPC: see service::Calls.
+    ended.reset();
     absl::MutexLock lock(&mutex_);
     --in_flight_;
   }

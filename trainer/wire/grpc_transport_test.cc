@@ -292,6 +292,20 @@ TEST(GrpcTransportTest, DestroyingTheClientEndsWhatIsInFlight) {
   EXPECT_EQ(cancelled.load(), 8);
 }
 
+TEST(GrpcTransportTest, CallbacksMayUseTheClientUntilItIsDestroyed) {
+  HeldReplies held;
+  TestServer server(held.Handler());
+  Outcome further;
+  {
+    const auto client = MakeGrpcDataClient();
+    client->Exchange(server.address(), {core::Frame{}}, kLimit, [&](const absl::StatusOr<Frames>&) {
+      client->Exchange(server.address(), {core::Frame{}}, kLimit, further.Callback());
+    });
+    const auto replies = held.WaitFor(1);
+  }
+  EXPECT_TRUE(absl::IsCancelled(further.Wait().status())) << further.Wait().status();
+}
+
 // Without a server in this process, which would keep gRPC's threads.
 TEST(GrpcTransportTest, NoChannelEndsOnAThreadOfGrpc) {
   for (int i = 0; i < 30; ++i) {

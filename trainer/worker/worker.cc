@@ -65,13 +65,13 @@ class WorkerProcess::Impl {
         store_(model_.get()),
         loader_(train_.get()),
         core_(CoreOptions(), &store_),
-        data_client_(wire::MakeGrpcDataClient()),
-        timer_([this] { OnTimer(); }) {}
+        timer_([this] { OnTimer(); }),
+        data_client_(wire::MakeGrpcDataClient()) {}
 
+  // Callbacks of the data client may use everything else, and the client, until it is destroyed.
   ~Impl() {
     timer_.Stop();
     calls_.CancelAndWait();
-    data_client_.reset();
   }
 
   absl::Status ServeMetrics() {
@@ -327,10 +327,10 @@ class WorkerProcess::Impl {
 
   service::Metrics metrics_;
   std::string metrics_address_;
+  service::Timer timer_;
   service::Stubs<v1::Coordinator> stubs_;
   service::Calls calls_;
-  std::unique_ptr<wire::DataClient> data_client_;
-  service::Timer timer_;
+  const std::unique_ptr<wire::DataClient> data_client_;
 };
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {

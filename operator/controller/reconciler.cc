@@ -187,6 +187,12 @@ bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
   });
 }
 
+bool Reconciler::IsCurrent(const JobRecord& record) const {
+  const kube::Store<JobRecord>::Pointer known = jobs_->Get(record.meta.Key());
+  return known != nullptr && known->meta.uid == record.meta.uid && known->meta.generation == record.meta.generation &&
+         known->meta.deletion_time.has_value() == record.meta.deletion_time.has_value();
+}
+
 absl::Duration Reconciler::Stretched(absl::Duration interval, absl::Duration spacing) {
   // Those that were not looked at yet count too, else all of them would write when a leader is new.
   const int jobs = static_cast<int>(jobs_->size());
@@ -472,6 +478,8 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   }
   absl::Mutex memory_mutex;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
+    // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
+    if (!IsCurrent(record)) return absl::OkStatus();
     return CreatePod(record, starts[i], pods, memory, memory_mutex);
   });
   NoteObstacle(ToObstacle(started, "a pod cannot be made"), memory);

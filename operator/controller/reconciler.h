@@ -119,6 +119,8 @@ class Reconciler {
   // Adds `memory` to what is counted of all of them, `times` 1, or takes it out, -1.
   void Count(const Memory& memory, int times) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
+  // Whether the cache knows of no change of the job's specification, nor of its deletion, since `record`.
+  bool IsCurrent(const JobRecord& record) const;
   // `interval`, or longer where many jobs run.
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
   // When a job that was written at `last` may be for people again.

@@ -72,7 +72,10 @@ class ReconcilerTest : public ::testing::Test {
     ReconcilerHooks hooks;
     hooks.on_event = [this](const kube::EventToRecord& event) { events_.push_back(event.reason); };
     hooks.on_stale = [this] { ++stale_; };
-    hooks.on_status_write = [this](std::string_view news) { ++status_writes_[std::string(news)]; };
+    hooks.on_status_write = [this](std::string_view news) {
+      ++status_writes_[std::string(news)];
+      if (after_status_) std::exchange(after_status_, nullptr)();
+    };
     reconciler_ =
         std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
   }
@@ -234,6 +237,7 @@ class ReconcilerTest : public ::testing::Test {
   std::unique_ptr<Reconciler> reconciler_;
   std::vector<std::string> events_;
   std::map<std::string, int> status_writes_;  // by what is new
+  std::function<void()> after_status_;        // once, after the next one
   int stale_ = 0;
 };
 
@@ -500,6 +504,43 @@ TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
   server_.ClearFaults();
   EXPECT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(PodNames().size(), 4u);
+}
+
+TEST_F(ReconcilerTest, AJobThatChangesWhileItsPodsAreMadeGetsNoMoreOfThem) {
+  CreateJob(1, 40);
+  const auto suspend = [this](bool whether) {
+    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [whether](Json& job) {
+      job["spec"]["suspend"] = whether;
+      job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
+    });
+  };
+  after_status_ = [&] {
+    suspend(true);
+    Fill(jobs_, kube::kTrainingJobs);
+  };
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_TRUE(PodNames().empty());
+  Settle();
+  EXPECT_TRUE(PodNames().empty());
+  EXPECT_EQ(kube::FindText(Status(), {"phase"}), "Suspended");
+  suspend(false);
+  Settle();
+  EXPECT_EQ(PodNames().size(), 42u);
+
+  // One that is deleted likewise. It stays as long as a finalizer wants it to.
+  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) {
+    job["spec"]["worker"]["replicas"] = 60;
+    job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
+  });
+  after_status_ = [&] {
+    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet",
+                   [](Json& job) { job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"; });
+    Fill(jobs_, kube::kTrainingJobs);
+  };
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(PodNames().size(), 42u);
 }
 
 TEST_F(ReconcilerTest, AStaleCacheIsNotActedOn) {

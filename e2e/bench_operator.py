@@ -9,7 +9,8 @@ which is kept for both. The coordinators of the jobs that run are stand-ins that
 The jobs are spread over 25 namespaces: the controller-manager goes through all services and pods of one for each change.
 
 The speed of a virtual core changes by a third from one minute to the next. A fixed piece of work is timed beside each
-round; the row "at equal speed" divides by what it took.
+round; the row "at equal speed" divides by what it took. Where perf (Debian's linux-perf) can count them, another row has
+the instructions that all programs and the kernel executed until all ran: they hardly vary.
 
 Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--pairs N] [--large WORKERS]
 """
@@ -19,12 +20,14 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
+import typing
 
 from driver.bare import BareDriver
 from driver.base import ROOT, ClusterError, run, wait_for
@@ -74,6 +77,33 @@ class FixedWork:
 
     def mean(self):
         return statistics.mean(self.seconds)
+
+
+class Instructions:
+    """How many the whole machine executes, as perf counts them; None where it cannot."""
+
+    def __enter__(self):
+        self.count, self.process = None, None
+        if shutil.which("perf"):
+            self.process = subprocess.Popen(["perf", "stat", "-a", "-x,", "-e", "instructions"],
+                                            stderr=subprocess.PIPE, text=True)
+        return self
+
+    def __exit__(self, *_):
+        if self.process:
+            self.process.send_signal(signal.SIGINT)
+            _, told = self.process.communicate(timeout=30)
+            # "<not supported>" where a virtual machine has no counters.
+            counted = [int(fields[0]) for fields in (line.split(",") for line in told.splitlines())
+                       if len(fields) > 2 and fields[2] == "instructions" and fields[0].isdigit()]
+            self.count = counted[0] if counted else None
+
+
+class Start(typing.NamedTuple):
+    """Of all jobs: seconds until all run; seconds of a core that the fixed work took; the machine's instructions."""
+    seconds: float
+    fixed_work: float
+    instructions: int | None
 
 
 def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, runs=1):
@@ -241,17 +271,22 @@ class Bench:
             else:
                 ours.append(self.run_operator(with_life=False))
                 reference.append(self.run_platform())
-        self.rows[:0] = [
-            compare(f"{jobs}-jobs-all-running", [one for one, _ in ours], [one for one, _ in reference], "s", 1.2),
-            compare(f"{jobs}-jobs-all-running-at-equal-speed", [seconds / work for seconds, work in ours],
-                    [seconds / work for seconds, work in reference], "fixed works")]
+        name = f"{jobs}-jobs-all-running"
+        rows = [compare(name, [one.seconds for one in ours], [one.seconds for one in reference], "s", 1.2),
+                compare(f"{name}-at-equal-speed", [one.seconds / one.fixed_work for one in ours],
+                        [one.seconds / one.fixed_work for one in reference], "fixed works")]
+        if all(one.instructions for one in ours + reference):
+            rows.append(compare(f"{name}-instructions", [one.instructions / jobs / 1e6 for one in ours],
+                                [one.instructions / jobs / 1e6 for one in reference], "million/job"))
+        self.rows[:0] = rows
 
     def timed(self, step):
-        """Seconds until all run, and what the fixed work took meanwhile."""
-        with FixedWork() as work:
+        """Seconds until all run, and what the machine was and did meanwhile."""
+        with FixedWork() as work, Instructions() as instructions:
             seconds = self.step(step)["seconds"]
-        say(f"the fixed work took {1000 * work.mean():.1f} ms")
-        return seconds, work.mean()
+        counted = f"{instructions.count / 1e9:.1f} billion" if instructions.count else "not counted"
+        say(f"the fixed work took {1000 * work.mean():.1f} ms; instructions: {counted}")
+        return Start(seconds, work.mean(), instructions.count)
 
     def run_platform(self):
         self.new_namespaces()

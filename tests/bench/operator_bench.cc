@@ -196,25 +196,38 @@ absl::StatusOr<std::vector<Json>> CreateOwners(const Flags& flags, World& world)
   return owners;
 }
 
-// The same pods as the operator makes.
+// The jobs as the operator would know them.
+absl::StatusOr<std::vector<api::TrainingJob>> ParseJobs(const Flags& flags) {
+  std::vector<api::TrainingJob> jobs;
+  for (int job = 0; job < flags.jobs; ++job) {
+    api::ParsedManifest parsed = api::ParseManifest(MakeManifest(flags, job).dump());
+    if (!parsed.errors.empty()) return absl::InternalError(parsed.errors.front().ToString());
+    parsed.job.metadata.namespace_name = NamespaceOf(flags, job);
+    parsed.job.metadata.uid = absl::StrFormat("00000000-0000-4000-8000-%012d", job);
+    jobs.push_back(std::move(parsed.job));
+  }
+  return jobs;
+}
+
+// The same pods as the operator makes. What it learns of their jobs is there before the time starts.
 absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
   const absl::StatusOr<std::vector<Json>> owners = CreateOwners(flags, world);
   if (!owners.ok()) return owners.status();
+  const absl::StatusOr<std::vector<api::TrainingJob>> jobs = ParseJobs(flags);
+  if (!jobs.ok()) return jobs.status();
   std::vector<std::pair<api::Role, int>> members = {{api::Role::kCoordinator, 0}};
   for (int i = 0; i < flags.parameter_servers; ++i) members.emplace_back(api::Role::kParameterServer, i);
   for (int i = 0; i < flags.workers; ++i) members.emplace_back(api::Role::kWorker, i);
   const absl::Time begun = absl::Now();
-  const int each = static_cast<int>(members.size());
+  const std::size_t each = members.size();
   absl::Status status = InParallel(flags.threads, PodsOf(flags), [&](int number) -> absl::Status {
-    api::ParsedManifest parsed = api::ParseManifest(MakeManifest(flags, number / each).dump());
-    if (!parsed.errors.empty()) return absl::InternalError(parsed.errors.front().ToString());
-    parsed.job.metadata.namespace_name = NamespaceOf(flags, number / each);
-    parsed.job.metadata.uid = absl::StrFormat("00000000-0000-4000-8000-%012d", number / each);
-    const auto [role, index] = members[static_cast<std::size_t>(number % each)];
-    absl::StatusOr<Json> pod = controller::MakePod(parsed.job, flags.images, role, index, 1);
+    const std::size_t index = static_cast<std::size_t>(number);
+    const api::TrainingJob& job = (*jobs)[index / each];
+    const auto [role, member] = members[index % each];
+    absl::StatusOr<Json> pod = controller::MakePod(job, flags.images, role, member, 1);
     if (!pod.ok()) return pod.status();
-    (*pod)["metadata"]["ownerReferences"][0].update((*owners)[static_cast<std::size_t>(number / each)]);
-    return world.client().Create(kube::kPods, parsed.job.metadata.namespace_name, *pod).status();
+    (*pod)["metadata"]["ownerReferences"][0].update((*owners)[index / each]);
+    return world.client().Create(kube::kPods, job.metadata.namespace_name, *pod).status();
   });
   if (!status.ok()) return status;
   return WaitForAll(flags, world, begun, absl::Now());

@@ -11,6 +11,11 @@ def samples(url, name):
     text, good = http_get(url, None)
     if not good:
         raise ClusterError(f"{url}: {text}")
+    return samples_of(text, name)
+
+
+def samples_of(text, name):
+    """The same of what was said."""
     found = (re.fullmatch(rf"{name}(?:{{(.*)}})? (\S+)", line) for line in text.splitlines())
     return [(dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', one[1] or "")), float(one[2])) for one in found if one]
 

@@ -68,6 +68,7 @@ class Operator::Impl {
     job_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &jobs_, seed());
     watch.resource = kube::kPods;
     watch.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedByValue);
+    watch.spec_fields = PodSpecFields();
     pod_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &pods_, seed());
     if (options_.elect_leader) {
       kube::ClientOptions client = options_.client;

@@ -70,6 +70,8 @@ void ReadContainer(const Json& object, Pod& pod) {
 
 }  // namespace
 
+std::vector<std::string> PodSpecFields() { return {"nodeName"}; }
+
 std::optional<Pod> DecodePod(const Json& object, const Pod* /*before*/) {
   Pod pod;
   pod.meta = kube::ReadMeta(object);

@@ -52,6 +52,9 @@ struct Pod {
   bool waiting = false;
 };
 
+// What DecodePod reads of a pod's spec.
+std::vector<std::string> PodSpecFields();
+
 // Nothing for a pod that lacks a label of ours or carries one that makes no sense. Nothing is taken from `before`.
 std::optional<Pod> DecodePod(const kube::Json& object, const Pod* before = nullptr);
 

@@ -26,6 +26,8 @@ using Pods = std::vector<kube::Store<Pod>::Pointer>;
 constexpr double kTemplateRetrySeconds = 30;
 constexpr double kBudgetRetrySeconds = 60;
 constexpr double kServiceTrustedSeconds = 60;
+constexpr double kTurnsAheadSeconds = 10;
+constexpr double kNewestShare = 0.2;  // of the newest in a mean over the latest
 constexpr api::Backoff kObstacleBackoff = {1, 60};
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
@@ -144,8 +146,7 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       pods_(pods),
       gateway_(gateway),
       hooks_(std::move(hooks)),
-      clock_(std::move(clock)),
-      told_ready_(options_.told_ready_per_second, options_.told_ready_burst) {}
+      clock_(std::move(clock)) {}
 
 Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string& uid) {
   absl::MutexLock lock(&mutex_);
@@ -206,17 +207,27 @@ double Reconciler::NextWrite(const std::string& uid, absl::Duration interval, do
   return stretched == interval ? last + period : NextTurn(uid, period, last);
 }
 
+double Reconciler::TurnToTell(const std::string& uid, Memory::Untold& untold, double now) {
+  const double latest =
+      untold.since + absl::ToDoubleSeconds(Stretched(options_.telling_patience, options_.write_spacing));
+  absl::MutexLock lock(&mutex_);
+  if (!untold.turn.has_value()) {
+    const double turn = std::max(now, next_turn_to_tell_);
+    // Turns are given for the near future only: by then the platform may be less busy.
+    if (turn > now + kTurnsAheadSeconds) return std::min(latest, now + kTurnsAheadSeconds * (0.5 + Phase(uid)));
+    untold.turn = turn;
+    next_turn_to_tell_ = turn + options_.telling_gap * status_seconds_;
+  }
+  return std::min(latest, *untold.turn);
+}
+
 void Reconciler::NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now) {
   if (!BecomesReady(record.job.status, status)) {
     memory.untold_ready.reset();
     return;
   }
-  if (!memory.untold_ready.has_value()) {
-    absl::MutexLock lock(&mutex_);
-    const absl::Duration wait =
-        told_ready_.Take(absl::Seconds(now), options_.told_ready_patience).value_or(options_.told_ready_patience);
-    memory.untold_ready = {now, now + absl::ToDoubleSeconds(wait)};
-  }
+  if (!memory.untold_ready.has_value()) memory.untold_ready = {now, std::nullopt};
+  memory.untold_ready->since = std::min(memory.untold_ready->since, now);  // a clock may have been ahead
   for (api::Condition& condition : status.conditions) {
     if (condition.type == planner::kReady) condition.last_transition_time = memory.untold_ready->since;
   }
@@ -283,7 +294,7 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     ask = Stretched(options_.ask_interval_at_rest, options_.ask_spacing);
   } else {
     absl::MutexLock lock(&mutex_);
-    ask = std::max(options_.ask_interval, options_.ask_spacing_in_a_rush * moves_);
+    ask = std::max(options_.ask_interval, options_.ask_spacing * moves_);
   }
   gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
                    {ask, Stretched(options_.progress_interval, options_.write_spacing)},
@@ -334,9 +345,15 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
         NextWrite(record.meta.uid, options_.progress_interval, now) +
         absl::ToDoubleSeconds(Stretched(options_.ask_interval_at_rest, options_.ask_spacing));
   }
+  const double begun = clock_();
   const absl::StatusOr<kube::Json> stored =
       client_->ReplaceStatus(kube::kTrainingJobs, record.meta, api::StatusToJson(complete, api::TimeFormat::kRfc3339));
   if (!stored.ok()) return stored.status();
+  {
+    const double taken = std::max(0.0, clock_() - begun);
+    absl::MutexLock lock(&mutex_);
+    status_seconds_ += kNewestShare * (taken - status_seconds_);
+  }
   memory.jobs_version = ParseVersion(kube::ReadMeta(*stored).resource_version);
   memory.status_written = now;
   if (hooks_.on_status) hooks_.on_status(record, status);
@@ -618,7 +635,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
                     last);
     if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
   } else if (news == News::kReady) {
-    due = memory.untold_ready->due;
+    due = TurnToTell(record.meta.uid, *memory.untold_ready, now);
   }
   if (now < due) {
     look_again_after(absl::Seconds(due - now));

@@ -22,7 +22,6 @@
 #include "operator/kube/client.h"
 #include "operator/kube/event_recorder.h"
 #include "operator/kube/informer.h"
-#include "operator/kube/retry.h"
 #include "operator/planner/plan.h"
 
 namespace downpour::controller {
@@ -36,19 +35,18 @@ struct ReconcilerOptions {
   // How often a coordinator is asked: while a job starts, recovers or ends, and while it trains.
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
-  // Where many jobs start or recover, each is asked less often: this time the number of them.
-  absl::Duration ask_spacing_in_a_rush = absl::Milliseconds(5);
-  // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over.
+  // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over. One
+  // that starts, recovers or ends shares its turns with those that do so too.
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
   // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
   // that starts many jobs has more urgent things to do. Longer where many run, like the writes above.
   absl::Duration budget_delay = absl::Minutes(1);
-  // That a job is ready is told at once, unless many become ready together: then so many a second, and each after that
-  // time at the latest. Making their pods comes first.
-  double told_ready_per_second = 4;
-  double told_ready_burst = 20;
-  absl::Duration told_ready_patience = absl::Minutes(1);
+  // That a job is ready is told at once, unless many become ready together or the platform is busy, as making pods
+  // comes first: from one such status to the next so many times pass as a status takes to be stored lately. Each is
+  // told after that time at the latest, or longer where many run, like the writes above.
+  double telling_gap = 20;
+  absl::Duration telling_patience = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
@@ -94,7 +92,7 @@ class Reconciler {
     double status_written = 0;
     struct Untold {
       double since = 0;
-      double due = 0;
+      std::optional<double> turn;  // when to tell it
     };
     std::optional<Untold> untold_ready;  // the job is ready, and the stored status does not say so
     std::optional<planner::Obstacle> obstacle;
@@ -125,6 +123,8 @@ class Reconciler {
   absl::Duration Stretched(absl::Duration interval, absl::Duration spacing);
   // When a job that was written at `last` may be for people again.
   double NextWrite(const std::string& uid, absl::Duration interval, double last);
+  // When `untold` is told: at a turn of its own, or about when to ask again for one where too many wait.
+  double TurnToTell(const std::string& uid, Memory::Untold& untold, double now);
   // Keeps in `memory` since when the job is ready without having been told, and says so in `status`.
   void NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now);
   // Its instances are in the order of the pods, then those that vanished. What is remembered of pods that are in the
@@ -173,9 +173,10 @@ class Reconciler {
   const std::function<double()> clock_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
-  int over_ ABSL_GUARDED_BY(mutex_) = 0;   // of these
-  int moves_ ABSL_GUARDED_BY(mutex_) = 0;  // likewise
-  kube::TokenBucket told_ready_ ABSL_GUARDED_BY(mutex_);
+  int over_ ABSL_GUARDED_BY(mutex_) = 0;               // of these
+  int moves_ ABSL_GUARDED_BY(mutex_) = 0;              // likewise
+  double status_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // that one takes to be stored lately
+  double next_turn_to_tell_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new

@@ -76,8 +76,8 @@ class ReconcilerTest : public ::testing::Test {
       ++status_writes_[std::string(news)];
       if (after_status_) std::exchange(after_status_, nullptr)();
     };
-    reconciler_ =
-        std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
+    reconciler_ = std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks,
+                                               [this] { return now_ += each_look_takes_; });
   }
 
   void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object(), const std::string& name = "lenet") {
@@ -227,6 +227,7 @@ class ReconcilerTest : public ::testing::Test {
   }
 
   double now_ = 1'800'000'000;
+  double each_look_takes_ = 0;  // at the clock, as all between two looks does
   FakeApiServer server_;
   const std::string base_url_;
   kube::Client client_;
@@ -427,10 +428,20 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
   EXPECT_EQ(Status().at("restarts").at("total"), 1);
 }
 
-TEST_F(ReconcilerTest, OfManyJobsThatBecomeReadyTogetherAFewASecondAreToldSo) {
+TEST_F(ReconcilerTest, WhereThePlatformIsQuickReadyJobsAreToldSoAtOnce) {
+  const std::vector<std::string> names = CreateJobs(30);
+  ReconcileAll(names);
+  RunPods();
+  now_ += 10;
+  Report(v1::PHASE_TRAINING, 10);
+  ReconcileAll(names);
+  for (const std::string& name : names) EXPECT_TRUE(absl::StartsWith(Condition("Ready", name), "True")) << name;
+}
+
+TEST_F(ReconcilerTest, WhereThePlatformIsBusyReadyJobsAreToldSoByAndBy) {
   constexpr int kJobs = 30;
-  options_.told_ready_per_second = 0.25;
-  options_.told_ready_burst = 5;
+  each_look_takes_ = 0.01;  // a status takes that long
+  options_.telling_gap = 300;
   Restart();
   const std::vector<std::string> names = CreateJobs(kJobs);
   const auto told = [&] {
@@ -443,26 +454,55 @@ TEST_F(ReconcilerTest, OfManyJobsThatBecomeReadyTogetherAFewASecondAreToldSo) {
   const double ready = now_;
   Report(v1::PHASE_TRAINING, 10);
   ReconcileAll(names);
-  EXPECT_EQ(told(), 5) << "a few that become ready are told at once";
-  now_ += 20;
-  ReconcileAll(names);
-  EXPECT_EQ(told(), 10);
+  EXPECT_EQ(told(), 1) << "the first at once";
+  for (const double seconds : {15.0, 30.0, 45.0}) {
+    now_ = ready + seconds;
+    ReconcileAll(names);
+    EXPECT_GE(told(), seconds / 3 / 2);
+    EXPECT_LE(told(), seconds / 3 + 2) << "one in three seconds";
+  }
   // What matters is not held up by what waits to be told.
   EndPod("job-29-worker-0", 3);
   Refresh();
   ASSERT_TRUE(reconciler_->Reconcile(absl::StrCat(kNamespace, "/job-29")).status.ok());
   EXPECT_EQ(Status("job-29").at("restarts").at("total"), 1);
-  now_ = ready + 60;
+  now_ = ready + 62;
   ReconcileAll(names);
   EXPECT_EQ(told(), kJobs - 1) << "nobody waits longer than a minute";
   for (const std::string& name : names) {
     const Json status = Status(name);
     for (const Json& condition : status.at("conditions")) {
       if (condition.at("type") != "Ready" || name == "job-29") continue;
-      EXPECT_EQ(kube::ParseTime(condition.at("lastTransitionTime").get<std::string>()), ready)
+      EXPECT_NEAR(*kube::ParseTime(condition.at("lastTransitionTime").get<std::string>()), ready, 2)
           << name << ": when it was, not when it was told";
     }
   }
+}
+
+TEST_F(ReconcilerTest, WhatWaitsToBeToldWaitsNoLongerOnceThePlatformIsQuickAgain) {
+  constexpr int kJobs = 30;
+  each_look_takes_ = 0.1;
+  options_.telling_gap = 300;
+  options_.telling_patience = absl::Hours(1);
+  Restart();
+  const std::vector<std::string> names = CreateJobs(kJobs);
+  ReconcileAll(names);
+  RunPods();
+  now_ += 10;
+  Report(v1::PHASE_TRAINING, 10);
+  ReconcileAll(names);
+  const auto told = [&] {
+    return std::count_if(names.begin(), names.end(),
+                         [&](const std::string& name) { return absl::StartsWith(Condition("Ready", name), "True"); });
+  };
+  ASSERT_LE(told(), 2);
+  ASSERT_GE(told(), 1);
+  each_look_takes_ = 0;
+  for (int i = 0; i < 30; ++i) {
+    now_ += 10;
+    ReconcileAll(names);
+  }
+  EXPECT_EQ(told(), kJobs);
 }
 
 TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
@@ -478,7 +518,7 @@ TEST_F(ReconcilerTest, AWorkerThatExitsMakesTheNextQuestionSoon) {
 
 TEST_F(ReconcilerTest, CoordinatorsOfManyJobsThatStartAreAskedLessOften) {
   constexpr int kJobs = 40;
-  options_.ask_spacing_in_a_rush = absl::Milliseconds(100);
+  options_.ask_spacing = absl::Milliseconds(100);
   Restart();
   const std::vector<std::string> names = CreateJobs(kJobs);
   ReconcileAll(names);

@@ -78,10 +78,11 @@ class Client::Impl {
         .status();
   }
 
-  absl::StatusOr<Json> DoJson(const HttpRequest& request, const std::stop_token& stop = {}) {
+  absl::StatusOr<Json> DoJson(const HttpRequest& request, const std::stop_token& stop = {},
+                              const std::vector<std::string>& spec_fields = {}) {
     const absl::StatusOr<HttpResponse> response = Do(request, stop);
     if (!response.ok()) return response.status();
-    absl::StatusOr<Json> json = ParseJson(response->body);
+    absl::StatusOr<Json> json = ParseJson(response->body, spec_fields);
     if (!json.ok()) return WithPrefix(Describe(request), json.status());
     if (!json->is_object()) return absl::DataLossError(absl::StrCat(Describe(request), ": the answer is no object"));
     return json;
@@ -178,7 +179,7 @@ absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view
   if (options.continue_token.empty()) add("resourceVersion", options.resource_version);
   if (options.limit > 0) add("limit", absl::StrCat(options.limit));
   add("continue", options.continue_token);
-  absl::StatusOr<Json> json = impl_->DoJson(request, options.stop);
+  absl::StatusOr<Json> json = impl_->DoJson(request, options.stop, options.spec_fields);
   if (!json.ok()) return json.status();
 
   ListPage page;

@@ -23,7 +23,8 @@ struct ListOptions {
   std::string resource_version;  // empty: the newest; "0": whatever the server has in its cache
   std::int64_t limit = 0;        // 0: everything
   std::string continue_token;
-  std::stop_token stop;  // ends this call with kCancelled
+  std::vector<std::string> spec_fields;  // of the items, these alone are read; empty: all
+  std::stop_token stop;                  // ends this call with kCancelled
 };
 
 struct ListPage {

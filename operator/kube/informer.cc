@@ -77,6 +77,7 @@ class Reflector::Impl {
     list.label_selector = options_.label_selector;
     list.limit = options_.page_size;
     list.continue_token = step.continue_token;
+    list.spec_fields = options_.spec_fields;
     list.stop = stop;
     const absl::StatusOr<kube::ListPage> page = client_->List(options_.resource, options_.namespace_name, list);
     if (stop.stop_requested()) return;
@@ -117,7 +118,7 @@ class Reflector::Impl {
     request.timeout = options_.silence;
 
     const absl::Duration start = MonotonicNow();
-    WatchDecoder decoder;
+    WatchDecoder decoder(options_.spec_fields);
     WatchEnd end = WatchEnd::kClosed;
     absl::Status reason = absl::UnavailableError("the server ended the watch at once");
     const absl::StatusOr<HttpResponse> response = transport_->Stream(request, stop, [&](std::string_view bytes) {

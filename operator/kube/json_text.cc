@@ -1,5 +1,6 @@
 #include "operator/kube/json_text.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -22,6 +23,7 @@ enum class Place {
   kObject,    // an object of the API
   kItems,     // the objects of a list
   kMetadata,  // of an object of the API
+  kSpec,      // likewise
   kElsewhere,
 };
 
@@ -32,30 +34,37 @@ Place PlaceBelow(Place place, std::string_view key) {
       if (key == "object") return Place::kObject;
       [[fallthrough]];
     case Place::kObject:
-      return key == "metadata" ? Place::kMetadata : Place::kElsewhere;
+      return key == "metadata" ? Place::kMetadata : key == "spec" ? Place::kSpec : Place::kElsewhere;
     case Place::kItems:
     case Place::kMetadata:
+    case Place::kSpec:
     case Place::kElsewhere:
       return Place::kElsewhere;
   }
   return Place::kElsewhere;
 }
 
+bool IsLeftOut(Place place, std::string_view key, const std::vector<std::string>& spec_fields) {
+  if (place == Place::kMetadata) return key == kManagedFields;
+  return place == Place::kSpec && !spec_fields.empty() &&
+         std::find(spec_fields.begin(), spec_fields.end(), key) == spec_fields.end();
+}
+
 // Nesting is limited by the parser. Numbers are of the types that nlohmann's parser gives them.
-Json ToJson(dom::element element, Place place) {
+Json ToJson(dom::element element, Place place, const std::vector<std::string>& spec_fields) {
   switch (element.type()) {
     case dom::element_type::OBJECT: {
       Json json = Json::object();
       for (const auto& [key, value] : dom::object(element)) {
-        if (place == Place::kMetadata && key == kManagedFields) continue;
-        json[std::string(key)] = ToJson(value, PlaceBelow(place, key));
+        if (IsLeftOut(place, key, spec_fields)) continue;
+        json[std::string(key)] = ToJson(value, PlaceBelow(place, key), spec_fields);
       }
       return json;
     }
     case dom::element_type::ARRAY: {
       Json json = Json::array();
       const Place below = place == Place::kItems ? Place::kObject : Place::kElsewhere;
-      for (const dom::element value : dom::array(element)) json.push_back(ToJson(value, below));
+      for (const dom::element value : dom::array(element)) json.push_back(ToJson(value, below, spec_fields));
       return json;
     }
     case dom::element_type::INT64: {
@@ -82,22 +91,23 @@ absl::Status TooDeepError() {
 }
 
 // Leaves out of a whole tree what ToJson leaves out while it makes one.
-void StripManagedFields(Json& json, Place place) {
+void LeaveOut(Json& json, Place place, const std::vector<std::string>& spec_fields) {
   if (json.is_array()) {
     if (place != Place::kItems) return;
-    for (Json& value : json) StripManagedFields(value, Place::kObject);
+    for (Json& value : json) LeaveOut(value, Place::kObject, spec_fields);
   } else if (json.is_object()) {
-    if (place == Place::kMetadata) json.erase(kManagedFields);
-    for (auto& [key, value] : json.get_ref<Json::object_t&>()) {
+    auto& fields = json.get_ref<Json::object_t&>();
+    std::erase_if(fields, [&](const auto& field) { return IsLeftOut(place, field.first, spec_fields); });
+    for (auto& [key, value] : fields) {
       const Place below = PlaceBelow(place, key);
-      if (below != Place::kElsewhere) StripManagedFields(value, below);
+      if (below != Place::kElsewhere) LeaveOut(value, below, spec_fields);
     }
   }
 }
 
 // simdjson refuses integers of more than 64 bits, which servers do write: 1e20 comes back as one. nlohmann's parser,
 // the slower, takes them for floating-point numbers, as servers do.
-absl::StatusOr<Json> ParseLargeNumbers(std::string_view text) {
+absl::StatusOr<Json> ParseLargeNumbers(std::string_view text, const std::vector<std::string>& spec_fields) {
   bool too_deep = false;
   const auto limit_depth = [&too_deep](int depth, Json::parse_event_t event, const Json&) {
     const bool starts = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
@@ -107,12 +117,13 @@ absl::StatusOr<Json> ParseLargeNumbers(std::string_view text) {
   Json json = Json::parse(text.begin(), text.end(), limit_depth, /*allow_exceptions=*/false);
   if (too_deep) return TooDeepError();
   if (json.is_discarded()) return absl::DataLossError(absl::StrCat("not JSON: ", text.size(), " bytes"));
-  StripManagedFields(json, Place::kTop);
+  LeaveOut(json, Place::kTop, spec_fields);
   return json;
 }
 
 // `capacity`: of the parser, if it has none yet.
-absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::parser& parser) {
+absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, const std::vector<std::string>& spec_fields,
+                           dom::parser& parser) {
   simdjson::error_code error = simdjson::SUCCESS;
   // simdjson counts what stands in the innermost list as a level too.
   if (parser.capacity() == 0) error = parser.allocate(capacity, kMaxJsonDepth + 1);
@@ -120,13 +131,13 @@ absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::par
   if (error == simdjson::SUCCESS) error = parser.parse(text.data(), text.size()).get(document);
   switch (error) {
     case simdjson::SUCCESS:
-      return ToJson(document, Place::kTop);
+      return ToJson(document, Place::kTop, spec_fields);
     case simdjson::MEMALLOC:
       return absl::ResourceExhaustedError(absl::StrCat("no memory to read JSON of ", text.size(), " bytes"));
     case simdjson::DEPTH_ERROR:
       return TooDeepError();
     case simdjson::NUMBER_ERROR:
-      return ParseLargeNumbers(text);
+      return ParseLargeNumbers(text, spec_fields);
     default:
       return absl::DataLossError(absl::StrCat("not JSON: ", text.size(), " bytes: ", simdjson::error_message(error)));
   }
@@ -134,17 +145,17 @@ absl::StatusOr<Json> Parse(std::string_view text, std::size_t capacity, dom::par
 
 }  // namespace
 
-absl::StatusOr<Json> ParseJson(std::string_view text) {
+absl::StatusOr<Json> ParseJson(std::string_view text, const std::vector<std::string>& spec_fields) {
   if (text.size() > kMaxJsonBytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("JSON must be at most ", kMaxJsonBytes, " bytes, got ", text.size()));
   }
   if (text.size() > kKeptBytes) {
     dom::parser parser;
-    return Parse(text, text.size(), parser);
+    return Parse(text, text.size(), spec_fields, parser);
   }
   thread_local dom::parser kept;
-  return Parse(text, kKeptBytes, kept);
+  return Parse(text, kKeptBytes, spec_fields, kept);
 }
 
 std::string DumpJson(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }

@@ -21,8 +21,8 @@ std::optional<WatchEvent::Type> TypeOf(std::string_view text) {
 
 bool IsBlank(std::string_view line) { return line.find_first_not_of(" \t\r") == std::string_view::npos; }
 
-absl::StatusOr<WatchEvent> DecodeLine(std::string_view line) {
-  absl::StatusOr<Json> json = ParseJson(line);
+absl::StatusOr<WatchEvent> DecodeLine(std::string_view line, const std::vector<std::string>& spec_fields) {
+  absl::StatusOr<Json> json = ParseJson(line, spec_fields);
   if (!json.ok()) return absl::DataLossError(absl::StrCat("watch event: ", json.status().message()));
   const std::optional<WatchEvent::Type> type = TypeOf(FindText(*json, {"type"}));
   const Json* const object = Find(*json, {"object"});
@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<WatchEvent>> WatchDecoder::Decode(std::string_view by
       line = line_;
     }
     if (!IsBlank(line)) {
-      absl::StatusOr<WatchEvent> event = DecodeLine(line);
+      absl::StatusOr<WatchEvent> event = DecodeLine(line, spec_fields_);
       if (event.ok()) {
         events.push_back(*std::move(event));
       } else {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -23,6 +24,9 @@ struct WatchEvent {
 // Bytes of a watch, cut anywhere, to events. Not thread-safe. After an error it answers that error for ever.
 class WatchDecoder {
  public:
+  // `spec_fields`: as of ParseJson.
+  explicit WatchDecoder(std::vector<std::string> spec_fields = {}) : spec_fields_(std::move(spec_fields)) {}
+
   // Events that became complete. kDataLoss: a line that is no event; kResourceExhausted: a line that is too long.
   // Events before such a line are answered first, its error by the next call.
   absl::StatusOr<std::vector<WatchEvent>> Decode(std::string_view bytes);
@@ -30,6 +34,7 @@ class WatchDecoder {
   absl::Status Finish() const;
 
  private:
+  const std::vector<std::string> spec_fields_;
   std::string line_;
   absl::Status failure_;
 };

@@ -100,10 +100,12 @@ class Instructions:
 
 
 class Start(typing.NamedTuple):
-    """Of all jobs: seconds until all run; seconds of a core that the fixed work took; the machine's instructions."""
+    """Of all jobs: seconds until all run; seconds of a core that the fixed work took; the machine's instructions; watchers
+    of pods that were cut off."""
     seconds: float
     fixed_work: float
     instructions: int | None
+    cut_off: int
 
 
 def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, runs=1):
@@ -284,6 +286,8 @@ class Bench:
         rows = [compare(name, [one.seconds for one in ours], [one.seconds for one in reference], "s", 1.2),
                 compare(f"{name}-at-equal-speed", [one.seconds / one.fixed_work for one in ours],
                         [one.seconds / one.fixed_work for one in reference], "fixed works")]
+        rows.append(row(f"{name}-watchers-cut-off", max(one.cut_off for one in ours), "a round",
+                        max(one.cut_off for one in reference), runs=len(ours)))
         if all(one.instructions for one in ours + reference):
             rows.append(compare(f"{name}-instructions", [one.instructions / jobs / 1e6 for one in ours],
                                 [one.instructions / jobs / 1e6 for one in reference], "million/job"))
@@ -296,9 +300,9 @@ class Bench:
         with FixedWork() as work, Instructions() as instructions:
             seconds = self.step(step)["seconds"]
         counted = f"{instructions.count / 1e9:.1f} billion" if instructions.count else "not counted"
-        say(f"the fixed work took {1000 * work.mean():.1f} ms; instructions: {counted}; "
-            f"watchers cut off: {self.cut_off() - before:.0f}")
-        return Start(seconds, work.mean(), instructions.count)
+        cut_off = int(self.cut_off() - before)
+        say(f"the fixed work took {1000 * work.mean():.1f} ms; instructions: {counted}; watchers cut off: {cut_off}")
+        return Start(seconds, work.mean(), instructions.count, cut_off)
 
     def run_platform(self):
         self.new_namespaces()
@@ -375,9 +379,11 @@ class Bench:
         """One job of many workers."""
         workers = self.options.large
         self.new_namespaces()
+        self.new_fakes()
         reference = self.step("create-pods", jobs=1, workers=workers)["seconds"]
         self.clear()
         self.new_namespaces()
+        self.new_fakes()
         operator = self.start_operator()
         stand_in = self.start_stand_in(workers)
         ours = self.step("create-jobs", jobs=1, workers=workers)["seconds"]

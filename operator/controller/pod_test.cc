@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "operator/kube/json_text.h"
 
 namespace downpour::controller {
 namespace {
@@ -37,7 +38,7 @@ Json Terminated(int exit_code, const std::string& reason) {
 }
 
 TEST(PodTest, ReadsWhatThePlannerNeeds) {
-  const std::optional<Pod> pod = DecodePod(MakeObject());
+  const std::optional<Pod> pod = DecodePod(*kube::ParseJson(MakeObject().dump(), PodSpecFields()));
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(pod->role, api::Role::kWorker);
   EXPECT_EQ(pod->meta.controller_uid, "job-uid");

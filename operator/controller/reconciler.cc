@@ -27,6 +27,7 @@ constexpr double kTemplateRetrySeconds = 30;
 constexpr double kBudgetRetrySeconds = 60;
 constexpr double kServiceTrustedSeconds = 60;
 constexpr double kTurnsAheadSeconds = 10;
+constexpr double kLongestStatusSeconds = 1;
 constexpr double kNewestShare = 0.2;  // of the newest in a mean over the latest
 constexpr api::Backoff kObstacleBackoff = {1, 60};
 
@@ -208,15 +209,20 @@ double Reconciler::NextWrite(const std::string& uid, absl::Duration interval, do
 }
 
 double Reconciler::TurnToTell(const std::string& uid, Memory::Untold& untold, double now) {
-  const double latest =
-      untold.since + absl::ToDoubleSeconds(Stretched(options_.telling_patience, options_.write_spacing));
+  const double patience = absl::ToDoubleSeconds(Stretched(options_.telling_patience, options_.write_spacing));
+  // Those that became ready together are not told together.
+  const double latest = untold.since + patience * (1 + Phase(uid)) / 2;
   absl::MutexLock lock(&mutex_);
   if (!untold.turn.has_value()) {
+    const double gap = std::min(options_.telling_gap * status_seconds_, kTurnsAheadSeconds);
+    // Neither further back than the burst nor, after a clock that was ahead, further off than turns are given.
+    next_turn_to_tell_ =
+        std::clamp(next_turn_to_tell_, now - (options_.telling_burst - 1) * gap, now + 2 * kTurnsAheadSeconds);
     const double turn = std::max(now, next_turn_to_tell_);
-    // Turns are given for the near future only: by then the platform may be less busy.
+    // Turns are given for the near future only: by then writing may be quick again.
     if (turn > now + kTurnsAheadSeconds) return std::min(latest, now + kTurnsAheadSeconds * (0.5 + Phase(uid)));
     untold.turn = turn;
-    next_turn_to_tell_ = turn + options_.telling_gap * status_seconds_;
+    next_turn_to_tell_ += gap;
   }
   return std::min(latest, *untold.turn);
 }
@@ -280,11 +286,13 @@ void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& statu
 void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed,
                                    Memory& memory) {
   bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
+  bool ended = false;
   const Pod* coordinator = nullptr;
   for (std::size_t i = 0; i < pods.size(); ++i) {
     const Pod& pod = *pods[i];
     const bool coordinates = pod.role == api::Role::kCoordinator;
     at_rest = at_rest && pod.phase == "Running" && (coordinates || observed.instances[i].ready);
+    ended = ended || HasEnded(pod);
     if (coordinates && coordinator == nullptr && pod.phase == "Running" && !pod.address.empty()) coordinator = &pod;
   }
   if (coordinator == nullptr) return;
@@ -294,7 +302,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     ask = Stretched(options_.ask_interval_at_rest, options_.ask_spacing);
   } else {
     absl::MutexLock lock(&mutex_);
-    ask = std::max(options_.ask_interval, options_.ask_spacing * moves_);
+    ask = std::clamp(options_.ask_spacing * moves_, options_.ask_interval,
+                     ended ? options_.ask_interval_after_end : options_.ask_interval_at_rest);
   }
   gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
                    {ask, Stretched(options_.progress_interval, options_.write_spacing)},
@@ -350,7 +359,8 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
       client_->ReplaceStatus(kube::kTrainingJobs, record.meta, api::StatusToJson(complete, api::TimeFormat::kRfc3339));
   if (!stored.ok()) return stored.status();
   {
-    const double taken = std::max(0.0, clock_() - begun);
+    // One that had to be tried again and again, or a clock that was put right, says little about the next.
+    const double taken = std::clamp(clock_() - begun, 0.0, kLongestStatusSeconds);
     absl::MutexLock lock(&mutex_);
     status_seconds_ += kNewestShare * (taken - status_seconds_);
   }

@@ -36,15 +36,18 @@ struct ReconcilerOptions {
   absl::Duration ask_interval = absl::Seconds(1);
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over. One
-  // that starts, recovers or ends shares its turns with those that do so too.
+  // that starts, recovers or ends shares the turns of those that do so too, but is asked as often as a job at rest, and
+  // often enough to hear why its pods ended before the planner takes that for failures (ten seconds).
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
+  absl::Duration ask_interval_after_end = absl::Seconds(3);
   // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
   // that starts many jobs has more urgent things to do. Longer where many run, like the writes above.
   absl::Duration budget_delay = absl::Minutes(1);
-  // That a job is ready is told at once, unless many become ready together or the platform is busy, as making pods
-  // comes first: from one such status to the next so many times pass as a status takes to be stored lately. Each is
-  // told after that time at the latest, or longer where many run, like the writes above.
+  // That a job is ready is told at once, unless many become ready together where writing is slow, as making pods comes
+  // first: after a burst so many times pass from one such status to the next as storing one takes lately. None waits
+  // longer than the patience, or than the turns of writes above where many run.
+  int telling_burst = 20;
   double telling_gap = 20;
   absl::Duration telling_patience = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
@@ -173,10 +176,10 @@ class Reconciler {
   const std::function<double()> clock_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
-  int over_ ABSL_GUARDED_BY(mutex_) = 0;               // of these
-  int moves_ ABSL_GUARDED_BY(mutex_) = 0;              // likewise
-  double status_seconds_ ABSL_GUARDED_BY(mutex_) = 0;  // that one takes to be stored lately
-  double next_turn_to_tell_ ABSL_GUARDED_BY(mutex_) = 0;
+  int over_ ABSL_GUARDED_BY(mutex_) = 0;                  // of these
+  int moves_ ABSL_GUARDED_BY(mutex_) = 0;                 // likewise
+  double status_seconds_ ABSL_GUARDED_BY(mutex_) = 0;     // that one takes to be stored lately
+  double next_turn_to_tell_ ABSL_GUARDED_BY(mutex_) = 0;  // or earlier, by what is left of the burst
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new

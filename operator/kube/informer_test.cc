@@ -25,13 +25,14 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 struct Item {
   ObjectMeta meta;
   std::int64_t n = 0;
+  bool more = false;  // in its spec
 };
 using Items = Store<Item>;
 
 std::optional<Item> DecodeItem(const Json& object, const Item* /*before*/) {
   const auto n = FindInteger(object, {"spec", "n"});
   if (!n.has_value()) return std::nullopt;
-  return Item{ReadMeta(object), *n};
+  return Item{ReadMeta(object), *n, Find(object, {"spec", "more"}) != nullptr};
 }
 
 Json Pod(const std::string& name, int n, const std::string& owner = "") {
@@ -82,7 +83,7 @@ class InformerTest : public ::testing::Test {
     changes_.push_back(absl::StrCat(before == nullptr  ? "+"
                                     : after == nullptr ? "-"
                                                        : "~",
-                                    item.meta.name, "=", item.n));
+                                    item.meta.name, "=", item.n, item.more ? " and more" : ""));
     changed_.notify_all();
   }
   // Waits for so many changes and answers all there are.
@@ -120,6 +121,28 @@ class InformerTest : public ::testing::Test {
   Items items_;
   std::unique_ptr<Reflector> reflector_;
 };
+
+TEST_F(InformerTest, ReadsOfSpecsWhatItIsAskedFor) {
+  for (const bool all : {true, false}) {
+    SCOPED_TRACE(all);
+    options_.spec_fields = all ? std::vector<std::string>() : std::vector<std::string>{"n"};
+    const auto put = [this](const std::string& name, int n) {
+      Json pod = Pod(name, n);
+      pod["spec"]["more"] = true;
+      server_.Put(kPods, pod);
+    };
+    put("listed", 1);
+    StartAndSync();
+    put("watched", 2);
+    const std::string more = all ? " and more" : "";
+    EXPECT_THAT(Changes(2), ElementsAre("+listed=1" + more, "+watched=2" + more));
+    reflector_.reset();
+    for (const char* const name : {"listed", "watched"}) server_.Remove(kPods, "team", name);
+    items_.OnListBegin();
+    items_.OnListEnd("0");
+    changes_.clear();
+  }
+}
 
 TEST_F(InformerTest, ListsAndThenFollows) {
   server_.Put(kPods, Pod("a", 1));

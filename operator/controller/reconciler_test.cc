@@ -125,6 +125,17 @@ class ReconcilerTest : public ::testing::Test {
     }
   }
 
+  // From their first pods to the pass that finds all of them members; answers when that was.
+  double BecomeReady(const std::vector<std::string>& names) {
+    ReconcileAll(names);
+    RunPods();
+    now_ += 10;
+    const double ready = now_;
+    Report(v1::PHASE_TRAINING, 10);
+    ReconcileAll(names);
+    return ready;
+  }
+
   // Until nothing is written any more, not even what is for people only and had to wait.
   void Settle() {
     int quiet = 0;
@@ -435,12 +446,7 @@ TEST_F(ReconcilerTest, WhatIsForPeopleOnlyWaitsItsTurn) {
 TEST_F(ReconcilerTest, OfJobsThatBecomeReadyTogetherManyAreToldSoAtOnceAndTheOthersSoon) {
   each_look_takes_ = 0.02;  // a status takes that long
   const std::vector<std::string> names = CreateJobs(30);
-  ReconcileAll(names);
-  RunPods();
-  now_ += 10;
-  const double ready = now_;
-  Report(v1::PHASE_TRAINING, 10);
-  ReconcileAll(names);
+  const double ready = BecomeReady(names);
   EXPECT_GE(ToldReady(names), 20);
   while (ToldReady(names) < 30 && now_ < ready + 60) {
     now_ += 0.5;
@@ -456,12 +462,7 @@ TEST_F(ReconcilerTest, WhereWritingIsSlowJobsAreToldThatTheyAreReadyByAndBy) {
   options_.telling_burst = 1;
   Restart();
   const std::vector<std::string> names = CreateJobs(kJobs);
-  ReconcileAll(names);
-  RunPods();
-  now_ += 10;
-  const double ready = now_;
-  Report(v1::PHASE_TRAINING, 10);
-  ReconcileAll(names);
+  const double ready = BecomeReady(names);
   EXPECT_EQ(ToldReady(names), 1) << "the first at once";
   for (const double seconds : {10.0, 20.0, 28.0}) {
     now_ = ready + seconds;
@@ -495,11 +496,7 @@ TEST_F(ReconcilerTest, WhatWaitsToBeToldWaitsNoLongerOnceWritingIsQuickAgain) {
   options_.telling_patience = absl::Hours(1);
   Restart();
   const std::vector<std::string> names = CreateJobs(kJobs);
-  ReconcileAll(names);
-  RunPods();
-  now_ += 10;
-  Report(v1::PHASE_TRAINING, 10);
-  ReconcileAll(names);
+  BecomeReady(names);
   ASSERT_LE(ToldReady(names), 2);
   ASSERT_GE(ToldReady(names), 1);
   each_look_takes_ = 0;

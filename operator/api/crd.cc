@@ -40,7 +40,10 @@ constexpr Description kDescriptions[] = {
     {"spec.suspend",
      "True: nothing runs. The pods of a running job end, and training begins again when this becomes "
      "false."},
-    {"spec.managedBy", "The controller that carries the job out. The operator passes over jobs that are not its own."},
+    {"spec.managedBy",
+     "The controller that carries the job out, as kueue.x-k8s.io/multikueue, which runs it in another cluster. The "
+     "operator "
+     "passes over jobs that are not its own."},
     {"spec.coordinator",
      "The coordinator: one process that hands out the data, keeps the members and counts every "
      "update."},
@@ -98,14 +101,15 @@ constexpr Description kDescriptions[] = {
      "A pod that has not started for so long counts as failed, with the "
      "cause PendingTimeout."},
     {"spec.failurePolicy.rules",
-     "What to do about which failure. In order; the first rule that matches wins. Without "
-     "a match the pod is replaced and the restart counts."},
+     "What to do about which failure. In order; the first rule that matches wins. Without a match the pod is replaced; "
+     "that "
+     "counts, unless the platform ended it. Exit code 2, which means bad input, fails the job."},
     {"spec.failurePolicy.rules[]",
      "One rule. It matches if all of what it names matches, and names at least one of "
      "roles, onPodConditions, onContainerReasons and onExitCodes."},
     {"spec.failurePolicy.rules[].name", "Names the rule in events and in the status. Unique, an RFC 1035 label."},
     {"spec.failurePolicy.rules[].roles", "Matches pods of these roles. Empty: every role."},
-    {"spec.failurePolicy.rules[].onPodConditions", "Matches if the pod has one of these conditions."},
+    {"spec.failurePolicy.rules[].onPodConditions", "Matches if the pod that failed has one of these conditions."},
     {"spec.failurePolicy.rules[].onPodConditions[]", "A condition of a pod."},
     {"spec.failurePolicy.rules[].onPodConditions[].type",
      "Type of the condition, as DisruptionTarget, which a pod has "
@@ -114,8 +118,8 @@ constexpr Description kDescriptions[] = {
      "Status of the condition. A string: YAML needs the quotes, "
      "\"True\"."},
     {"spec.failurePolicy.rules[].onContainerReasons",
-     "Matches if the container ended or waits for one of these "
-     "reasons, as OOMKilled or ImagePullBackOff."},
+     "Matches if the container ended for one of these reasons, as OOMKilled, or still waited for one of them, as "
+     "ImagePullBackOff or ErrImagePull, when pendingTimeoutSeconds were over."},
     {"spec.failurePolicy.rules[].onExitCodes", "Matches the exit code of the trainer's container."},
     {"spec.failurePolicy.rules[].onExitCodes.operator",
      "In: the exit code is one of the values. NotIn: it is none of "
@@ -126,7 +130,7 @@ constexpr Description kDescriptions[] = {
     {"spec.failurePolicy.rules[].action",
      "Replace: a new pod takes the place. Replace of a parameter server starts "
      "the training again from the beginning. RestartJob: all pods start again. "
-     "FailJob: the job fails at once. Ignore: the pod is not replaced."},
+     "FailJob: the job fails at once. Ignore: as Replace, and never counts."},
     {"spec.failurePolicy.rules[].countsTowardsLimit",
      "Whether such a restart counts towards maxRestarts and "
      "maxRestartsPerReplica. Set it to false for what is not the "
@@ -138,9 +142,19 @@ constexpr Description kDescriptions[] = {
     {"spec.ttlSecondsAfterFinished", "Deletes the job, and with it its pods, so long after its end. Absent: never."},
     {"spec.podCleanup", "Which pods are deleted when the job has ended."},
     {"spec.podCleanup.onSuccess",
-     "After success. All: all pods. Running: those that still run. KeepFailed: all but "
-     "the failed ones, whose logs stay readable. None: no pod."},
+     "After success. All: all pods. KeepFailed: all but the failed ones, whose logs stay readable. Running: only those "
+     "that "
+     "still run. None: no pod that has ended; what still runs is ended in any case, as with Running."},
     {"spec.podCleanup.onFailure", "After failure; the values mean the same as for onSuccess."},
+    {"spec.podCleanup.coordinator", "What is different for the pod of the coordinator."},
+    {"spec.podCleanup.coordinator.onSuccess", "After success. Absent: as for the job."},
+    {"spec.podCleanup.coordinator.onFailure", "After failure. Absent: as for the job."},
+    {"spec.podCleanup.parameterServer", "What is different for the pods of the parameter servers."},
+    {"spec.podCleanup.parameterServer.onSuccess", "After success. Absent: as for the job."},
+    {"spec.podCleanup.parameterServer.onFailure", "After failure. Absent: as for the job."},
+    {"spec.podCleanup.worker", "What is different for the pods of the workers."},
+    {"spec.podCleanup.worker.onSuccess", "After success. Absent: as for the job."},
+    {"spec.podCleanup.worker.onFailure", "After failure. Absent: as for the job."},
     {"spec.checkpoint", "Where and when the parameters are saved, and what a new job begins with."},
     {"spec.checkpoint.uri", "Where checkpoints go."},
     {"spec.checkpoint.intervalSeconds", "The time between two checkpoints."},
@@ -255,8 +269,10 @@ constexpr Description kDescriptions[] = {
      "Finishing, Succeeded or Failed. Programs read the conditions."},
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
-     "One entry a type: Suspended, Scheduled, Clamped, Shrunk, Ready, Recovering, Restarting, ParametersLost, "
-     "SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
+     "One entry a type: SpecInvalid, TemplateInvalid, Blocked, Suspended, Scheduled, Clamped, Shrunk, Ready, "
+     "Recovering, "
+     "Restarting, ParametersLost, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed "
+     "(every pod "
      "has ended)."},
     {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
     {"status.conditions[].type", "Type of the condition."},
@@ -274,7 +290,7 @@ constexpr Description kDescriptions[] = {
     {"status.restarts.total", "All of them."},
     {"status.restarts.counted", "Those that count towards the limits of the failure policy."},
     {"status.membership", "The members as training sees them."},
-    {"status.membership.epoch", "Raised by each change of the members. A process of an older epoch is fenced."},
+    {"status.membership.epoch", "Raised by each change of the members."},
     {"status.recovery", "The newest recovery from a failure."},
     {"status.recovery.lastCause", "What had happened, as NodeLost or OOMKilled."},
     {"status.recovery.lastRole", "To which role."},

@@ -404,6 +404,7 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
                         "rules": [{"name": "a", "roles": ["Worker"], "onPodConditions": [], "onContainerReasons": [],
                                    "action": "Replace", "countsTowardsLimit": true}]},
       "scheduling": {"gang": "None", "provider": "Auto", "avoidNodes": {"afterFailures": 2, "forSeconds": 3600}},
+      "podCleanup": {"onSuccess": "All", "onFailure": "KeepFailed"},
       "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"},
       "training": {"epochs": 1, "batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
                    "updatesPerShard": 0, "evaluate": true},

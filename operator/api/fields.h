@@ -333,9 +333,18 @@ void Fields(Visitor& v, SchedulingSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, RoleCleanup& s) {
+  v.Field("onSuccess", s.on_success, Choice(kCleanupPolicies));
+  v.Field("onFailure", s.on_failure, Choice(kCleanupPolicies));
+}
+
+template <class Visitor>
 void Fields(Visitor& v, PodCleanup& s) {
   v.Field("onSuccess", s.on_success, Choice(kCleanupPolicies));
   v.Field("onFailure", s.on_failure, Choice(kCleanupPolicies));
+  v.Field("coordinator", s.coordinator, Object{});
+  v.Field("parameterServer", s.parameter_server, Object{});
+  v.Field("worker", s.worker, Object{});
 }
 
 template <class Visitor>
@@ -385,7 +394,7 @@ template <class Visitor>
 void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("strategy", s.strategy, Choice(kStrategies));
   v.Field("suspend", s.suspend, Flag{});
-  v.Field("managedBy", s.managed_by, Text{IsManagedBy, "training.downpour.dev/operator"});
+  v.Field("managedBy", s.managed_by, Text{IsManagedBy});
   v.Field("coordinator", s.coordinator, Object{});
   v.Field("parameterServer", s.parameter_server, Object{});
   v.Field("worker", s.worker, Object{});
@@ -396,8 +405,8 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("checkpoint", s.checkpoint, Object{}, Presence::kUnsupported);
   v.Field("scheduling", s.scheduling, Object{});
   v.Field("activeDeadlineSeconds", s.active_deadline_seconds, Integer{1, 10 * kYear});
-  v.Field("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Integer{0, 10 * kYear}, Presence::kUnsupported);
-  v.Field("podCleanup", s.pod_cleanup, Object{}, Presence::kUnsupported);
+  v.Field("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Integer{0, 10 * kYear});
+  v.Field("podCleanup", s.pod_cleanup, Object{});
   v.Field("model", s.model, Object{}, Presence::kRequired);
   v.Field("dataset", s.dataset, Object{}, Presence::kRequired);
   v.Field("training", s.training, Object{});

@@ -183,9 +183,19 @@ struct SchedulingSpec {
   friend bool operator==(const SchedulingSpec&, const SchedulingSpec&) = default;
 };
 
+// Absent: as for the job.
+struct RoleCleanup {
+  std::optional<CleanupPolicy> on_success;
+  std::optional<CleanupPolicy> on_failure;
+  friend bool operator==(const RoleCleanup&, const RoleCleanup&) = default;
+};
+
 struct PodCleanup {
   CleanupPolicy on_success = CleanupPolicy::kAll;
   CleanupPolicy on_failure = CleanupPolicy::kKeepFailed;
+  std::optional<RoleCleanup> coordinator;
+  std::optional<RoleCleanup> parameter_server;
+  std::optional<RoleCleanup> worker;
   friend bool operator==(const PodCleanup&, const PodCleanup&) = default;
 };
 

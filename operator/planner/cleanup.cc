@@ -1,5 +1,7 @@
 #include "operator/planner/cleanup.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 
 namespace downpour::planner {
@@ -19,13 +21,22 @@ bool IsRemoved(api::CleanupPolicy policy, const Instance& instance) {
   return false;
 }
 
+api::CleanupPolicy PolicyOf(const api::PodCleanup& cleanup, api::Role role, bool succeeded) {
+  const std::optional<api::RoleCleanup>& own = role == api::Role::kCoordinator       ? cleanup.coordinator
+                                               : role == api::Role::kParameterServer ? cleanup.parameter_server
+                                                                                     : cleanup.worker;
+  const api::CleanupPolicy policy = succeeded ? cleanup.on_success : cleanup.on_failure;
+  return own.has_value() ? (succeeded ? own->on_success : own->on_failure).value_or(policy) : policy;
+}
+
 }  // namespace
 
 void CleanUp(Context& context) {
   const bool succeeded = IsTrue(context.status, kComplete);
-  const api::PodCleanup& cleanup = context.job.spec.pod_cleanup;
   for (const Instance& instance : context.observed.instances) {
-    if (IsLive(instance) || !IsRemoved(succeeded ? cleanup.on_success : cleanup.on_failure, instance)) continue;
+    if (IsLive(instance) || !IsRemoved(PolicyOf(context.job.spec.pod_cleanup, instance.role, succeeded), instance)) {
+      continue;
+    }
     context.actions.push_back(MakeAction(ActionType::kRemove, instance, "the job has ended"));
   }
   if (!context.job.spec.ttl_seconds_after_finished || !context.status.completion_time) return;

@@ -5,7 +5,7 @@
 
 namespace downpour::planner {
 
-// Of a job that is over: removes what is left of its instances as podCleanup says, and the job itself when
+// Of a job that is over: removes what is left of its instances as podCleanup says for its role, and the job itself when
 // ttlSecondsAfterFinished have passed.
 void CleanUp(Context& context);
 

@@ -59,6 +59,26 @@ TEST(CleanupTest, EachPolicyRemovesWhatItSays) {
   }
 }
 
+TEST(CleanupTest, ARoleMayHaveItsOwn) {
+  Observed observed;
+  const std::pair<const char*, api::Role> members[] = {
+      {"coordinator", api::Role::kCoordinator}, {"ps", api::Role::kParameterServer}, {"worker", api::Role::kWorker}};
+  for (const auto& [uid, role] : members) {
+    observed.instances.push_back(MakeInstance(uid, InstancePhase::kFailed));
+    observed.instances.back().role = role;
+  }
+  using Uids = std::vector<std::string>;
+  for (const bool succeeded : {true, false}) {
+    api::TrainingJob job = MakeJob(succeeded ? kComplete : kFailed);
+    api::PodCleanup& cleanup = job.spec.pod_cleanup;
+    cleanup.on_success = cleanup.on_failure = api::CleanupPolicy::kAll;
+    cleanup.worker = api::RoleCleanup{api::CleanupPolicy::kNone, api::CleanupPolicy::kKeepFailed};
+    cleanup.coordinator = api::RoleCleanup{api::CleanupPolicy::kRunning, std::nullopt};
+    cleanup.parameter_server.emplace();
+    EXPECT_EQ(Removed(MakePlan(job, observed, 101)), succeeded ? Uids({"ps"}) : Uids({"coordinator", "ps"}));
+  }
+}
+
 TEST(CleanupTest, AJobGoesWhenItsTimeIsOver) {
   api::TrainingJob job = MakeJob(kComplete);
   EXPECT_FALSE(DeletesJob(MakePlan(job, {}, 1e9)));

@@ -49,6 +49,15 @@ def obstacles(world):
     check_calm(world, "quota", at_rest)
     world.kubectl("delete", "quota", "small")
     world.wait_ready(1, 150)
+    world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
+    world.wait("its pods to go", lambda: not world.pods(), 60)
+    # The service is made when the coordinator has an address; then nothing happens any more.
+    world.kubectl("create", "quota", "small", "--hard=services=0")
+    world.job(workers=1)
+    world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
+    world.wait("its pods to run", lambda: all(pod["status"]["phase"] == "Running" for pod in world.get("pods")), 60)
+    world.kubectl("delete", "quota", "small")
+    world.wait_ready(1, 150)
 
 
 @scenario

@@ -71,6 +71,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       Discard(std::move(job.stub));
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
+      job.digest.clear();  // whatever it answers is news
       job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
       Schedule(job_uid, job, absl::Now());
     } else if (periods.ask >= 2 * job.periods.ask) {

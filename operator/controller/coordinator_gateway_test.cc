@@ -209,6 +209,20 @@ TEST(CoordinatorGatewayTest, AReplacementIsAskedWhileTheOneBeforeIsSilent) {
   EXPECT_EQ(gateway->Latest(kUid)->reply.updates_applied(), 2) << "the one before does not count any more";
 }
 
+// One that took over answers as the one before did: that it does is news.
+TEST(CoordinatorGatewayTest, TheFirstAnswerOfAReplacementIsNews) {
+  Process before, after;
+  before.Reply(Training(1));
+  after.Reply(Training(1));
+  Changes changes;
+  const auto gateway = MakeGateway(changes);
+  const CoordinatorGateway::Periods news_only = {absl::Milliseconds(1), absl::InfiniteDuration()};
+  gateway->Follow(kUid, kKey, before.address(), news_only, {});
+  ASSERT_TRUE(changes.WaitFor(1));
+  gateway->Follow(kUid, kKey, after.address(), news_only, {});
+  EXPECT_TRUE(changes.WaitFor(2));
+}
+
 TEST(CoordinatorGatewayTest, EndsWhileACoordinatorIsSilent) {
   Process coordinator;
   coordinator.SetSilent(true);

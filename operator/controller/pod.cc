@@ -95,8 +95,9 @@ std::optional<Pod> DecodePod(const Json& object, const Pod* /*before*/) {
     for (const Json& condition : *conditions) {
       PodCondition read{FindText(condition, {"type"}), FindText(condition, {"status"}), FindText(condition, {"reason"}),
                         FindText(condition, {"message"})};
-      if ((read.type == "PodScheduled" && read.status != "True") || read.type == "DisruptionTarget" ||
-          (read.type == "Ready" && read.status == "True")) {
+      // Of one that failed a rule may name any.
+      if (pod.phase == "Failed" || (read.type == "PodScheduled" && read.status != "True") ||
+          read.type == "DisruptionTarget" || (read.type == "Ready" && read.status == "True")) {
         pod.conditions.push_back(std::move(read));
       }
     }

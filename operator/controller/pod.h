@@ -42,7 +42,8 @@ struct Pod {
   std::string address;  // IP; empty: none yet
   std::string reason;   // of the pod: Evicted, NodeLost, ...
   std::string message;
-  std::vector<PodCondition> conditions;  // Ready if it is so, PodScheduled if not, DisruptionTarget
+  std::vector<PodCondition>
+      conditions;  // Ready if it is so, PodScheduled if not, DisruptionTarget; all of one that failed
   // Of the container named kContainerName.
   std::optional<int> exit_code;
   std::string container_reason;        // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...

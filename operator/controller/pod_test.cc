@@ -106,6 +106,13 @@ TEST(PodTest, EndsCarryTheirCause) {
   EXPECT_EQ(*instance.terminating_since, *kube::ParseTime("2026-01-02T03:04:30Z"));
   ASSERT_EQ(instance.conditions.size(), 1u);
   EXPECT_EQ(instance.conditions[0].type, "DisruptionTarget");
+
+  // A rule of the failure policy may name any condition of a pod that failed.
+  Json failed = Terminated(1, "Error");
+  failed["status"]["conditions"] = Json::parse(
+      R"([{"type": "Ready", "status": "False", "reason": "PodFailed"}, {"type": "example.com/Healthy", "status": "False"}])");
+  EXPECT_EQ(ToInstance(*DecodePod(failed), true).conditions,
+            (std::vector<api::PodConditionRule>{{"Ready", "False"}, {"example.com/Healthy", "False"}}));
 }
 
 TEST(PodTest, SaysWhyAPodWaits) {
@@ -121,6 +128,7 @@ TEST(PodTest, SaysWhyAPodWaits) {
       R"([{"name": "trainer", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling"}}}])");
   EXPECT_EQ(WaitingReason(*DecodePod(object)), "ImagePullBackOff: Back-off pulling");
   EXPECT_EQ(ToInstance(*DecodePod(object), true).phase, planner::InstancePhase::kPending);
+  EXPECT_EQ(ToInstance(*DecodePod(object), true).waiting_reason, "ImagePullBackOff: Back-off pulling");
 }
 
 TEST(PodTest, AnUnknownPhaseMayStillRun) {

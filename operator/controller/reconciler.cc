@@ -29,7 +29,10 @@ constexpr double kServiceTrustedSeconds = 60;
 constexpr double kTurnsAheadSeconds = 10;
 constexpr double kLongestStatusSeconds = 1;
 constexpr double kNewestShare = 0.2;  // of the newest in a mean over the latest
+constexpr absl::Duration kStoreRetry = absl::Seconds(1);
+constexpr double kAnswerSlackSeconds = 5;  // from when a coordinator is to be asked until its answer is there
 constexpr api::Backoff kObstacleBackoff = {1, 60};
+constexpr api::Backoff kErrorBackoff = {1, 10};  // what may be over any moment
 
 // Resource versions are numbers within one resource; 0 where they are not, which compares as long seen.
 std::uint64_t ParseVersion(std::string_view text) {
@@ -86,11 +89,19 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   return after == before ? News::kProgress : News::kPicture;
 }
 
-// What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help.
-std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const std::string& what) {
+// What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help. `before`:
+// how many came before it in a row.
+std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const std::string& what, int before) {
   if (absl::IsAlreadyExists(status)) return planner::Obstacle{"NameConflict", std::string(status.message())};
+  // Such as a webhook that does not answer. One alone says little.
+  const auto server_error = [before](const std::string& message) {
+    return before > 0 ? std::optional(planner::Obstacle{"ServerError", message}) : std::nullopt;
+  };
   const std::optional<kube::ApiError> error = kube::GetApiError(status);
-  if (!error.has_value()) return std::nullopt;
+  if (!error.has_value()) {
+    if (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status)) return std::nullopt;
+    return server_error(absl::StrCat(what, ": ", std::string(status.message())));
+  }
   const std::string message = absl::StrCat(what, ": ", error->message);
   if (error->code == 403 && absl::StrContains(error->message, "exceeded quota")) {
     return planner::Obstacle{"QuotaExceeded", message};
@@ -101,6 +112,7 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   if (error->code == 404) return planner::Obstacle{"NamespaceGone", message};
   if (error->code == 403) return planner::Obstacle{"Forbidden", message};
   if (error->code == 400 || error->code == 422) return planner::Obstacle{"Refused", message};
+  if (error->code >= 500) return server_error(message);
   return std::nullopt;
 }
 
@@ -181,9 +193,8 @@ void Reconciler::Count(const Memory& memory, int times) {
   if (memory.moves) moves_ += times;
 }
 
-bool Reconciler::IsStale(const Memory& memory, const Pods& pods) const {
-  if (ParseVersion(jobs_->resource_version()) < memory.jobs_version) return true;
-  if (ParseVersion(pods_->resource_version()) < memory.pods_version) return true;
+bool Reconciler::IsStale(const Memory& memory, const Seen& seen, const Pods& pods) {
+  if (seen.jobs_version < memory.jobs_version || seen.pods_version < memory.pods_version) return true;
   return std::any_of(pods.begin(), pods.end(), [&memory](const kube::Store<Pod>::Pointer& pod) {
     return memory.deleted.count(pod->meta.uid) != 0 && (HasEnded(*pod) || !pod->meta.deletion_time.has_value());
   });
@@ -283,8 +294,15 @@ void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& statu
   }
 }
 
-void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed,
-                                   Memory& memory) {
+double Reconciler::AnswerDue(const Memory& memory, const planner::Observed& observed, double now) const {
+  const double heard = observed.report.has_value() ? std::min(now, observed.report->received_time) : 0;
+  // Twice: a question that was due after a longer time may just have been put off.
+  return std::max(heard, memory.asked_since) +
+         2 * absl::ToDoubleSeconds(std::max(memory.ask, options_.ask_interval_after_end)) + kAnswerSlackSeconds;
+}
+
+void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, planner::Observed& observed,
+                                   Memory& memory, double now) {
   bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
   bool ended = false;
   const Pod* coordinator = nullptr;
@@ -295,6 +313,9 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     ended = ended || HasEnded(pod);
     if (coordinates && coordinator == nullptr && pod.phase == "Running" && !pod.address.empty()) coordinator = &pod;
   }
+  memory.asked_since =
+      memory.asked_since == 0 ? now : std::min(now, memory.asked_since);  // a clock may have been ahead
+  observed.answer_due = AnswerDue(memory, observed, now);
   if (coordinator == nullptr) return;
   memory.moves = !at_rest;
   absl::Duration ask;
@@ -305,6 +326,13 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     ask = std::clamp(options_.ask_spacing * moves_, options_.ask_interval,
                      ended ? options_.ask_interval_after_end : options_.ask_interval_at_rest);
   }
+  if (memory.coordinator != coordinator->meta.uid || 2 * ask < memory.ask) {
+    memory.coordinator = coordinator->meta.uid;
+    memory.asked_since = now;
+    memory.ask = ask;
+  }
+  memory.ask = std::max(memory.ask, ask);
+  observed.answer_due = AnswerDue(memory, observed, now);
   gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
                    {ask, Stretched(options_.progress_interval, options_.write_spacing)},
                    job::RecentFailures(record.job.status));
@@ -448,16 +476,20 @@ absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start,
   return absl::OkStatus();
 }
 
-void Reconciler::NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const {
-  memory.obstacle = std::move(obstacle);
-  if (!memory.obstacle.has_value()) {
+void Reconciler::NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const {
+  if (absl::IsAborted(status)) return;  // somebody was quicker; the queue's own back-off will do
+  if (status.ok()) {
+    memory.obstacle.reset();
     memory.refusals = 0;
     memory.starts_held_until = 0;
     return;
   }
+  std::optional<planner::Obstacle> obstacle = ToObstacle(status, what, memory.refusals);
+  if (obstacle.has_value()) memory.obstacle = std::move(obstacle);
   // The queue's own back-off is not enough: each try stores a number, which is a change, which is looked at at once.
   // Unlike a replacement, already the second try waits.
-  memory.starts_held_until = clock_() + planner::BackoffSeconds(kObstacleBackoff, ++memory.refusals + 1);
+  const api::Backoff& backoff = memory.obstacle.has_value() ? kObstacleBackoff : kErrorBackoff;
+  memory.starts_held_until = clock_() + planner::BackoffSeconds(backoff, ++memory.refusals + 1);
 }
 
 absl::Status Reconciler::LookForService(const JobRecord& record, Memory& memory) {
@@ -485,7 +517,7 @@ absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) 
     if (status.ok()) memory.service = Memory::Service::kThere;
     memory.service_seen = clock_();
   }
-  if (!status.ok()) NoteObstacle(ToObstacle(status, "the service of the job cannot be made"), memory);
+  NoteObstacle(status, "the service of the job cannot be made", memory);
   return status;
 }
 
@@ -495,7 +527,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
     // A name that is taken is told before anything runs.
     absl::Status free = LookForService(record, memory);
     if (!free.ok()) {
-      NoteObstacle(ToObstacle(free, "the service of the job cannot be made"), memory);
+      NoteObstacle(free, "the service of the job cannot be made", memory);
       return free;
     }
   }
@@ -504,12 +536,14 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
     memory.service = Memory::Service::kUnknown;
   }
   absl::Mutex memory_mutex;
+  const std::uint64_t newest = memory.pods_version;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
     if (!IsCurrent(record)) return absl::OkStatus();
     return CreatePod(record, starts[i], pods, memory, memory_mutex);
   });
-  NoteObstacle(ToObstacle(started, "a pod cannot be made"), memory);
+  if (memory.pods_version > newest) memory.refusals = 0;  // some were made
+  NoteObstacle(started, "a pod cannot be made", memory);
   return started;
 }
 
@@ -569,8 +603,6 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
       gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
     }
   }
-  // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (starts.empty() && clock_() >= memory.starts_held_until) memory.obstacle.reset();
   if (result.ok() && !starts.empty()) result = Start(record, starts, pods, memory);
   if (result.ok() && delete_job) {
     kube::DeleteOptions options;
@@ -599,6 +631,7 @@ ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, 
 }
 
 ReconcileResult Reconciler::Reconcile(const std::string& key) {
+  const Seen seen = {ParseVersion(jobs_->resource_version()), ParseVersion(pods_->resource_version())};
   const kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
   if (record == nullptr) {
     Forget(key);
@@ -608,7 +641,7 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const double now = clock_();
   Memory memory = Recall(key, record->meta.uid);
   const Pods pods = pods_->Group(record->meta.uid);
-  if (IsStale(memory, pods)) {
+  if (IsStale(memory, seen, pods)) {
     if (hooks_.on_stale) hooks_.on_stale();
     return {absl::OkStatus(), options_.stale_check};
   }
@@ -625,11 +658,13 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
   };
   CheckTemplates(record, memory, now);
+  memory.starts_held_until =
+      std::min<double>(memory.starts_held_until, now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
   memory.over = planner::IsOver(record.job.status);
   memory.moves = false;
   if (memory.over) gateway_->Forget(record.meta.uid);
-  const planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
-  if (!memory.over) FollowCoordinator(record, pods, observed, memory);
+  planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
+  if (!memory.over) FollowCoordinator(record, pods, observed, memory, now);
   planner::Plan plan = planner::MakePlan(record.job, observed, now);
   NoteReady(record, plan.status, memory, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
@@ -640,7 +675,8 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   if (news == News::kProgress || news == News::kPicture) {
     const std::optional<api::ProgressStatus>& told = record.job.status.progress;
     // A leader that is new goes by what it reads.
-    const double last = std::max(memory.status_written, told.has_value() ? told->last_update_time : 0);
+    const auto past = [now](double time) { return time <= now ? time : 0; };  // a clock may have been ahead
+    const double last = std::max(past(memory.status_written), past(told.has_value() ? told->last_update_time : 0));
     due = NextWrite(record.meta.uid, news == News::kPicture ? options_.picture_interval : options_.progress_interval,
                     last);
     if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
@@ -653,7 +689,11 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   }
   if (news != News::kNone) {
     result.status = StoreStatus(record, plan.status, memory, now);
-    if (!result.status.ok()) return result;
+    if (!result.status.ok()) {
+      // Not at once, as the plan may want it: the queue backs off.
+      if (result.requeue_after.has_value()) result.requeue_after = std::max(*result.requeue_after, kStoreRetry);
+      return result;
+    }
     if (hooks_.on_status_write) {
       hooks_.on_status_write(news == News::kProgress ? "progress" : news == News::kPicture ? "picture" : "essential");
     }
@@ -666,12 +706,17 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
       (memory.service == Memory::Service::kMissing ||
        (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
       HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
+  const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
+                                  [](const Action& action) { return action.type == ActionType::kStart; });
   result.status = CarryOut(record, plan, pods, memory);
+  if (result.status.ok() && needs_service) result.status = EnsureService(record, memory);
+  // Nothing is asked for that could be refused, and not because it was a moment ago.
+  if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
+  // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
+  const double held = memory.starts_held_until - clock_();
+  if (held > 0) look_again_after(absl::Seconds(held));
+  if (observed.obstacle.has_value() && !memory.obstacle.has_value()) look_again_after(absl::ZeroDuration());
   if (!result.status.ok()) return result;
-  if (needs_service) {
-    result.status = EnsureService(record, memory);
-    if (!result.status.ok()) return result;
-  }
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
     look_again_after(*wait);
   }

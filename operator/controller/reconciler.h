@@ -112,6 +112,9 @@ class Reconciler {
     double budget_held_until = 0;       // after a refusal
     bool over = false;                  // the job, for good
     bool moves = false;                 // the job starts, recovers or ends, and its coordinator is asked about it
+    std::string coordinator;            // the uid of its pod, which is asked
+    absl::Duration ask;                 // how often, or somewhat oftener
+    double asked_since = 0;             // no answer may have been expected before
   };
 
   Memory Recall(const std::string& key, const std::string& uid);
@@ -119,7 +122,12 @@ class Reconciler {
   void Forget(const std::string& key);
   // Adds `memory` to what is counted of all of them, `times` 1, or takes it out, -1.
   void Count(const Memory& memory, int times) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsStale(const Memory& memory, const std::vector<kube::Store<Pod>::Pointer>& pods) const;
+  // How far the caches have seen everything, read before what is taken out of them.
+  struct Seen {
+    std::uint64_t jobs_version = 0;
+    std::uint64_t pods_version = 0;
+  };
+  static bool IsStale(const Memory& memory, const Seen& seen, const std::vector<kube::Store<Pod>::Pointer>& pods);
   // Whether the cache knows of no change of the job's specification, nor of its deletion, since `record`.
   bool IsCurrent(const JobRecord& record) const;
   // `interval`, or longer where many jobs run.
@@ -134,14 +142,18 @@ class Reconciler {
   // cache becomes what is there now.
   planner::Observed Observe(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
                             const std::optional<CoordinatorGateway::Answer>& answer) const;
+  // Until when the next answer may take of a coordinator that is asked as `memory` says.
+  double AnswerDue(const Memory& memory, const planner::Observed& observed, double now) const;
+  // Has the coordinator asked, and notes in `observed` until when its answer may take.
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                         const planner::Observed& observed, Memory& memory);
+                         planner::Observed& observed, Memory& memory, double now);
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
   void CheckTemplates(const JobRecord& record, Memory& memory, double now);
-  // What came of asking for something new; nothing: it was not refused.
-  void NoteObstacle(std::optional<planner::Obstacle> obstacle, Memory& memory) const;
+  // What came of asking for something new, `what` in words should it have failed. Then nothing new is asked for before
+  // a back-off is over; what stood in the way before still does if the failure says nothing else.
+  void NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
   // The PodDisruptionBudget of the parameter servers, once all members have trained for a while. When to try next.
   std::optional<absl::Duration> Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,

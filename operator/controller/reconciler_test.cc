@@ -853,6 +853,190 @@ TEST_F(ReconcilerTest, AQuotaIsAnObstacleNotAFailure) {
   EXPECT_EQ(PodNames().size(), 4u);
 }
 
+// As where a webhook for pods does not answer: an error of the server that lasts.
+TEST_F(ReconcilerTest, AnErrorOfTheServerThatLastsIsToldAndIsNoHotLoop) {
+  CreateJob();
+  server_.Inject("POST", "/pods", FakeApiServer::Refuse(500, "InternalError", "failed calling webhook \"x\": timeout"),
+                 -1);
+  const double begun = now_;
+  int refused = 0;
+  while (now_ < begun + 600) {
+    Refresh();
+    if (!Reconcile().status.ok()) ++refused;
+  }
+  EXPECT_THAT(refused, AllOf(Ge(10), Le(60))) << "tries within ten minutes";
+  EXPECT_LE(Status().at("incarnations").at("coordinator-0"), 60);
+  EXPECT_EQ(Condition("Blocked"), "True ServerError");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "ServerError"), 1);
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+  server_.ClearFaults();
+  now_ += 60;
+  Settle();
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+  EXPECT_EQ(PodNames().size(), 4u);
+}
+
+// Nothing happens that would bring the job back into the queue, but what a pass asks for itself.
+TEST_F(ReconcilerTest, AServiceThatWasRefusedIsTriedAgainByItself) {
+  CreateJob();
+  Settle();
+  server_.Inject("POST", "/services",
+                 FakeApiServer::Refuse(403, "Forbidden", "services \"x\" is forbidden: exceeded quota: small"), -1);
+  RunPods();
+  const double begun = now_;
+  const auto go_on = [this] {
+    Refresh();
+    const ReconcileResult result = reconciler_->Reconcile(kKey);
+    now_ += absl::ToDoubleSeconds(result.requeue_after.value_or(absl::Hours(1)));
+  };
+  while (now_ < begun + 300) go_on();
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  EXPECT_THAT(server_.CountRequests("POST", "/services"), AllOf(Ge(5), Le(15)));
+  server_.ClearFaults();
+  const double freed = now_;
+  while (now_ < freed + 70) go_on();
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+}
+
+TEST_F(ReconcilerTest, WhatIsNotWantedAnyMoreIsNoObstacleAnyMore) {
+  BringToTraining();
+  server_.Inject("POST", "/pods",
+                 FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
+  const auto scale = [this](int workers) {
+    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [workers](Json& job) {
+      job["spec"]["worker"]["replicas"] = workers;
+      job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
+    });
+  };
+  scale(3);
+  for (int i = 0; i < 4; ++i) {
+    Refresh();
+    Reconcile();
+  }
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  scale(2);
+  const double begun = now_;
+  while (now_ < begun + 70) {
+    Refresh();
+    now_ += absl::ToDoubleSeconds(reconciler_->Reconcile(kKey).requeue_after.value_or(absl::Hours(1)));
+  }
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+}
+
+// It begins while the workers of a job that is done have exited, and the coordinator has not answered it yet.
+TEST_F(ReconcilerTest, ALeaderThatIsNewAsksBeforeItTakesDismissedWorkersForFailures) {
+  BringToTraining();
+  EndPod("lenet-worker-0", 0);
+  EndPod("lenet-worker-1", 0);
+  now_ += 30;
+  gateway_ = FakeGateway();
+  Restart();
+  Refresh();
+  ReconcileResult result = Reconcile();
+  EXPECT_TRUE(result.status.ok());
+  EXPECT_FALSE(gateway_.followed.empty());
+  ASSERT_TRUE(result.requeue_after.has_value());
+  EXPECT_LE(*result.requeue_after, absl::Seconds(20));
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+  now_ += 3;
+  Report(v1::PHASE_DONE, 100);
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("SuccessCriteriaMet"), "True TrainingFinished");
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+}
+
+TEST_F(ReconcilerTest, ALeaderThatIsNewAsksBeforeAJobCountsAsHung) {
+  CreateJob(1, 2, {{"progressDeadlineSeconds", 60}});
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  now_ += 200;
+  gateway_.answer.reset();
+  Restart();
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("FailureTarget"), "");
+  Report(v1::PHASE_TRAINING, 20);
+  Settle();
+  EXPECT_EQ(Condition("FailureTarget"), "");
+  EXPECT_EQ(Status().at("phase"), "Running");
+}
+
+// Asked every hundred seconds while it trains, and more often from the moment in which something happens.
+TEST_F(ReconcilerTest, AJobThatBeginsToMoveIsAskedBeforeItCountsAsHung) {
+  options_.ask_interval_at_rest = absl::Seconds(100);
+  Restart();
+  CreateJob(1, 2, {{"progressDeadlineSeconds", 60}});
+  Settle();
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(100));
+  now_ += 80;
+  EndPod("lenet-worker-0", 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+  EXPECT_EQ(Condition("FailureTarget"), "");
+  now_ += 30;
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("FailureTarget"), "True ProgressDeadlineExceeded") << "there was no answer";
+}
+
+TEST_F(ReconcilerTest, AStatusThatCannotBeStoredIsNotTriedAgainAtOnce) {
+  BringToTraining();
+  Report(v1::PHASE_DONE, 100);
+  server_.Inject("PUT", "/status", FakeApiServer::Refuse(500, "InternalError", "no"), -1);
+  Refresh();
+  const ReconcileResult result = Reconcile();
+  EXPECT_FALSE(result.status.ok()) << "the queue backs off";
+  EXPECT_GE(result.requeue_after.value_or(absl::InfiniteDuration()), absl::Seconds(1));
+}
+
+TEST_F(ReconcilerTest, AClockThatWasAheadDoesNotSilenceAJob) {
+  BringToTraining();
+  now_ += 3600;
+  Report(v1::PHASE_TRAINING, 20);
+  Settle();
+  EXPECT_EQ(Status().at("progress").at("step"), 20);
+  now_ -= 3600;
+  for (const bool anew : {false, true}) {
+    if (anew) Restart();
+    now_ += 100;
+    const int step = Status().at("progress").at("step").get<int>() + 10;
+    Report(v1::PHASE_TRAINING, static_cast<std::uint64_t>(step));
+    Refresh();
+    EXPECT_TRUE(Reconcile().status.ok());
+    EXPECT_EQ(Status().at("progress").at("step"), step) << anew;
+  }
+}
+
+TEST_F(ReconcilerTest, AJobThatHasEndedGoesWhenItsTimeIsOver) {
+  CreateJob(1, 2, {{"ttlSecondsAfterFinished", 120}, {"podCleanup", {{"worker", {{"onSuccess", "None"}}}}}});
+  Settle();
+  RunPods();
+  Report(v1::PHASE_DONE, 100);
+  Settle();
+  for (const std::string& name : PodNames()) EndPod(name, 0);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  Refresh();
+  const ReconcileResult result = Reconcile();
+  EXPECT_EQ(Condition("Complete"), "True TrainingFinished");
+  EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-worker-0", "lenet-worker-1"}));
+  ASSERT_TRUE(result.requeue_after.has_value());
+  EXPECT_LE(*result.requeue_after, absl::Seconds(120));
+  now_ += 120;
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_FALSE(server_.Get(kube::kTrainingJobs, kNamespace, "lenet").has_value());
+}
+
 TEST_F(ReconcilerTest, ATemplateThatThePlatformRefusesStopsTheJobBeforeItsFirstPod) {
   CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "none"}}}}}}}});
   server_.Inject("POST", "dryRun=All", FakeApiServer::Refuse(403, "Forbidden", "no PriorityClass with name none"), -1);

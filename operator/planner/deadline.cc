@@ -43,7 +43,10 @@ void CheckProgressDeadline(Context& context) {
   }
 
   if (seconds <= 0) return;
-  const double deadline = *status.last_progress_time + seconds + interval;
+  double deadline = *status.last_progress_time + seconds + interval;
+  // What was heard before says nothing of the time until then.
+  const bool heard = context.report() != nullptr && context.report()->received_time >= deadline;
+  if (!heard) deadline = std::max(deadline, context.observed.answer_due);
   if (context.now < deadline) {
     context.WakeAt(deadline);
     return;
@@ -73,7 +76,10 @@ void CheckPendingTimeouts(Context& context) {
     }
     // Accounted and alive: placement stops it, and goes on doing so until it is gone.
     context.Account(instance);
-    RecordFailure(context, instance, {"PendingTimeout", absl::StrCat("pending for more than ", seconds, " s"), false});
+    // What it waited for is why it did not start.
+    Instance ended = instance;
+    ended.reason = instance.waiting_reason.substr(0, instance.waiting_reason.find(':'));
+    RecordFailure(context, ended, {"PendingTimeout", absl::StrCat("pending for more than ", seconds, " s"), false});
   }
 }
 

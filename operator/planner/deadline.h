@@ -10,8 +10,9 @@ namespace downpour::planner {
 void CheckActiveDeadline(Context& context);
 
 // Follows updatesApplied and fails the job, cause Hang, where it stands still for progressDeadlineSeconds. Time runs on
-// while the coordinator does not answer: silence is neither progress nor, by itself, a failure. Progress is stored at
-// most every tenth of the deadline or 10 s, so a hang is found up to twice that late, never early.
+// while the coordinator does not answer: silence is neither progress nor, by itself, a failure, and before its next
+// answer is due nothing is decided. Progress is stored at most every tenth of the deadline or 10 s, so a hang is found
+// up to twice that late, never early.
 void CheckProgressDeadline(Context& context);
 
 // Stops instances that are pending for longer than pendingTimeoutSeconds (0: off) and records the failure, cause

@@ -84,6 +84,41 @@ TEST(ProgressDeadlineTest, RunsOnWhileTheCoordinatorDoesNotAnswer) {
   }
 }
 
+// Where many jobs run, a coordinator is asked less often than its deadline passes.
+TEST(ProgressDeadlineTest, WaitsForAnAnswerThatIsYetToCome) {
+  for (const bool advances : {true, false}) {
+    FakeWorld world = FakeWorld::Training(1, 1);
+    world.job.spec.progress_deadline_seconds = 30;
+    std::uint64_t updates = 10;
+    for (int answer = 0; answer < 5 && !IsTrue(world.job.status, kFailureTarget); ++answer) {
+      world.observed.answer_due = world.now + 50;
+      for (int i = 0; i < 45; ++i) {
+        world.now += 1;
+        ASSERT_FALSE(IsTrue(world.Step().status, kFailureTarget));
+      }
+      if (advances) updates += 100;
+      world.Report(CoordinatorPhase::kTraining, updates);
+      world.Step();
+    }
+    EXPECT_EQ(IsTrue(world.job.status, kFailureTarget), !advances);
+  }
+}
+
+// As for a leader that is new: the stored time is old, and the coordinator was just asked.
+TEST(ProgressDeadlineTest, BeforeTheFirstAnswerNothingIsDecided) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.job.spec.progress_deadline_seconds = 30;
+  world.now += 100;
+  world.observed.report.reset();
+  world.observed.answer_due = world.now + 7;
+  const Plan plan = world.Step();
+  EXPECT_FALSE(IsTrue(plan.status, kFailureTarget));
+  ASSERT_TRUE(plan.requeue_after.has_value());
+  EXPECT_LE(*plan.requeue_after, 7);
+  world.now += 7;
+  EXPECT_TRUE(IsTrue(world.Step().status, kFailureTarget)) << "none came";
+}
+
 TEST(ProgressDeadlineTest, ZeroIsOff) {
   FakeWorld world(1, 1);
   world.job.spec.progress_deadline_seconds = 0;
@@ -106,6 +141,29 @@ TEST(ProgressDeadlineTest, ANewGenerationCountsFromTheBeginning) {
   world.Report(CoordinatorPhase::kTraining, 1, 2);
   world.Step();
   EXPECT_EQ(world.job.status.last_progress_time, world.now);
+}
+
+TEST(PendingTimeoutTest, ARuleMayNameWhatTheContainerWaitedFor) {
+  for (const bool no_image : {true, false}) {
+    FakeWorld world(1, 1);
+    api::FailurePolicy& policy = world.job.spec.failure_policy;
+    policy.pending_timeout_seconds = 30;
+    policy.rules.resize(1);
+    policy.rules[0].name = "no-image";
+    policy.rules[0].on_container_reasons = {"ErrImagePull", "ImagePullBackOff"};
+    policy.rules[0].action = api::RestartAction::kFailJob;
+    world.Step();
+    world.Get(api::Role::kWorker, 0).phase = InstancePhase::kPending;
+    if (no_image) world.Get(api::Role::kWorker, 0).waiting_reason = "ImagePullBackOff: Back-off pulling";
+    FakeWorld deleted = world;
+    world.now += 30;
+    const Plan plan = world.Step();
+    EXPECT_EQ(IsTrue(plan.status, kFailureTarget), no_image);
+    EXPECT_EQ(plan.status.failures.back().cause, "PendingTimeout");
+    // Somebody's deletion of a pod that waits is no such end.
+    deleted.Get(api::Role::kWorker, 0).terminating = true;
+    EXPECT_FALSE(IsTrue(deleted.Step().status, kFailureTarget));
+  }
 }
 
 TEST(PendingTimeoutTest, StopsCountsAndReplaces) {

@@ -52,7 +52,9 @@ bool Matches(const api::FailureRule& rule, const Instance& instance) {
   if (!rule.roles.empty() && !contains(rule.roles, instance.role)) return false;
   if (!rule.on_container_reasons.empty() && !contains(rule.on_container_reasons, instance.reason)) return false;
   if (rule.on_exit_codes) {
-    if (!instance.exit_code || contains(rule.on_exit_codes->values, *instance.exit_code) != rule.on_exit_codes->in) {
+    // As in a Job's podFailurePolicy, 0 matches neither operator.
+    if (instance.exit_code.value_or(0) == 0 ||
+        contains(rule.on_exit_codes->values, *instance.exit_code) != rule.on_exit_codes->in) {
       return false;
     }
   }
@@ -283,10 +285,12 @@ void AppendFailure(api::TrainingJobStatus& status, const api::FailureRecord& rec
 bool MayBeDismissed(Context& context, const Instance& instance) {
   if (instance.role != api::Role::kWorker || instance.phase != InstancePhase::kSucceeded) return false;
   const CoordinatorReport* report = context.report();
-  if (report == nullptr) return false;
-  if (report->phase == CoordinatorPhase::kFinishing) return true;
-  if (!instance.finished_time || report->received_time > *instance.finished_time + kAnswerSeconds) return false;
-  const double deadline = *instance.finished_time + kDismissalSeconds;
+  if (report != nullptr && report->phase == CoordinatorPhase::kFinishing) return true;
+  double deadline = context.observed.answer_due;
+  if (report != nullptr) {
+    if (!instance.finished_time || report->received_time > *instance.finished_time + kAnswerSeconds) return false;
+    deadline = std::max(deadline, *instance.finished_time + kDismissalSeconds);
+  }
   if (context.now >= deadline) return false;
   context.WakeAt(deadline);
   return true;

@@ -319,6 +319,45 @@ TEST(FailureTest, BadInputFailsTheJobUnlessARuleSaysOtherwise) {
   }
 }
 
+TEST(FailureTest, NoOperatorMatchesExitCodeZero) {
+  api::FailurePolicy policy;
+  policy.rules.resize(1);
+  policy.rules[0].name = "a";
+  policy.rules[0].action = api::RestartAction::kFailJob;
+  policy.rules[0].on_exit_codes = api::ExitCodeRule{/*in=*/false, {1}};
+  const auto decides = [&policy](InstancePhase phase, std::optional<int> code) {
+    const Instance instance = Ended(phase, code);
+    return DecideAction(policy, instance, ClassifyCause(instance)).rule == "a";
+  };
+  EXPECT_TRUE(decides(InstancePhase::kFailed, 3));
+  EXPECT_FALSE(decides(InstancePhase::kFailed, 1));
+  EXPECT_FALSE(decides(InstancePhase::kSucceeded, 0));
+  EXPECT_FALSE(decides(InstancePhase::kFailed, std::nullopt));
+}
+
+// As a leader that is new: it has asked, and has no answer yet.
+TEST(FailureTest, WorkerThatExitedZeroWaitsForTheFirstWordOfTheCoordinatorToo) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.End(world.Get(kWorker, 0), InstancePhase::kSucceeded, 0);
+  world.now += 100;
+  world.observed.report.reset();
+  world.observed.answer_due = world.now + 7;
+  Plan plan = world.Step();
+  EXPECT_THAT(Starts(plan), IsEmpty());
+  EXPECT_EQ(plan.status.restarts_total, 0);
+  ASSERT_TRUE(plan.requeue_after.has_value());
+  EXPECT_LE(*plan.requeue_after, 7);
+  const FakeWorld waiting = world;
+  world.now += 3;
+  world.Report(CoordinatorPhase::kDone, 20);
+  EXPECT_TRUE(IsTrue(world.Step().status, kSuccessCriteriaMet));
+  EXPECT_EQ(world.job.status.restarts_total, 0);
+  // None comes.
+  world = waiting;
+  world.now += 7;
+  EXPECT_EQ(world.Step().status.restarts_total, 1);
+}
+
 TEST(FailureTest, WorkerThatExitsZeroWaitsForTheCoordinatorsNextWord) {
   // Dismissed: the report that follows says Finishing, then Done.
   FakeWorld world = FakeWorld::Training(1, 1);

@@ -35,7 +35,7 @@ struct Instance {
   std::string disruption;                         // reason of DisruptionTarget: PreemptionByScheduler, ...
   std::string last_log_line;
   std::string node;            // where it runs; empty: not known
-  std::string waiting_reason;  // why it is pending, in the platform's words; empty: no word
+  std::string waiting_reason;  // why it is pending: "REASON: words of the platform"; empty: no word
 };
 
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
@@ -70,6 +70,9 @@ struct Observed {
   std::string template_error;
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
+  // The coordinator's next answer may take until then, as it is asked now and then, or has not been asked by this
+  // caller before. That there is none yet says nothing. 0: it is asked all the time.
+  double answer_due = 0;
 };
 
 enum class ActionType {

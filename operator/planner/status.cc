@@ -142,10 +142,10 @@ void UpdateProgress(Context& context) {
   // trains, a coordinator does not know yet what the parameter servers have.
   const bool falls = before.has_value() && report->updates_applied < before->step;
   if (falls && report->phase != CoordinatorPhase::kTraining) return;
-  if (before.has_value() && !ends && !falls &&
-      (before->step == report->updates_applied ||
-       report->received_time < before->last_update_time + kProgressInterval)) {
-    return;
+  if (before.has_value() && !ends && !falls) {
+    // Less than none where the clock of whoever stored it was ahead.
+    const double age = report->received_time - before->last_update_time;
+    if (before->step == report->updates_applied || (age >= 0 && age < kProgressInterval)) return;
   }
   api::ProgressStatus progress;
   progress.step = report->updates_applied;

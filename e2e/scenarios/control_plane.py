@@ -73,6 +73,8 @@ def leader_fails(world):
     """The leader dies: the other one leads, and a pod that is lost then is replaced."""
     world.job(workers=2)
     world.wait_ready(2)
+    # The queue of one that does not lead is no work that waits.
+    world.wait("the queues to be empty", lambda: metric(world.driver, "workqueue_depth") == 0, 30)
     first = leader(world.driver)
     before = world.pods()
     begun = time.monotonic()

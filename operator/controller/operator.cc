@@ -47,7 +47,7 @@ class Operator::Impl {
         jobs_(
             DecodeJob, [](const JobRecord&) { return std::string(); },
             [this](const auto& before, const auto& after) {
-              queue_.Add((after != nullptr ? after : before)->meta.Key(), !workers_begun_);
+              if (workers_begun_) queue_.Add((after != nullptr ? after : before)->meta.Key());
             }),
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
@@ -143,7 +143,7 @@ class Operator::Impl {
  private:
   void OnPod(const kube::Store<Pod>::Pointer& before, const kube::Store<Pod>::Pointer& after) {
     const Pod& pod = *(after != nullptr ? after : before);
-    if (pod.job_name.empty()) return;
+    if (pod.job_name.empty() || !workers_begun_) return;
     const std::string key = absl::StrCat(pod.meta.namespace_name, "/", pod.job_name);
     // All others wait for a coordinator that they can find.
     const bool found =
@@ -178,7 +178,9 @@ class Operator::Impl {
       if (job_reflector_->WaitForSync(absl::Seconds(1)) && pod_reflector_->WaitForSync(absl::Seconds(1))) break;
     }
     if (Stopped()) return;
+    // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     workers_begun_ = true;
+    for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
     for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });

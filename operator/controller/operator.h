@@ -42,7 +42,7 @@ class Operator {
   void Start();
   // OK: Stop was called. kAborted: leadership is lost; the process must end at once.
   absl::Status Wait();
-  // Ends what is under way and gives leadership back.
+  // Ends what is under way. Leadership is given back by the destructor, once nothing writes any more.
   void Stop();
 
   // Empty: well; else why not.

@@ -64,12 +64,12 @@ constexpr const char* kCauses[] = {"DisruptionTarget", "Evicted",    "NodeLost",
                                    "Deleted",          "OOMKilled",  "UnexpectedExit",
                                    "PendingTimeout",   "Unknown",    "ExitCode",
                                    "Signal",           "Other"};
-constexpr const char* kFailureReasons[] = {"RestartLimitExceeded",     "BadInput",
-                                           "FailurePolicyRule",        "DeadlineExceeded",
-                                           "ProgressDeadlineExceeded", "TrainingFailed"};
+constexpr const char* kFailureReasons[] = {
+    "RestartLimitExceeded",     "BadInput",       "FailurePolicyRule", "DeadlineExceeded",
+    "ProgressDeadlineExceeded", "TrainingFailed", "DataShardFailed"};
 constexpr const char* kBlockedReasons[] = {
-    "QuotaExceeded", "NameConflict",    "Forbidden",   "Refused",  "NamespaceTerminating",
-    "NamespaceGone", "TemplateInvalid", "SpecInvalid", "PodsWait", "Other"};
+    "QuotaExceeded", "NameConflict", "Forbidden", "Refused", "NamespaceTerminating", "NamespaceGone", "TemplateInvalid",
+    "SpecInvalid",   "ServerError",  "PodsWait",  "Other"};
 
 // `text` if it is one of `known`, else Other.
 template <std::size_t count>
@@ -318,6 +318,7 @@ void OperatorMetrics::PublishJobs(const Jobs& jobs) {
   std::map<std::string, int> blocked;
   for (const char* reason : kBlockedReasons) blocked[reason] = 0;
   for (const kube::Store<JobRecord>::Pointer& job : jobs) {
+    if (!job->managed_here) continue;
     const api::TrainingJobStatus& status = job->job.status;
     ++phases[status.phase.empty() ? "Pending" : status.phase];
     if (const std::optional<std::string> reason = BlockedReason(status)) ++blocked[*reason];

@@ -268,6 +268,12 @@ class OperatorMetricsJobsTest : public OperatorMetricsTest {
         {"status", {{"phase", phase}, {"conditions", conditions}}}};
   }
 
+  static Json ManagedElsewhere(const std::string& name) {
+    Json job = Job(name, "Running");
+    job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue";
+    return job;
+  }
+
   static Json Condition(const std::string& type, bool status, const std::string& reason) {
     return Json::array({{{"type", type},
                          {"status", status ? "True" : "False"},
@@ -288,7 +294,7 @@ TEST_F(OperatorMetricsJobsTest, JobsByPhaseAndWhyTheyWait) {
         Job("d", "Pending", Condition("Blocked", true, "a new word")),
         Job("e", "Pending", Condition("Scheduled", false, "Unschedulable")),
         Job("f", "Running", Condition("Scheduled", true, "NothingWaits")),
-        Job("g", "Pending", Condition("TemplateInvalid", true, "Refused"))});
+        Job("g", "Pending", Condition("TemplateInvalid", true, "Refused")), ManagedElsewhere("h")});
   Publish(1000);
   EXPECT_EQ(Value(R"(trainingjob_jobs{phase="Running"})"), 3);
   EXPECT_EQ(Value(R"(trainingjob_jobs{phase="Pending"})"), 4);

@@ -4,6 +4,12 @@
 #include <utility>
 
 namespace downpour::controller {
+namespace {
+
+// The library waits by the clock on the wall, which may be set meanwhile.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
+
+}  // namespace
 
 WorkQueue::WorkQueue(WorkQueueOptions options, std::function<absl::Time()> clock)
     : options_(options), clock_(std::move(clock)) {}
@@ -88,7 +94,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       processing_.emplace(item.key, now);
       return item;
     }
-    changed_.WaitWithDeadline(&mutex_, next);
+    changed_.WaitWithTimeout(&mutex_, std::min(next - now, kLongestWait));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "operator/kube/wait.h"
 
 namespace downpour::controller {
 
@@ -38,7 +39,8 @@ struct WorkQueueCounters {
 class WorkQueue {
  public:
   explicit WorkQueue(
-      WorkQueueOptions options = {}, std::function<absl::Time()> clock = [] { return absl::Now(); });
+      WorkQueueOptions options = {},
+      std::function<absl::Time()> clock = [] { return absl::UnixEpoch() + kube::MonotonicNow(); });
 
   // At once; `low_priority`: after all others (keys of a start that found ten thousand jobs).
   void Add(const std::string& key, bool low_priority = false);

@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> InClusterCredentials(const std
 absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const std::string& path = "",
                                                                         const std::string& context = "");
 
-// In the cluster if the environment says so and no path is given, else the kubeconfig.
+// In the cluster if the environment says so and neither a path nor a context is given, else the kubeconfig.
 absl::StatusOr<std::unique_ptr<CredentialSource>> FindCredentials(const std::string& kubeconfig = "",
                                                                   const std::string& context = "");
 

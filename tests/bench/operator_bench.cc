@@ -228,7 +228,11 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
     absl::StatusOr<Json> pod = controller::MakePod(job, flags.images, role, member, 1);
     if (!pod.ok()) return pod.status();
     (*pod)["metadata"]["ownerReferences"][0].update((*owners)[index / each]);
-    return world.client().Create(kube::kPods, job.metadata.namespace_name, *pod).status();
+    // As the operator asks for it.
+    return world.client()
+        .Create(kube::kPods, job.metadata.namespace_name, *pod,
+                {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true})
+        .status();
   });
   if (!status.ok()) return status;
   return WaitForAll(flags, world, begun, absl::Now());

@@ -130,9 +130,10 @@ bool HasAddress(const Pods& pods, api::Role role) {
 }  // namespace
 
 absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task) {
+  const auto most_at_once = static_cast<std::size_t>(std::max(1, most));
   std::size_t batch = 1;
   for (std::size_t first = 0; first < count;) {
-    const std::size_t size = std::min({batch, count - first, static_cast<std::size_t>(std::max(1, most))});
+    const std::size_t size = std::min(batch, count - first);
     std::vector<absl::Status> results(size);
     {
       std::vector<std::jthread> threads;
@@ -145,7 +146,7 @@ absl::Status SlowStart(std::size_t count, int most, const std::function<absl::St
       if (!result.ok()) return std::move(result);
     }
     first += size;
-    batch *= 2;
+    batch = std::min(2 * batch, most_at_once);
   }
   return absl::OkStatus();
 }

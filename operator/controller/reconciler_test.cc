@@ -1134,6 +1134,18 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
   }
 }
 
+// More batches than a number has bits.
+TEST(SlowStartTest, DoesAllOfVeryMany) {
+  absl::Mutex mutex;
+  std::set<std::size_t> done;
+  EXPECT_TRUE(SlowStart(500, 2, [&](std::size_t i) {
+                absl::MutexLock lock(&mutex);
+                done.insert(i);
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(done.size(), 500u);
+}
+
 TEST(SlowStartTest, DoublesAndStopsAtTheFirstError) {
   absl::Mutex mutex;
   std::set<std::size_t> done;

@@ -42,8 +42,7 @@ constexpr Description kDescriptions[] = {
      "false."},
     {"spec.managedBy",
      "The controller that carries the job out, as kueue.x-k8s.io/multikueue, which runs it in another cluster. The "
-     "operator "
-     "passes over jobs that are not its own."},
+     "operator passes over jobs that are not its own."},
     {"spec.coordinator",
      "The coordinator: one process that hands out the data, keeps the members and counts every "
      "update."},
@@ -102,8 +101,7 @@ constexpr Description kDescriptions[] = {
      "cause PendingTimeout."},
     {"spec.failurePolicy.rules",
      "What to do about which failure. In order; the first rule that matches wins. Without a match the pod is replaced; "
-     "that "
-     "counts, unless the platform ended it. Exit code 2, which means bad input, fails the job."},
+     "that counts, unless the platform ended it. Exit code 2, which means bad input, fails the job."},
     {"spec.failurePolicy.rules[]",
      "One rule. It matches if all of what it names matches, and names at least one of "
      "roles, onPodConditions, onContainerReasons and onExitCodes."},
@@ -143,8 +141,7 @@ constexpr Description kDescriptions[] = {
     {"spec.podCleanup", "Which pods are deleted when the job has ended."},
     {"spec.podCleanup.onSuccess",
      "After success. All: all pods. KeepFailed: all but the failed ones, whose logs stay readable. Running: only those "
-     "that "
-     "still run. None: no pod that has ended; what still runs is ended in any case, as with Running."},
+     "that still run. None: no pod that has ended; what still runs is ended in any case, as with Running."},
     {"spec.podCleanup.onFailure", "After failure; the values mean the same as for onSuccess."},
     {"spec.podCleanup.coordinator", "What is different for the pod of the coordinator."},
     {"spec.podCleanup.coordinator.onSuccess", "After success. Absent: as for the job."},
@@ -270,10 +267,8 @@ constexpr Description kDescriptions[] = {
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
      "One entry a type: SpecInvalid, TemplateInvalid, Blocked, Suspended, Scheduled, Clamped, Shrunk, Ready, "
-     "Recovering, "
-     "Restarting, ParametersLost, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed "
-     "(every pod "
-     "has ended)."},
+     "Recovering, Restarting, ParametersLost, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and "
+     "Failed (every pod has ended)."},
     {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
     {"status.conditions[].type", "Type of the condition."},
     {"status.conditions[].status", "True, False or Unknown."},

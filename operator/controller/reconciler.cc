@@ -302,7 +302,7 @@ double Reconciler::AnswerDue(const Memory& memory, const planner::Observed& obse
          2 * absl::ToDoubleSeconds(std::max(memory.ask, options_.ask_interval_after_end)) + kAnswerSlackSeconds;
 }
 
-void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, planner::Observed& observed,
+void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, const planner::Observed& observed,
                                    Memory& memory, double now) {
   bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
   bool ended = false;
@@ -316,7 +316,6 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, pl
   }
   memory.asked_since =
       memory.asked_since == 0 ? now : std::min(now, memory.asked_since);  // a clock may have been ahead
-  observed.answer_due = AnswerDue(memory, observed, now);
   if (coordinator == nullptr) return;
   memory.moves = !at_rest;
   absl::Duration ask;
@@ -333,7 +332,6 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, pl
     memory.ask = ask;
   }
   memory.ask = std::max(memory.ask, ask);
-  observed.answer_due = AnswerDue(memory, observed, now);
   gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
                    {ask, Stretched(options_.progress_interval, options_.write_spacing)},
                    job::RecentFailures(record.job.status));
@@ -665,7 +663,10 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   memory.moves = false;
   if (memory.over) gateway_->Forget(record.meta.uid);
   planner::Observed observed = Observe(record, pods, memory, gateway_->Latest(record.meta.uid));
-  if (!memory.over) FollowCoordinator(record, pods, observed, memory, now);
+  if (!memory.over) {
+    FollowCoordinator(record, pods, observed, memory, now);
+    observed.answer_due = AnswerDue(memory, observed, now);
+  }
   planner::Plan plan = planner::MakePlan(record.job, observed, now);
   NoteReady(record, plan.status, memory, now);
   if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);

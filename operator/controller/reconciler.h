@@ -144,9 +144,8 @@ class Reconciler {
                             const std::optional<CoordinatorGateway::Answer>& answer) const;
   // Until when the next answer may take of a coordinator that is asked as `memory` says.
   double AnswerDue(const Memory& memory, const planner::Observed& observed, double now) const;
-  // Has the coordinator asked, and notes in `observed` until when its answer may take.
   void FollowCoordinator(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                         planner::Observed& observed, Memory& memory, double now);
+                         const planner::Observed& observed, Memory& memory, double now);
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);

@@ -136,6 +136,48 @@ class ReconcilerTest : public ::testing::Test {
     return ready;
   }
 
+  // Looks at the job all the time for ten minutes, as when each of its own writes brings it back; how often that
+  // failed.
+  int FailuresInTenMinutes() {
+    const double begun = now_;
+    int failed = 0;
+    while (now_ < begun + 600) {
+      Refresh();
+      const ReconcileResult result = Reconcile();
+      if (!result.status.ok()) ++failed;
+      if (result.status.ok() && now_ > begun + 1) {
+        EXPECT_TRUE(result.requeue_after.has_value());
+      }
+    }
+    return failed;
+  }
+
+  // For so many seconds looks at the job when a pass has asked for it, and not otherwise.
+  void LookWhenAsked(double seconds) {
+    const double begun = now_;
+    while (now_ < begun + seconds) {
+      Refresh();
+      now_ += absl::ToDoubleSeconds(reconciler_->Reconcile(kKey).requeue_after.value_or(absl::Hours(1)));
+    }
+  }
+
+  // What was in the way of a job of one ps and two workers is gone.
+  void ExpectThatItGoesOnWithoutFaults() {
+    server_.ClearFaults();
+    now_ += 60;
+    Settle();
+    EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+    EXPECT_EQ(PodNames().size(), 4u);
+  }
+
+  // As a user does.
+  void ChangeSpec(const std::function<void(Json& spec)>& change) {
+    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [&change](Json& job) {
+      change(job["spec"]);
+      job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
+    });
+  }
+
   // Until nothing is written any more, not even what is for people only and had to wait.
   void Settle() {
     int quiet = 0;
@@ -592,12 +634,7 @@ TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
 
 TEST_F(ReconcilerTest, AJobThatChangesWhileItsPodsAreMadeGetsNoMoreOfThem) {
   CreateJob(1, 40);
-  const auto suspend = [this](bool whether) {
-    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [whether](Json& job) {
-      job["spec"]["suspend"] = whether;
-      job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
-    });
-  };
+  const auto suspend = [this](bool whether) { ChangeSpec([whether](Json& spec) { spec["suspend"] = whether; }); };
   after_status_ = [&] {
     suspend(true);
     Fill(jobs_, kube::kTrainingJobs);
@@ -613,10 +650,7 @@ TEST_F(ReconcilerTest, AJobThatChangesWhileItsPodsAreMadeGetsNoMoreOfThem) {
   EXPECT_EQ(PodNames().size(), 42u);
 
   // One that is deleted likewise. It stays as long as a finalizer wants it to.
-  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) {
-    job["spec"]["worker"]["replicas"] = 60;
-    job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
-  });
+  ChangeSpec([](Json& spec) { spec["worker"]["replicas"] = 60; });
   after_status_ = [&] {
     server_.Modify(kube::kTrainingJobs, kNamespace, "lenet",
                    [](Json& job) { job["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"; });
@@ -829,28 +863,13 @@ TEST_F(ReconcilerTest, AQuotaIsAnObstacleNotAFailure) {
   CreateJob();
   server_.Inject("POST", "/pods",
                  FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
-  // Looked at all the time, as when each of its own writes brings it back.
-  const double begun = now_;
-  int refused = 0;
-  while (now_ < begun + 600) {
-    Refresh();
-    const ReconcileResult result = Reconcile();
-    if (!result.status.ok()) ++refused;
-    if (result.status.ok() && now_ > begun + 1) {
-      EXPECT_TRUE(result.requeue_after.has_value());
-    }
-  }
-  EXPECT_THAT(refused, AllOf(Ge(10), Le(20))) << "tries within ten minutes: 1, 2, 4 ... 60 s apart";
+  EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(20))) << "tries within ten minutes: 1, 2, 4 ... 60 s apart";
   EXPECT_LE(Status().at("incarnations").at("worker-0"), 20);
   EXPECT_LE(Writes(), 100);
   EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "QuotaExceeded"), 1);
   EXPECT_EQ(Status().at("restarts").at("total"), 0);
-  server_.ClearFaults();
-  now_ += 60;
-  Settle();
-  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
-  EXPECT_EQ(PodNames().size(), 4u);
+  ExpectThatItGoesOnWithoutFaults();
 }
 
 // As where a webhook for pods does not answer: an error of the server that lasts.
@@ -858,22 +877,12 @@ TEST_F(ReconcilerTest, AnErrorOfTheServerThatLastsIsToldAndIsNoHotLoop) {
   CreateJob();
   server_.Inject("POST", "/pods", FakeApiServer::Refuse(500, "InternalError", "failed calling webhook \"x\": timeout"),
                  -1);
-  const double begun = now_;
-  int refused = 0;
-  while (now_ < begun + 600) {
-    Refresh();
-    if (!Reconcile().status.ok()) ++refused;
-  }
-  EXPECT_THAT(refused, AllOf(Ge(10), Le(60))) << "tries within ten minutes";
+  EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(60))) << "tries within ten minutes";
   EXPECT_LE(Status().at("incarnations").at("coordinator-0"), 60);
   EXPECT_EQ(Condition("Blocked"), "True ServerError");
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "ServerError"), 1);
   EXPECT_EQ(Status().at("restarts").at("total"), 0);
-  server_.ClearFaults();
-  now_ += 60;
-  Settle();
-  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
-  EXPECT_EQ(PodNames().size(), 4u);
+  ExpectThatItGoesOnWithoutFaults();
 }
 
 // Nothing happens that would bring the job back into the queue, but what a pass asks for itself.
@@ -883,18 +892,11 @@ TEST_F(ReconcilerTest, AServiceThatWasRefusedIsTriedAgainByItself) {
   server_.Inject("POST", "/services",
                  FakeApiServer::Refuse(403, "Forbidden", "services \"x\" is forbidden: exceeded quota: small"), -1);
   RunPods();
-  const double begun = now_;
-  const auto go_on = [this] {
-    Refresh();
-    const ReconcileResult result = reconciler_->Reconcile(kKey);
-    now_ += absl::ToDoubleSeconds(result.requeue_after.value_or(absl::Hours(1)));
-  };
-  while (now_ < begun + 300) go_on();
+  LookWhenAsked(300);
   EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
   EXPECT_THAT(server_.CountRequests("POST", "/services"), AllOf(Ge(5), Le(15)));
   server_.ClearFaults();
-  const double freed = now_;
-  while (now_ < freed + 70) go_on();
+  LookWhenAsked(70);
   EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
@@ -903,24 +905,14 @@ TEST_F(ReconcilerTest, WhatIsNotWantedAnyMoreIsNoObstacleAnyMore) {
   BringToTraining();
   server_.Inject("POST", "/pods",
                  FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
-  const auto scale = [this](int workers) {
-    server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [workers](Json& job) {
-      job["spec"]["worker"]["replicas"] = workers;
-      job["metadata"]["generation"] = job["metadata"].value("generation", 1) + 1;
-    });
-  };
-  scale(3);
+  ChangeSpec([](Json& spec) { spec["worker"]["replicas"] = 3; });
   for (int i = 0; i < 4; ++i) {
     Refresh();
     Reconcile();
   }
   EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
-  scale(2);
-  const double begun = now_;
-  while (now_ < begun + 70) {
-    Refresh();
-    now_ += absl::ToDoubleSeconds(reconciler_->Reconcile(kKey).requeue_after.value_or(absl::Hours(1)));
-  }
+  ChangeSpec([](Json& spec) { spec["worker"]["replicas"] = 2; });
+  LookWhenAsked(70);
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
 

@@ -22,8 +22,8 @@
 namespace downpour {
 namespace {
 
-// Few: a request is handed on from thread to thread, which costs more than it does.
-constexpr int kHttpThreads = 2;
+// A request is handed on from thread to thread, which costs more than it does. Nothing that runs there waits.
+constexpr int kHttpThreads = 1;
 
 struct Flags {
   std::string kubeconfig, context;

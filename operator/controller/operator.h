@@ -17,7 +17,7 @@ namespace downpour::controller {
 
 struct OperatorOptions {
   std::string namespace_name;  // of the jobs; empty: all
-  int workers = 8;             // jobs reconciled at a time
+  int workers = 4;             // jobs reconciled at a time
   std::string api_server;      // host and port; a label of metrics
   kube::ClientOptions client;
   ReconcilerOptions reconciler;

@@ -70,9 +70,14 @@ class RunCommandTest : public ::testing::Test {
     return 0;
   }
 
-  // All four processes run and updates are applied.
+  // All four processes run, have said so themselves (from then on signals find them ready), and updates are applied.
   bool Trains() const {
-    return Status().is_object() && Pids().size() == 4 && !ReadText(Path("run/metrics.jsonl")).empty();
+    const json status = Status();
+    if (!status.is_object() || status.at("processes").size() != 4) return false;
+    for (const json& process : status.at("processes")) {
+      if (ReadText(Path("run/metrics/" + process.at("name").get<std::string>())).empty()) return false;
+    }
+    return !ReadText(Path("run/metrics.jsonl")).empty();
   }
 
   std::vector<std::string> Lines(const std::string& text) const {

@@ -23,6 +23,16 @@ namespace {
 constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
+// As many threads may wait for answers; each costs some memory only.
+constexpr std::size_t kMostWorkers = 64;
+constexpr absl::Duration kHirePeriod = absl::Milliseconds(250);
+
+WorkQueueOptions QueueOptions(const OperatorOptions& options) {
+  WorkQueueOptions queue;
+  queue.at_once = static_cast<std::size_t>(options.workers);
+  queue.patience = options.patience;
+  return queue;
+}
 
 // To the microsecond, as times are stored.
 double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
@@ -40,6 +50,7 @@ class Operator::Impl {
             },
             [this](const std::string& method, absl::Duration waited) { metrics_.OnRateLimited(method, waited); },
             [this](const std::string& method, int code) { metrics_.OnRetry(method, code); }},
+        queue_(QueueOptions(options_)),
         watch_transport_(make_transport()),
         client_(make_transport(), options_.client, &client_metrics_),
         event_client_(make_transport(), options_.client, &client_metrics_),
@@ -85,9 +96,9 @@ class Operator::Impl {
 
   ~Impl() {
     Stop();
-    for (std::thread& worker : workers_) worker.join();
     if (publisher_.joinable()) publisher_.join();
     if (starter_.joinable()) starter_.join();
+    for (std::thread& worker : workers_) worker.join();
     job_reflector_.reset();
     pod_reflector_.reset();
     // Given back only now that nothing writes any more.
@@ -181,10 +192,16 @@ class Operator::Impl {
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     workers_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
+    spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.workers);
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
     for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
-    spdlog::info("works on {} jobs and {} pods with {} workers", jobs_.size(), pods_.size(), options_.workers);
+    // Where jobs are held up, others take their place.
+    while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kHirePeriod)) {
+      if (workers_.size() < kMostWorkers && queue_.LacksWorkers(workers_.size())) {
+        workers_.emplace_back([this] { Work(); });
+      }
+    }
   }
 
   bool Stopped() const {

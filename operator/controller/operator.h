@@ -17,8 +17,10 @@ namespace downpour::controller {
 
 struct OperatorOptions {
   std::string namespace_name;  // of the jobs; empty: all
-  int workers = 4;             // jobs reconciled at a time
-  std::string api_server;      // host and port; a label of metrics
+  int workers = 4;             // jobs reconciled at a time, but for those that are held up
+  // A job that is reconciled for longer is held up, by an admission webhook that does not answer, say.
+  absl::Duration patience = absl::Seconds(2);
+  std::string api_server;  // host and port; a label of metrics
   kube::ClientOptions client;
   ReconcilerOptions reconciler;
   kube::ReflectorOptions watch;  // times; what it watches is filled in

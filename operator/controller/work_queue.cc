@@ -1,7 +1,9 @@
 #include "operator/controller/work_queue.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 namespace downpour::controller {
 namespace {
@@ -77,14 +79,24 @@ absl::Time WorkQueue::Promote(absl::Time now) {
   return absl::InfiniteFuture();
 }
 
+absl::Time WorkQueue::RoomFrom() const {
+  if (options_.at_once == 0 || processing_.size() < options_.at_once) return absl::InfinitePast();
+  std::vector<absl::Time> begun;
+  for (const auto& [key, since] : processing_) begun.push_back(since);
+  const auto last = begun.end() - static_cast<std::ptrdiff_t>(options_.at_once);
+  std::nth_element(begun.begin(), last, begun.end());
+  return *last + options_.patience;
+}
+
 std::optional<WorkQueue::Item> WorkQueue::Get() {
   absl::MutexLock lock(&mutex_);
   for (;;) {
     if (shutdown_) return std::nullopt;
     const absl::Time now = clock_();
-    const absl::Time next = Promote(now);
+    absl::Time next = Promote(now);
     std::deque<std::string>& source = ready_.empty() ? low_ : ready_;
-    if (!source.empty()) {
+    const absl::Time room = source.empty() ? absl::InfiniteFuture() : RoomFrom();
+    if (room <= now) {
       Item item;
       item.key = std::move(source.front());
       source.pop_front();
@@ -94,6 +106,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       processing_.emplace(item.key, now);
       return item;
     }
+    next = std::min(next, room);
     changed_.WaitWithTimeout(&mutex_, std::min(next - now, kLongestWait));
   }
 }
@@ -101,9 +114,17 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
 void WorkQueue::Done(const std::string& key) {
   absl::MutexLock lock(&mutex_);
   processing_.erase(key);
+  changed_.Signal();  // there may be room for another
   if (again_.erase(key) == 0) return;
   --adds_;  // it was counted when it was added
   Enqueue(key, false);
+}
+
+bool WorkQueue::LacksWorkers(std::size_t workers) {
+  absl::MutexLock lock(&mutex_);
+  const absl::Time now = clock_();
+  Promote(now);
+  return !(ready_.empty() && low_.empty()) && processing_.size() >= workers && RoomFrom() <= now;
 }
 
 void WorkQueue::Shutdown() {

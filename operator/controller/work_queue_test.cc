@@ -101,6 +101,47 @@ TEST_F(WorkQueueTest, RetriesBackOffUntilForgotten) {
   EXPECT_EQ(queue.counters().retries, 7u);
 }
 
+TEST_F(WorkQueueTest, WhatIsHeldUpMakesRoomForOthers) {
+  WorkQueueOptions options;
+  options.at_once = 2;
+  options.patience = absl::Seconds(2);
+  WorkQueue queue(options, [this] { return now_; });
+  for (const char* key : {"a", "b", "c", "d", "e"}) queue.Add(key);
+  EXPECT_TRUE(queue.LacksWorkers(0));
+  queue.Get();
+  now_ += absl::Seconds(1);
+  EXPECT_FALSE(queue.LacksWorkers(2)) << "one of them is idle";
+  EXPECT_TRUE(queue.LacksWorkers(1));
+  queue.Get();
+  EXPECT_FALSE(queue.LacksWorkers(2)) << "two are processed";
+  now_ += absl::Seconds(1);
+  EXPECT_TRUE(queue.LacksWorkers(2)) << "a is held up";
+  EXPECT_EQ(queue.Get()->key, "c");
+  EXPECT_FALSE(queue.LacksWorkers(3));
+  queue.Done("c");
+  EXPECT_EQ(queue.Get()->key, "d");
+  queue.Done("a");
+  EXPECT_FALSE(queue.LacksWorkers(2)) << "b and d are processed";
+  now_ += absl::Seconds(1);
+  EXPECT_EQ(queue.Get()->key, "e") << "b is held up too";
+  queue.AddAfter("f", absl::Seconds(2));
+  now_ += absl::Seconds(2);
+  EXPECT_TRUE(queue.LacksWorkers(3)) << "f is due, and nobody has looked";
+}
+
+TEST_F(WorkQueueTest, WhoWaitsForRoomIsToldOfIt) {
+  WorkQueueOptions options;
+  options.at_once = 1;
+  options.patience = absl::Hours(1);
+  WorkQueue queue(options, [this] { return now_; });
+  queue.Add("a");
+  queue.Add("b");
+  EXPECT_EQ(queue.Get()->key, "a");
+  std::thread worker([&queue] { EXPECT_EQ(queue.Get()->key, "b"); });
+  queue.Done("a");
+  worker.join();
+}
+
 TEST_F(WorkQueueTest, ShutdownWakesWhoWaits) {
   WorkQueue queue;
   std::thread worker([&queue] { EXPECT_FALSE(queue.Get().has_value()); });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <random>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -23,8 +24,8 @@ namespace {
 constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
-// As many threads may wait for answers; each costs some memory only.
-constexpr std::size_t kMostWorkers = 64;
+// So many jobs may be held up. More would only wait for each other, as all share the client's rate.
+constexpr std::size_t kMostHeldUp = 16;
 constexpr absl::Duration kHirePeriod = absl::Milliseconds(250);
 
 WorkQueueOptions QueueOptions(const OperatorOptions& options) {
@@ -196,10 +197,13 @@ class Operator::Impl {
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
     for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
-    // Where jobs are held up, others take their place.
+    const std::size_t most = workers_.size() + kMostHeldUp;
     while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kHirePeriod)) {
-      if (workers_.size() < kMostWorkers && queue_.LacksWorkers(workers_.size())) {
+      if (workers_.size() >= most || !queue_.LacksWorkers(workers_.size())) continue;
+      try {
         workers_.emplace_back([this] { Work(); });
+      } catch (const std::system_error& error) {  // there may be threads later
+        spdlog::warn("no thread for another job: {}", error.what());
       }
     }
   }

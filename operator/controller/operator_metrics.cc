@@ -164,8 +164,8 @@ OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::st
   zero(kLostSteps, {});
   empty(kFirstPod, {}, kLong);
   empty(kReadyTime, {}, kLong);
-  metrics_->SetGauge("controller_runtime_max_concurrent_reconciles", "Jobs worked on at a time, at most.", kController,
-                     workers);
+  metrics_->SetGauge("controller_runtime_max_concurrent_reconciles", "Jobs worked on at a time, but for those held up.",
+                     kController, workers);
   SetLeading(false);
 }
 

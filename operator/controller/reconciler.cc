@@ -129,16 +129,11 @@ bool HasAddress(const Pods& pods, api::Role role) {
 
 }  // namespace
 
-absl::StatusOr<bool> SlowStart(std::size_t count, int most, const std::function<bool()>& go_on,
-                               const std::function<absl::Status(std::size_t)>& task, std::size_t& batch) {
+absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task) {
   const auto most_at_once = static_cast<std::size_t>(std::max(1, most));
-  std::size_t next = std::exchange(batch, 1);
+  std::size_t batch = 1;
   for (std::size_t first = 0; first < count;) {
-    if (!go_on()) {
-      batch = next;
-      return false;
-    }
-    const std::size_t size = std::min(next, count - first);
+    const std::size_t size = std::min(batch, count - first);
     std::vector<absl::Status> results(size);
     {
       std::vector<std::jthread> threads;
@@ -151,9 +146,9 @@ absl::StatusOr<bool> SlowStart(std::size_t count, int most, const std::function<
       if (!result.ok()) return std::move(result);
     }
     first += size;
-    next = std::min(2 * next, most_at_once);
+    batch = std::min(2 * batch, most_at_once);
   }
-  return true;
+  return absl::OkStatus();
 }
 
 Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
@@ -433,8 +428,8 @@ absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory,
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Reconciler::Remove(const JobRecord& record, const std::vector<const Action*>& removals,
-                                        const Pods& pods, double turn_ends, Memory& memory) {
+absl::Status Reconciler::Remove(const JobRecord& record, const std::vector<const Action*>& removals, const Pods& pods,
+                                Memory& memory) {
   const auto ended = [](const Action* action) { return action->type == ActionType::kRemove; };
   if (removals.size() > 1 && removals.size() == pods.size() && std::all_of(removals.begin(), removals.end(), ended)) {
     // All there is of a job that is over: at once.
@@ -442,24 +437,22 @@ absl::StatusOr<bool> Reconciler::Remove(const JobRecord& record, const std::vect
     options.grace_seconds = 0;
     absl::Status deleted =
         client_->DeleteCollection(kube::kPods, record.meta.namespace_name, PodSelector(record.meta.uid), options);
-    if (!deleted.ok()) return deleted;
-    for (const kube::Store<Pod>::Pointer& pod : pods) memory.deleted.insert(pod->meta.uid);
-    return true;
+    if (deleted.ok()) {
+      for (const kube::Store<Pod>::Pointer& pod : pods) memory.deleted.insert(pod->meta.uid);
+    }
+    return deleted;
   }
   std::unordered_map<std::string, const Pod*> by_uid;
   for (const kube::Store<Pod>::Pointer& pod : pods) by_uid[pod->meta.uid] = pod.get();
   absl::Mutex memory_mutex;
-  const auto remove = [&](std::size_t i) {
+  return SlowStart(removals.size(), options_.most_parallel, [&](std::size_t i) {
     const Action& action = *removals[i];
     const auto found = by_uid.find(action.uid);
     if (found == by_uid.end()) return absl::OkStatus();
     const Pod& pod = *found->second;
     if (action.type == ActionType::kStop && pod.meta.deletion_time.has_value()) return absl::OkStatus();
     return DeletePod(pod, /*at_once=*/action.type != ActionType::kStop, memory, memory_mutex);
-  };
-  std::size_t batch = 1;
-  return SlowStart(
-      removals.size(), options_.most_parallel, [&] { return clock_() < turn_ends; }, remove, batch);
+  });
 }
 
 absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
@@ -527,8 +520,8 @@ absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) 
   return status;
 }
 
-absl::StatusOr<bool> Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
-                                       double turn_ends, Memory& memory) {
+absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
+                               Memory& memory) {
   if (memory.service == Memory::Service::kUnknown) {
     // A name that is taken is told before anything runs.
     absl::Status free = LookForService(record, memory);
@@ -543,13 +536,13 @@ absl::StatusOr<bool> Reconciler::Start(const JobRecord& record, const std::vecto
   }
   absl::Mutex memory_mutex;
   const std::uint64_t newest = memory.pods_version;
-  absl::StatusOr<bool> started = SlowStart(
-      starts.size(), options_.most_parallel,
-      // Of a job that changed meanwhile the next pass knows what is wanted now.
-      [&] { return clock_() < turn_ends && IsCurrent(record); },
-      [&](std::size_t i) { return CreatePod(record, starts[i], pods, memory, memory_mutex); }, memory.batch);
+  absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
+    // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
+    if (!IsCurrent(record)) return absl::OkStatus();
+    return CreatePod(record, starts[i], pods, memory, memory_mutex);
+  });
   if (memory.pods_version > newest) memory.refusals = 0;  // some were made
-  NoteObstacle(started.status(), "a pod cannot be made", memory);
+  NoteObstacle(started, "a pod cannot be made", memory);
   return started;
 }
 
@@ -576,9 +569,8 @@ std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const
   return absl::Seconds(kBudgetRetrySeconds);
 }
 
-absl::StatusOr<bool> Reconciler::CarryOut(const JobRecord& record, const planner::Plan& plan, const Pods& pods,
-                                          Memory& memory) {
-  const double turn_ends = clock_() + absl::ToDoubleSeconds(options_.longest_turn);
+absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& plan, const Pods& pods,
+                                  Memory& memory) {
   std::vector<Action> starts;
   std::vector<const Action*> removals;
   bool finish = false;
@@ -603,25 +595,21 @@ absl::StatusOr<bool> Reconciler::CarryOut(const JobRecord& record, const planner
         break;
     }
   }
-  absl::StatusOr<bool> removed = Remove(record, removals, pods, turn_ends, memory);
+  absl::Status result = Remove(record, removals, pods, memory);
   if (finish) {
     for (const kube::Store<Pod>::Pointer& pod : pods) {
       if (pod->role == api::Role::kWorker || pod->phase != "Running" || pod->address.empty()) continue;
       gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
     }
   }
-  if (!removed.ok() || !*removed) return removed;
-  if (!starts.empty()) {
-    absl::StatusOr<bool> started = Start(record, starts, pods, turn_ends, memory);
-    if (!started.ok() || !*started) return started;
-  }
-  if (delete_job) {
+  if (result.ok() && !starts.empty()) result = Start(record, starts, pods, memory);
+  if (result.ok() && delete_job) {
     kube::DeleteOptions options;
     options.preconditions.uid = record.meta.uid;
-    absl::Status deleted = client_->Delete(kube::kTrainingJobs, record.meta.namespace_name, record.meta.name, options);
-    if (!deleted.ok() && !absl::IsNotFound(deleted)) return deleted;
+    result = client_->Delete(kube::kTrainingJobs, record.meta.namespace_name, record.meta.name, options);
+    if (absl::IsNotFound(result)) result = absl::OkStatus();
   }
-  return true;
+  return result;
 }
 
 ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, double now) {
@@ -722,9 +710,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
       HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
                                   [](const Action& action) { return action.type == ActionType::kStart; });
-  const absl::StatusOr<bool> done = CarryOut(record, plan, pods, memory);
-  result.status = done.status();
-  if (done.ok() && !*done) look_again_after(absl::ZeroDuration());
+  result.status = CarryOut(record, plan, pods, memory);
   if (result.status.ok() && needs_service) result.status = EnsureService(record, memory);
   // Nothing is asked for that could be refused, and not because it was a moment ago.
   if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);

@@ -13,7 +13,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "operator/controller/coordinator_gateway.h"
@@ -52,8 +51,6 @@ struct ReconcilerOptions {
   double telling_gap = 20;
   absl::Duration telling_patience = absl::Minutes(1);
   int most_parallel = 50;  // writes of one job at a time
-  // After so long a job that makes or removes very many pods waits until the others have had their turn.
-  absl::Duration longest_turn = absl::Seconds(1);
   // A cache that has not seen our own write after so long is reported, and waited for nevertheless.
   absl::Duration stale_check = absl::Seconds(2);
 };
@@ -104,7 +101,6 @@ class Reconciler {
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
     double starts_held_until = 0;        // so that a job that is refused does not ask again and again
-    std::size_t batch = 1;               // of pods to make; more than one only where a turn ended in the midst of them
     std::int64_t templates_checked = 0;  // generation
     std::string template_error;
     double template_check_time = 0;
@@ -161,19 +157,18 @@ class Reconciler {
   // The PodDisruptionBudget of the parameter servers, once all members have trained for a while. When to try next.
   std::optional<absl::Duration> Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
                                         double now);
-  // These three: whether all was done; false: the turn was over, or the job changed.
-  absl::StatusOr<bool> CarryOut(const JobRecord& record, const planner::Plan& plan,
-                                const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
-  absl::StatusOr<bool> Start(const JobRecord& record, const std::vector<planner::Action>& starts,
-                             const std::vector<kube::Store<Pod>::Pointer>& pods, double turn_ends, Memory& memory);
-  absl::StatusOr<bool> Remove(const JobRecord& record, const std::vector<const planner::Action*>& removals,
-                              const std::vector<kube::Store<Pod>::Pointer>& pods, double turn_ends, Memory& memory);
+  absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
+                        const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
+  absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
+                     const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   // Finds out whether the job's service is there. kAlreadyExists: its name is somebody else's.
   absl::Status LookForService(const JobRecord& record, Memory& memory);
   absl::Status EnsureService(const JobRecord& record, Memory& memory);
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                          const kube::Json& object);
+  absl::Status Remove(const JobRecord& record, const std::vector<const planner::Action*>& removals,
+                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
   absl::Status CreatePod(const JobRecord& record, const planner::Action& start,
                          const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory, absl::Mutex& memory_mutex);
@@ -199,11 +194,8 @@ class Reconciler {
 };
 
 // Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new
-// is begun, nor once `go_on`, asked before each batch, says no. First `batch` of them, which is 1 at first, then 2, 4,
-// 8, ...: what is refused is refused once. Returns the first error, or else whether all were called; then `batch` is 1
-// again, else what to go on with.
-absl::StatusOr<bool> SlowStart(std::size_t count, int most, const std::function<bool()>& go_on,
-                               const std::function<absl::Status(std::size_t)>& task, std::size_t& batch);
+// is begun. First one alone, then 2, 4, 8, ...: what is refused is refused once. Returns the first error.
+absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task);
 
 }  // namespace downpour::controller
 

@@ -1126,85 +1126,35 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
   }
 }
 
-// Many pods take a while. Others have their turn meanwhile, and the next pass goes on.
-TEST_F(ReconcilerTest, VeryManyPodsTakeSeveralTurns) {
-  options_.most_parallel = 8;
-  Restart();
-  each_look_takes_ = 0.15;  // a batch does
-  CreateJob(1, 62);
-  const auto turns = [this](const std::function<bool()>& all_done) {
-    std::size_t known = PodNames().size();
-    for (int turn = 1; turn < 50; ++turn) {
-      Refresh();
-      const ReconcileResult result = Reconcile();
-      EXPECT_TRUE(result.status.ok()) << result.status;
-      if (all_done()) return turn;
-      EXPECT_EQ(result.requeue_after, absl::ZeroDuration()) << "turn " << turn;
-      EXPECT_NE(PodNames().size(), known) << "turn " << turn;
-      known = PodNames().size();
-    }
-    return 50;
-  };
-  EXPECT_GT(turns([this] { return PodNames().size() == 64; }), 1);
-  EXPECT_LE(server_.CountRequests("POST", "/pods"), 64);
-
-  each_look_takes_ = 0;
-  server_.SetGracefulPods(false);
-  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) { job["spec"]["suspend"] = true; });
-  each_look_takes_ = 0.15;
-  EXPECT_GT(turns([this] { return PodNames().empty(); }), 1);
-}
-
-class SlowStartTest : public testing::Test {
- protected:
-  // Of `count`, 8 at a time, as long as `turns` batches were not begun; each task notes its number.
-  absl::StatusOr<bool> Run(std::size_t count, int most = 8, int turns = 1000) {
-    return SlowStart(
-        count, most, [turns]() mutable { return turns-- > 0; },
-        [this](std::size_t i) {
-          absl::MutexLock lock(&mutex_);
-          EXPECT_TRUE(done_.insert(i).second);
-          return result_;
-        },
-        batch_);
-  }
-
-  absl::Mutex mutex_;
-  std::set<std::size_t> done_;
-  absl::Status result_;
-  std::size_t batch_ = 1;
-};
-
 // More batches than a number has bits.
-TEST_F(SlowStartTest, DoesAllOfVeryMany) {
-  EXPECT_EQ(Run(500, /*most=*/2).value(), true);
-  EXPECT_EQ(done_.size(), 500u);
+TEST(SlowStartTest, DoesAllOfVeryMany) {
+  absl::Mutex mutex;
+  std::set<std::size_t> done;
+  EXPECT_TRUE(SlowStart(500, 2, [&](std::size_t i) {
+                absl::MutexLock lock(&mutex);
+                done.insert(i);
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(done.size(), 500u);
 }
 
-TEST_F(SlowStartTest, DoublesAndStopsAtTheFirstError) {
-  EXPECT_EQ(Run(100).value(), true);
-  EXPECT_EQ(done_.size(), 100u);
-  EXPECT_EQ(batch_, 1u);
-  done_.clear();
-  result_ = absl::PermissionDeniedError("no");
-  EXPECT_FALSE(Run(100).ok());
-  EXPECT_EQ(done_.size(), 1u) << "what is refused is refused once";
-  EXPECT_TRUE(Run(0).ok());
-}
-
-TEST_F(SlowStartTest, GoesOnWhereATurnEnded) {
-  EXPECT_EQ(Run(100, 8, /*turns=*/3).value(), false);
-  EXPECT_EQ(done_.size(), 1u + 2 + 4);
-  EXPECT_EQ(batch_, 8u);
-  done_.clear();
-  EXPECT_EQ(Run(93, 8, /*turns=*/1).value(), false);
-  EXPECT_EQ(done_.size(), 8u);
-  done_.clear();
-  EXPECT_EQ(Run(85, 8, /*turns=*/0).value(), false);
-  EXPECT_TRUE(done_.empty());
-  EXPECT_EQ(Run(85).value(), true);
-  EXPECT_EQ(done_.size(), 85u);
-  EXPECT_EQ(batch_, 1u);
+TEST(SlowStartTest, DoublesAndStopsAtTheFirstError) {
+  absl::Mutex mutex;
+  std::set<std::size_t> done;
+  EXPECT_TRUE(SlowStart(100, 8, [&](std::size_t i) {
+                absl::MutexLock lock(&mutex);
+                EXPECT_TRUE(done.insert(i).second);
+                return absl::OkStatus();
+              }).ok());
+  EXPECT_EQ(done.size(), 100u);
+  int calls = 0;
+  EXPECT_FALSE(SlowStart(100, 8, [&](std::size_t) {
+                 absl::MutexLock lock(&mutex);
+                 ++calls;
+                 return absl::PermissionDeniedError("no");
+               }).ok());
+  EXPECT_EQ(calls, 1) << "what is refused is refused once";
+  EXPECT_TRUE(SlowStart(0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       item.waited = now - queued->second;
       queued_.erase(queued);
       processing_.emplace(item.key, now);
+      if (!(ready_.empty() && low_.empty()) && RoomFrom() <= now) changed_.Signal();  // nobody else may be told of it
       return item;
     }
     next = std::min(next, room);
@@ -114,7 +115,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
 void WorkQueue::Done(const std::string& key) {
   absl::MutexLock lock(&mutex_);
   processing_.erase(key);
-  changed_.Signal();  // there may be room for another
+  if (!(ready_.empty() && low_.empty())) changed_.Signal();  // there may be room now
   if (again_.erase(key) == 0) return;
   --adds_;  // it was counted when it was added
   Enqueue(key, false);

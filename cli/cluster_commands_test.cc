@@ -13,6 +13,7 @@
 #include "operator/kube/object.h"
 #include "operator/planner/conditions.h"
 #include "tests/support/fake_api_server.h"
+#include "tests/support/training_job.h"
 
 namespace downpour::cli::testing {
 namespace {
@@ -37,15 +38,10 @@ std::vector<std::string> Lines(const std::string& text) {
 }
 
 Json JobObject(const std::string& name, const std::string& namespace_name) {
-  return {{"apiVersion", api::kApiVersion},
-          {"kind", api::kKind},
-          {"metadata", {{"name", name}, {"namespace", namespace_name}, {"generation", 1}}},
-          {"spec",
-           {{"parameterServer", {{"replicas", 1}}},
-            {"worker", {{"replicas", 2}}},
-            {"model", {{"name", "LeNet"}}},
-            {"dataset", {{"format", "IDX"}, {"path", "/data"}}},
-            {"training", {{"epochs", 4}}}}}};
+  Json job = TrainingJobObject(namespace_name, name, 1, 2);
+  job["metadata"]["generation"] = 1;
+  job["spec"]["training"] = {{"epochs", 4}};
+  return job;
 }
 
 api::TrainingJobStatus RunningStatus() {

@@ -52,7 +52,7 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--image-pull-policy", options.reconciler.images.pull_policy)
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
       ->capture_default_str();
-  app.add_option("--workers", options.workers, "jobs worked on at a time, but for those that are held up")
+  app.add_option("--workers", options.queue.at_once, "jobs worked on at a time, but for those that are held up")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--leader-elect", options.elect_leader, "work only while this process holds the Lease");

@@ -14,7 +14,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "operator/controller/operator_metrics.h"
-#include "operator/controller/work_queue.h"
 #include "operator/kube/client_metrics.h"
 #include "spdlog/spdlog.h"
 
@@ -28,13 +27,6 @@ constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
 constexpr std::size_t kMostHeldUp = 16;
 constexpr absl::Duration kHirePeriod = absl::Milliseconds(250);
 
-WorkQueueOptions QueueOptions(const OperatorOptions& options) {
-  WorkQueueOptions queue;
-  queue.at_once = static_cast<std::size_t>(options.workers);
-  queue.patience = options.patience;
-  return queue;
-}
-
 // To the microsecond, as times are stored.
 double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
 
@@ -44,14 +36,14 @@ class Operator::Impl {
  public:
   Impl(OperatorOptions options, const MakeTransport& make_transport, service::Metrics* metrics)
       : options_(std::move(options)),
-        metrics_(metrics, options_.workers, options_.api_server),
+        metrics_(metrics, options_.queue.at_once, options_.api_server),
         client_metrics_{
             [this](const std::string& method, int code, absl::Duration taken) {
               metrics_.OnRequest(method, code, taken);
             },
             [this](const std::string& method, absl::Duration waited) { metrics_.OnRateLimited(method, waited); },
             [this](const std::string& method, int code) { metrics_.OnRetry(method, code); }},
-        queue_(QueueOptions(options_)),
+        queue_(options_.queue),
         watch_transport_(make_transport()),
         client_(make_transport(), options_.client, &client_metrics_),
         event_client_(make_transport(), options_.client, &client_metrics_),
@@ -193,10 +185,10 @@ class Operator::Impl {
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     workers_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
-    spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.workers);
+    spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;
-    for (int i = 0; i < options_.workers; ++i) workers_.emplace_back([this] { Work(); });
+    for (int i = 0; i < options_.queue.at_once; ++i) workers_.emplace_back([this] { Work(); });
     const std::size_t most = workers_.size() + kMostHeldUp;
     while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kHirePeriod)) {
       if (workers_.size() >= most || !queue_.LacksWorkers(workers_.size())) continue;

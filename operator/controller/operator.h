@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "operator/controller/reconciler.h"
+#include "operator/controller/work_queue.h"
 #include "operator/kube/leader_election.h"
 #include "operator/kube/transport.h"
 #include "trainer/service/metrics.h"
@@ -17,10 +18,8 @@ namespace downpour::controller {
 
 struct OperatorOptions {
   std::string namespace_name;  // of the jobs; empty: all
-  int workers = 4;             // jobs reconciled at a time, but for those that are held up
-  // A job that is reconciled for longer is held up, by an admission webhook that does not answer, say.
-  absl::Duration patience = absl::Seconds(2);
-  std::string api_server;  // host and port; a label of metrics
+  std::string api_server;      // host and port; a label of metrics
+  WorkQueueOptions queue{.at_once = 4};
   kube::ClientOptions client;
   ReconcilerOptions reconciler;
   kube::ReflectorOptions watch;  // times; what it watches is filled in

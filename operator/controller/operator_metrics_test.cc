@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/planner/conditions.h"
+#include "tests/support/training_job.h"
 
 namespace downpour::controller {
 namespace {
@@ -257,15 +258,10 @@ class OperatorMetricsJobsTest : public OperatorMetricsTest {
 
   static Json Job(const std::string& name, const std::string& phase, const Json& conditions = Json::array(),
                   const Json& annotations = Json::object()) {
-    return {
-        {"metadata",
-         {{"name", name}, {"namespace", "team"}, {"uid", absl::StrCat("uid-", name)}, {"annotations", annotations}}},
-        {"spec",
-         {{"parameterServer", {{"replicas", 1}}},
-          {"worker", {{"replicas", 1}}},
-          {"model", {{"name", "LeNet"}}},
-          {"dataset", {{"format", "IDX"}, {"path", "/data"}}}}},
-        {"status", {{"phase", phase}, {"conditions", conditions}}}};
+    Json job = TrainingJobObject("team", name);
+    job["metadata"].update({{"uid", absl::StrCat("uid-", name)}, {"annotations", annotations}});
+    job["status"] = {{"phase", phase}, {"conditions", conditions}};
+    return job;
   }
 
   static Json ManagedElsewhere(const std::string& name) {

@@ -10,6 +10,7 @@
 #include "operator/kube/http_transport.h"
 #include "tests/support/fake_api_server.h"
 #include "tests/support/plain_credentials.h"
+#include "tests/support/training_job.h"
 #include "trainer/service/metrics.h"
 
 namespace downpour::controller {
@@ -26,14 +27,7 @@ class OperatorTest : public ::testing::Test {
   }
 
   void CreateJob(const std::string& namespace_name, const std::string& name) {
-    server_.Put(kube::kTrainingJobs, {{"apiVersion", "training.downpour.dev/v1alpha1"},
-                                      {"kind", "TrainingJob"},
-                                      {"metadata", {{"name", name}, {"namespace", namespace_name}}},
-                                      {"spec",
-                                       {{"parameterServer", {{"replicas", 1}}},
-                                        {"worker", {{"replicas", 1}}},
-                                        {"model", {{"name", "LeNet"}}},
-                                        {"dataset", {{"format", "IDX"}, {"path", "/data"}}}}}});
+    server_.Put(kube::kTrainingJobs, TrainingJobObject(namespace_name, name));
   }
 
   FakeApiServer server_;
@@ -44,8 +38,8 @@ class OperatorTest : public ::testing::Test {
 // An admission webhook of one namespace does not answer.
 TEST_F(OperatorTest, JobsThatAreHeldUpHoldUpNoOthers) {
   constexpr int kHeldUp = 5;
-  options_.workers = 2;
-  options_.patience = absl::Milliseconds(50);
+  options_.queue.at_once = 2;
+  options_.queue.patience = absl::Milliseconds(50);
   options_.client.timeout = 10 * kLimit;
   server_.Inject("POST", "/namespaces/webhook/pods", FakeApiServer::End(FakeApiServer::Reaction::End::kHang), -1);
   for (int i = 0; i < kHeldUp; ++i) CreateJob("webhook", absl::StrCat("held-up-", i));

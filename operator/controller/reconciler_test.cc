@@ -17,6 +17,7 @@
 #include "operator/kube/http_transport.h"
 #include "tests/support/fake_api_server.h"
 #include "tests/support/plain_credentials.h"
+#include "tests/support/training_job.h"
 
 namespace downpour::controller {
 namespace {
@@ -81,15 +82,9 @@ class ReconcilerTest : public ::testing::Test {
   }
 
   void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object(), const std::string& name = "lenet") {
-    Json spec = {{"parameterServer", {{"replicas", ps}}},
-                 {"worker", {{"replicas", workers}}},
-                 {"model", {{"name", "LeNet"}}},
-                 {"dataset", {{"format", "IDX"}, {"path", "/data"}}}};
-    spec.merge_patch(more);
-    server_.Put(kube::kTrainingJobs, {{"apiVersion", "training.downpour.dev/v1alpha1"},
-                                      {"kind", "TrainingJob"},
-                                      {"metadata", {{"name", name}, {"namespace", kNamespace}}},
-                                      {"spec", spec}});
+    Json job = TrainingJobObject(kNamespace, name, ps, workers);
+    job["spec"].merge_patch(more);
+    server_.Put(kube::kTrainingJobs, std::move(job));
   }
 
   // "job-0", "job-1", ..., of one ps and one worker each.

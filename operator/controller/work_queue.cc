@@ -1,7 +1,7 @@
 #include "operator/controller/work_queue.h"
 
 #include <algorithm>
-#include <cstddef>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -79,11 +79,12 @@ absl::Time WorkQueue::Promote(absl::Time now) {
   return absl::InfiniteFuture();
 }
 
-absl::Time WorkQueue::RoomFrom() const {
-  if (options_.at_once == 0 || processing_.size() < options_.at_once) return absl::InfinitePast();
+absl::Time WorkQueue::NextFrom() const {
+  if (queued_.empty()) return absl::InfiniteFuture();
+  if (options_.at_once == 0 || std::ssize(processing_) < options_.at_once) return absl::InfinitePast();
   std::vector<absl::Time> begun;
   for (const auto& [key, since] : processing_) begun.push_back(since);
-  const auto last = begun.end() - static_cast<std::ptrdiff_t>(options_.at_once);
+  const auto last = begun.end() - options_.at_once;
   std::nth_element(begun.begin(), last, begun.end());
   return *last + options_.patience;
 }
@@ -93,10 +94,10 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
   for (;;) {
     if (shutdown_) return std::nullopt;
     const absl::Time now = clock_();
-    absl::Time next = Promote(now);
-    std::deque<std::string>& source = ready_.empty() ? low_ : ready_;
-    const absl::Time room = source.empty() ? absl::InfiniteFuture() : RoomFrom();
-    if (room <= now) {
+    const absl::Time due = Promote(now);
+    const absl::Time next = NextFrom();
+    if (next <= now) {
+      std::deque<std::string>& source = ready_.empty() ? low_ : ready_;
       Item item;
       item.key = std::move(source.front());
       source.pop_front();
@@ -104,18 +105,17 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       item.waited = now - queued->second;
       queued_.erase(queued);
       processing_.emplace(item.key, now);
-      if (!(ready_.empty() && low_.empty()) && RoomFrom() <= now) changed_.Signal();  // nobody else may be told of it
+      if (NextFrom() <= now) changed_.Signal();  // nobody else may be told of it
       return item;
     }
-    next = std::min(next, room);
-    changed_.WaitWithTimeout(&mutex_, std::min(next - now, kLongestWait));
+    changed_.WaitWithTimeout(&mutex_, std::min({due - now, next - now, kLongestWait}));
   }
 }
 
 void WorkQueue::Done(const std::string& key) {
   absl::MutexLock lock(&mutex_);
   processing_.erase(key);
-  if (!(ready_.empty() && low_.empty())) changed_.Signal();  // there may be room now
+  if (!queued_.empty()) changed_.Signal();  // there may be room now
   if (again_.erase(key) == 0) return;
   --adds_;  // it was counted when it was added
   Enqueue(key, false);
@@ -125,7 +125,7 @@ bool WorkQueue::LacksWorkers(std::size_t workers) {
   absl::MutexLock lock(&mutex_);
   const absl::Time now = clock_();
   Promote(now);
-  return !(ready_.empty() && low_.empty()) && processing_.size() >= workers && RoomFrom() <= now;
+  return processing_.size() >= workers && NextFrom() <= now;
 }
 
 void WorkQueue::Shutdown() {

@@ -21,9 +21,9 @@ namespace downpour::controller {
 struct WorkQueueOptions {
   absl::Duration first_backoff = absl::Milliseconds(5);
   absl::Duration most_backoff = absl::Seconds(60);
-  // So many keys are processed at a time; 0: no limit. One that takes longer than `patience` no longer counts, as its
-  // worker waits for somebody who may never answer.
-  std::size_t at_once = 0;
+  // So many keys are processed at a time; 0: no limit. One that takes longer than `patience` is held up, by an
+  // admission webhook that does not answer, say, and no longer counts.
+  int at_once = 0;
   absl::Duration patience = absl::Seconds(2);
 };
 
@@ -72,8 +72,8 @@ class WorkQueue {
   void Delay(const std::string& key, absl::Duration delay) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Moves what is due into the queue; the time of the next one.
   absl::Time Promote(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // From when on one more may be processed, should none of those that are end before.
-  absl::Time RoomFrom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When the next key that is in the queue may be processed, should none of those that are end before.
+  absl::Time NextFrom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const WorkQueueOptions options_;
   const std::function<absl::Time()> clock_;

@@ -72,8 +72,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
       job.digest.clear();  // whatever it answers is news
-      job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(address));
-      Schedule(job_uid, job, absl::Now());
+      Schedule(job_uid, job, absl::Now() + periods.first);
     } else if (periods.ask >= 2 * job.periods.ask) {
       // Jobs that started together would be asked together, and written together, for ever.
       Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));
@@ -125,7 +124,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::string address;
     Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
     std::vector<v1::MemberFailure> failures;
-    std::shared_ptr<v1::Coordinator::Stub> stub;
+    std::shared_ptr<v1::Coordinator::Stub> stub;  // from the first question on: channels are expensive
     absl::Time next = absl::InfiniteFuture();
     bool asking = false;
     std::optional<Answer> answer;
@@ -193,6 +192,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
   void Ask(const std::string& job_uid, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto call = std::make_shared<Call>();
+    if (job.stub == nullptr) job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(job.address));
     call->coordinator = job.stub;
     call->question.set_job_uid(ProcessJobUid(job_uid));
     call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());

@@ -1,6 +1,7 @@
 #include "operator/controller/reconciler.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <set>
 #include <string_view>
@@ -306,20 +307,24 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
                                    Memory& memory, double now) {
   bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
   bool ended = false;
+  bool all_run = true;
   const Pod* coordinator = nullptr;
   for (std::size_t i = 0; i < pods.size(); ++i) {
     const Pod& pod = *pods[i];
     const bool coordinates = pod.role == api::Role::kCoordinator;
     at_rest = at_rest && pod.phase == "Running" && (coordinates || observed.instances[i].ready);
     ended = ended || HasEnded(pod);
+    all_run = all_run && pod.phase == "Running";
     if (coordinates && coordinator == nullptr && pod.phase == "Running" && !pod.address.empty()) coordinator = &pod;
   }
   memory.asked_since =
       memory.asked_since == 0 ? now : std::min(now, memory.asked_since);  // a clock may have been ahead
   if (coordinator == nullptr) return;
-  memory.moves = !at_rest;
+  // While the platform has not started all of them yet, the coordinator has nothing to say that is urgent.
+  const bool starts = !observed.report.has_value() && !all_run && !ended;
+  memory.moves = !at_rest && !starts;
   absl::Duration ask;
-  if (at_rest) {
+  if (!memory.moves) {
     ask = Stretched(options_.ask_interval_at_rest, options_.ask_spacing);
   } else {
     absl::MutexLock lock(&mutex_);
@@ -332,9 +337,10 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
     memory.ask = ask;
   }
   memory.ask = std::max(memory.ask, ask);
-  gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
-                   {ask, Stretched(options_.progress_interval, options_.write_spacing)},
-                   job::RecentFailures(record.job.status));
+  gateway_->Follow(
+      record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
+      {ask, Stretched(options_.progress_interval, options_.write_spacing), starts ? ask : absl::ZeroDuration()},
+      job::RecentFailures(record.job.status));
 }
 
 void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
@@ -536,13 +542,16 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   }
   absl::Mutex memory_mutex;
   const std::uint64_t newest = memory.pods_version;
+  std::atomic<bool> broken_off = false;
   absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
     // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
-    if (!IsCurrent(record)) return absl::OkStatus();
-    return CreatePod(record, starts[i], pods, memory, memory_mutex);
+    if (IsCurrent(record)) return CreatePod(record, starts[i], pods, memory, memory_mutex);
+    broken_off = true;
+    return absl::OkStatus();
   });
   if (memory.pods_version > newest) memory.refusals = 0;  // some were made
-  NoteObstacle(started, "a pod cannot be made", memory);
+  // What was not tried was not accepted either.
+  if (!started.ok() || !broken_off) NoteObstacle(started, "a pod cannot be made", memory);
   return started;
 }
 

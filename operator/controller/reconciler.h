@@ -37,7 +37,8 @@ struct ReconcilerOptions {
   absl::Duration ask_interval_at_rest = absl::Seconds(10);
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over. One
   // that starts, recovers or ends shares the turns of those that do so too, but is asked as often as a job at rest, and
-  // often enough to hear why its pods ended before the planner takes that for failures (ten seconds).
+  // often enough to hear why its pods ended before the planner takes that for failures (ten seconds). One that nobody
+  // has heard of and whose pods do not all run yet has nothing urgent to say, and is asked like one at rest.
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
   absl::Duration ask_interval_after_end = absl::Seconds(3);

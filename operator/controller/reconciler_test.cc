@@ -603,6 +603,40 @@ TEST_F(ReconcilerTest, CoordinatorsOfManyJobsThatStartAreAskedLessOften) {
   EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
 }
 
+TEST_F(ReconcilerTest, ACoordinatorIsAskedOnceAllRunOrOneHasEnded) {
+  CreateJob(1, 2);
+  Settle();
+  const auto run = [this](const std::string& name) {
+    server_.Modify(kube::kPods, kNamespace, name, [](Json& pod) {
+      pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.1"}};
+    });
+    Refresh();
+    ASSERT_TRUE(Reconcile().status.ok());
+  };
+  for (const char* name : {"lenet-coordinator-0", "lenet-ps-0", "lenet-worker-0"}) {
+    run(name);
+    EXPECT_EQ(gateway_.followed, "10.0.0.1:7070") << "one that never gets all it wants tells what it does";
+    EXPECT_EQ(gateway_.periods.ask, absl::Seconds(10));
+    EXPECT_EQ(gateway_.periods.first, absl::Seconds(10));
+  }
+  run("lenet-worker-1");
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+  EXPECT_EQ(gateway_.periods.first, absl::ZeroDuration());
+  // One that has answered and waits for a replacement is asked often.
+  Report(v1::PHASE_TRAINING, 10);
+  EndPod("lenet-worker-1", 3);
+  Settle();
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+
+  // An end may be news to be had only while the coordinator is there.
+  gateway_.answer.reset();
+  Restart();
+  EndPod("lenet-worker-0", 0);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(gateway_.periods.first, absl::ZeroDuration());
+}
+
 TEST_F(ReconcilerTest, WhyAPodEndedIsAskedBeforeItCountsAsAFailureHoweverManyJobsMove) {
   options_.ask_spacing = absl::Seconds(1);
   Restart();
@@ -909,6 +943,29 @@ TEST_F(ReconcilerTest, WhatIsNotWantedAnyMoreIsNoObstacleAnyMore) {
   ChangeSpec([](Json& spec) { spec["worker"]["replicas"] = 2; });
   LookWhenAsked(70);
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+}
+
+TEST_F(ReconcilerTest, AStartThatIsBrokenOffSaysNothingAboutTheObstacle) {
+  BringToTraining();
+  server_.Inject("POST", "/pods",
+                 FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
+  const auto want = [this](int workers) {
+    ChangeSpec([workers](Json& spec) { spec["worker"]["replicas"] = workers; });
+  };
+  want(3);
+  Settle();
+  ASSERT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  now_ += 100;
+  after_status_ = [&] {
+    want(4);
+    Fill(jobs_, kube::kTrainingJobs);
+  };
+  const int tries = server_.CountRequests("POST", "/pods");
+  Refresh();
+  Reconcile();
+  ASSERT_EQ(server_.CountRequests("POST", "/pods"), tries) << "it was broken off before the first";
+  LookWhenAsked(200);
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "QuotaExceeded"), 1);
 }
 
 // It begins while the workers of a job that is done have exited, and the coordinator has not answered it yet.

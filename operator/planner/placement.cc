@@ -28,8 +28,8 @@ void Start(Context& context, api::Role role, int index) {
   context.actions.push_back(start);
   if (incarnation == 1) return;
   if (role == api::Role::kWorker) NoteStart(context, index);
-  // What was given up and is tried again is no news until it runs.
-  if (!IsRetried(context.status, role, index)) {
+  // What was given up, or refused, and is tried again is no news until it runs.
+  if (!IsRetried(context.status, role, index) && !context.observed.obstacle.has_value()) {
     context.Emit(false, absl::StrCat(EventPrefix(role), "Replaced"),
                  absl::StrCat(name, " is started again as incarnation ", incarnation));
   }

@@ -40,6 +40,16 @@ TEST(PlacementTest, IncarnationsAreNeverReused) {
   EXPECT_THAT(Starts(world.Step()), ElementsAre("worker-0#8"));
 }
 
+TEST(PlacementTest, WhatWasRefusedIsTriedAgainWithoutAWordOfReplacements) {
+  FakeWorld world(1, 1);
+  Plan plan = world.MakePlanNow();
+  world.Apply(plan.actions[0], plan);  // stored, and refused
+  world.observed.obstacle = Obstacle{"QuotaExceeded", "a pod cannot be made: exceeded quota"};
+  plan = world.MakePlanNow();
+  EXPECT_THAT(Starts(plan), ElementsAre("coordinator-0#2", "ps-0#2", "worker-0#2"));
+  EXPECT_THAT(EventReasons(plan), ElementsAre("QuotaExceeded"));
+}
+
 TEST(PlacementTest, WaitsForTheTerminatingOneAndForcesItAfterTheTimeout) {
   FakeWorld world = FakeWorld::Training(1, 1);
   world.job.spec.failure_policy.termination_timeout_seconds = 20;

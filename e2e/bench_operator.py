@@ -18,6 +18,7 @@ Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--rounds N] [-
 """
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -118,7 +119,7 @@ def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, 
 
 def compare(name, ours, reference, unit, most=None):
     """A row of rounds, each of ours between two of the reference. Its ratio is the median of theirs."""
-    ratios = [2 * ours[i] / (reference[i] + reference[i + 1]) for i in range(len(ours))]
+    ratios = [one / statistics.mean(around) for one, around in zip(ours, itertools.pairwise(reference))]
     middle = statistics.median(ratios)
     return {**row(name, statistics.median(ours), unit, statistics.median(reference),
                   most and f"ratio <= {most}", most and middle <= most, [min(ratios), max(ratios)], len(ratios)),
@@ -280,7 +281,7 @@ class Bench:
         for _ in range(self.options.rounds):
             ours.append(self.run_operator(with_life=False))
             reference.append(self.run_platform())
-        self.run_operator(with_life=True)
+        self.run_operator(with_life=True)  # by itself: what follows would find a control plane that has done more
         name = f"{jobs}-jobs-all-running"
         rows = [compare(name, [one.seconds for one in ours], [one.seconds for one in reference], "s", 1.2),
                 compare(f"{name}-at-equal-speed", [one.seconds / one.fixed_work for one in ours],

@@ -90,6 +90,9 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   return after == before ? News::kProgress : News::kPicture;
 }
 
+constexpr char kQuotaExceeded[] = "QuotaExceeded";
+constexpr char kNamespaceTerminating[] = "NamespaceTerminating";
+
 // What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help. `before`:
 // how many came before it in a row.
 std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const std::string& what, int before) {
@@ -105,10 +108,10 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   }
   const std::string message = absl::StrCat(what, ": ", error->message);
   if (error->code == 403 && absl::StrContains(error->message, "exceeded quota")) {
-    return planner::Obstacle{"QuotaExceeded", message};
+    return planner::Obstacle{kQuotaExceeded, message};
   }
   if (error->code == 403 && absl::StrContains(error->message, "because it is being terminated")) {
-    return planner::Obstacle{"NamespaceTerminating", message};
+    return planner::Obstacle{kNamespaceTerminating, message};
   }
   if (error->code == 404) return planner::Obstacle{"NamespaceGone", message};
   if (error->code == 403) return planner::Obstacle{"Forbidden", message};
@@ -259,6 +262,7 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
   observed.obstacle = memory.obstacle;
   observed.starts_held_until = memory.starts_held_until;
   observed.template_error = memory.template_error;
+  observed.templates_unchecked = memory.templates_checked != record.meta.generation;
   if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
   std::unordered_map<std::string_view, const kube::Store<Pod>::Pointer*> cached;
   for (const kube::Store<Pod>::Pointer& pod : pods) {
@@ -343,19 +347,24 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
       job::RecentFailures(record.job.status));
 }
 
-void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
+absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
   const api::TrainingJobSpec& spec = record.job.spec;
-  if (record.job.status.start_time.has_value() || spec.suspend) return;
+  const bool starts =
+      !record.job.status.start_time.has_value() && !spec.suspend && !record.meta.deletion_time.has_value();
+  if (!starts || now < memory.starts_held_until) return absl::OkStatus();
   const bool checked = memory.templates_checked == record.meta.generation;
-  if (checked && (memory.template_error.empty() || now < memory.template_check_time + kTemplateRetrySeconds)) return;
+  if (checked && (memory.template_error.empty() || now < memory.template_check_time + kTemplateRetrySeconds)) {
+    return absl::OkStatus();
+  }
   std::vector<api::Role> roles;
   if (spec.coordinator.has_value() && !spec.coordinator->pod_template.empty()) roles.push_back(api::Role::kCoordinator);
   if (spec.parameter_server.has_value() && !spec.parameter_server->pod_template.empty()) {
     roles.push_back(api::Role::kParameterServer);
   }
   if (!spec.worker.pod_template.empty()) roles.push_back(api::Role::kWorker);
-  memory.template_error.clear();
+  std::string refusal;
   for (const api::Role role : roles) {
+    const std::string whose = absl::StrCat("the template of ", std::string(api::ToString(role)));
     absl::StatusOr<kube::Json> pod = MakePod(record.job, options_.images, role, 0, 1);
     absl::Status status = pod.status();
     if (pod.ok())
@@ -363,17 +372,23 @@ void Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double 
           client_->Create(kube::kPods, record.meta.namespace_name, *pod, {/*dry_run=*/true, /*metadata_only=*/true})
               .status();
     if (absl::IsAlreadyExists(status)) continue;  // the name is taken, which is another matter
-    if (absl::IsInvalidArgument(status) || absl::IsPermissionDenied(status)) {
-      const std::optional<kube::ApiError> error = kube::GetApiError(status);
-      memory.template_error =
-          error.has_value() ? absl::StrCat("the template of ", std::string(api::ToString(role)), ": ", error->message)
-                            : std::string(status.message());
+    const std::optional<planner::Obstacle> obstacle = ToObstacle(status, whose, memory.refusals);
+    // Quotas are looked at last, once all else is well. That there is no room is told of the pods themselves.
+    if (obstacle.has_value() && obstacle->reason == kQuotaExceeded) continue;
+    const bool no_namespace = obstacle.has_value() && obstacle->reason == kNamespaceTerminating;
+    if (absl::IsInvalidArgument(status) || (absl::IsPermissionDenied(status) && !no_namespace)) {
+      refusal = obstacle.has_value() ? obstacle->message : std::string(status.message());
       break;
     }
-    if (!status.ok()) return;  // no answer: ask again in the next pass
+    if (!status.ok()) {  // no verdict
+      NoteObstacle(status, absl::StrCat(whose, " cannot be checked"), memory);
+      return status;
+    }
   }
+  memory.template_error = std::move(refusal);
   memory.templates_checked = record.meta.generation;
   memory.template_check_time = now;
+  return absl::OkStatus();
 }
 
 absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
@@ -665,9 +680,9 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   const auto look_again_after = [&result](absl::Duration wait) {
     result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
   };
-  CheckTemplates(record, memory, now);
   memory.starts_held_until =
       std::min<double>(memory.starts_held_until, now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
+  const absl::Status checked = CheckTemplates(record, memory, now);
   memory.over = planner::IsOver(record.job.status);
   memory.moves = false;
   if (memory.over) gateway_->Forget(record.meta.uid);
@@ -720,6 +735,7 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
                                   [](const Action& action) { return action.type == ActionType::kStart; });
   result.status = CarryOut(record, plan, pods, memory);
+  if (result.status.ok()) result.status = checked;
   if (result.status.ok() && needs_service) result.status = EnsureService(record, memory);
   // Nothing is asked for that could be refused, and not because it was a moment ago.
   if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);

@@ -102,7 +102,7 @@ class Reconciler {
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
     double starts_held_until = 0;        // so that a job that is refused does not ask again and again
-    std::int64_t templates_checked = 0;  // generation
+    std::int64_t templates_checked = 0;  // the newest generation on which there is a verdict
     std::string template_error;
     double template_check_time = 0;
     enum class Service { kUnknown, kMissing, kThere };
@@ -150,7 +150,8 @@ class Reconciler {
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
-  void CheckTemplates(const JobRecord& record, Memory& memory, double now);
+  // Before a job begins: keeps in `memory` what the platform says of its templates. An error: it says nothing yet.
+  absl::Status CheckTemplates(const JobRecord& record, Memory& memory, double now);
   // What came of asking for something new, `what` in words should it have failed. Then nothing new is asked for before
   // a back-off is over; what stood in the way before still does if the failure says nothing else.
   void NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const;

@@ -1095,6 +1095,57 @@ TEST_F(ReconcilerTest, ATemplateThatThePlatformRefusesStopsTheJobBeforeItsFirstP
   EXPECT_EQ(PodNames().size(), 4u);
 }
 
+// Pods are made without a look at fields that the server does not know: a job whose templates nobody has looked at must
+// not begin.
+TEST_F(ReconcilerTest, WhileTemplatesCannotBeCheckedTheJobDoesNotBegin) {
+  CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "some"}}}}}}}});
+  server_.Inject("POST", "dryRun=All", FakeApiServer::Refuse(500, "InternalError", "failed calling webhook \"x\""), -1);
+  EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(60))) << "tries within ten minutes";
+  EXPECT_TRUE(PodNames().empty());
+  EXPECT_FALSE(Status().contains("startTime"));
+  EXPECT_EQ(Condition("Blocked"), "True ServerError");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "ServerError"), 1);
+  server_.ClearFaults();
+  LookWhenAsked(120);
+  EXPECT_EQ(PodNames().size(), 4u);
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+}
+
+TEST_F(ReconcilerTest, ATemplateThatIsRefusedStaysSoWhileItCannotBeCheckedAgain) {
+  CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "none"}}}}}}}});
+  server_.Inject("POST", "dryRun=All", FakeApiServer::Refuse(403, "Forbidden", "no PriorityClass with name none"), 1);
+  server_.Inject("POST", "dryRun=All", FakeApiServer::Refuse(500, "InternalError", "failed calling webhook \"x\""), -1);
+  Refresh();
+  EXPECT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("TemplateInvalid"), "True Refused");
+  LookWhenAsked(300);
+  EXPECT_EQ(Condition("TemplateInvalid"), "True Refused");
+  EXPECT_TRUE(PodNames().empty());
+}
+
+TEST_F(ReconcilerTest, AFullNamespaceIsNoFaultOfTheTemplate) {
+  CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "some"}}}}}}}});
+  server_.Inject("POST", "/pods",
+                 FakeApiServer::Refuse(403, "Forbidden", "pods \"x\" is forbidden: exceeded quota: small"), -1);
+  EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(20))) << "tries within ten minutes";
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  EXPECT_EQ(Condition("TemplateInvalid"), "");
+  ExpectThatItGoesOnWithoutFaults();
+}
+
+TEST_F(ReconcilerTest, ATerminatingNamespaceIsNoFaultOfTheTemplate) {
+  CreateJob(1, 2, {{"worker", {{"template", {{"spec", {{"priorityClassName", "some"}}}}}}}});
+  server_.Inject(
+      "POST", "/pods",
+      FakeApiServer::Refuse(403, "Forbidden",
+                            "pods \"x\" is forbidden: unable to create new content in namespace y because it "
+                            "is being terminated"),
+      -1);
+  EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(20))) << "tries within ten minutes";
+  EXPECT_EQ(Condition("Blocked"), "True NamespaceTerminating");
+  EXPECT_EQ(Condition("TemplateInvalid"), "");
+}
+
 TEST_F(ReconcilerTest, JobsOfSomebodyElseAreLeftAlone) {
   CreateJob(1, 1, {{"managedBy", "kueue.x-k8s.io/multikueue"}});
   Refresh();

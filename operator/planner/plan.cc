@@ -18,6 +18,7 @@ namespace {
 
 // A job whose templates the platform refuses does not start; whoever asks the platform asks again.
 bool TemplatesAreValid(Context& context) {
+  if (context.observed.templates_unchecked) return false;
   const std::string& error = context.observed.template_error;
   if (error.empty()) {
     context.ClearCondition(kTemplateInvalid, "Accepted", "the platform accepts the templates");

@@ -66,8 +66,9 @@ struct Observed {
   bool deletion_requested = false;
   std::optional<Obstacle> obstacle;
   double starts_held_until = 0;  // after an obstacle: nothing is started before
-  // What the platform has against the job's templates; empty: nothing, or nobody asked.
+  // What the platform has against the job's templates; empty: nothing.
   std::string template_error;
+  bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
   // The coordinator's next answer may take until then, as it is asked now and then, or has not been asked by this

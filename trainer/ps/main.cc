@@ -39,7 +39,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.metrics_listen = flags.metrics_listen;
   auto server = ps::PsServer::Start(std::move(options));
   if (!server.ok()) return server.status();
-  service::SignalThread signals([&server] { (*server)->Stop(); });
+  service::SignalThread signals([&server] { (*server)->Drain(); });
   absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*server)->metrics_address());
   if (written.ok()) written = service::WriteAddressFile(flags.address_file, (*server)->address());
   if (!written.ok()) return written;

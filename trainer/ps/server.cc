@@ -10,6 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
@@ -79,6 +80,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       if (core_ == nullptr) return reply;
       reply = core_->OnDirect(request, service::MonotonicNow());
       due = Collect(core_->TakeOwedReplies());
+      ++answering_;
       if (request.has_view() && reply.status() == v1::SYNC_OK) {
         spdlog::info("view: generation {}, incarnation {}, epoch {}: {} slices, {} bytes", reply.stamp().generation(),
                      reply.stamp().incarnation(), reply.stamp().epoch(), reply.stats().slices(),
@@ -116,13 +118,33 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   absl::Status Wait() {
     absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || !failure_.ok(); };
-    mutex_.Await(absl::Condition(&over));
+    const auto told = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return draining_ || over(); };
+    mutex_.Await(absl::Condition(&told));
+    const auto drained = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return (held_.empty() && answering_ == 0) || over();
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&drained), options_.longest_drain)) {
+      spdlog::warn("ends while the pushes of {} calls wait for the verdict on their update", held_.size());
+    }
     return failure_;
+  }
+
+  void Drain() {
+    if (grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService(); health != nullptr) {
+      health->SetServingStatus(false);
+    }
+    absl::MutexLock lock(&mutex_);
+    draining_ = true;
   }
 
   void Stop() {
     absl::MutexLock lock(&mutex_);
     stopped_ = true;
+  }
+
+  std::size_t held_calls() const {
+    absl::MutexLock lock(&mutex_);
+    return held_.size();
   }
 
   const std::string& address() const { return address_; }
@@ -153,6 +175,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       core_->OnData(call, std::move(frames), &replies);
       apply_time_ += service::MonotonicNow() - begun;
       due = Collect(std::move(replies));
+      ++answering_;
     }
     Deliver(std::move(due));
   }
@@ -167,8 +190,10 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     return due;
   }
 
-  static void Deliver(std::vector<Due> due) {
+  void Deliver(std::vector<Due> due) {
     for (Due& one : due) one.reply(std::move(one.frames));
+    absl::MutexLock lock(&mutex_);
+    --answering_;
   }
 
   void Register() {
@@ -246,11 +271,13 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   std::uint64_t session_ = 0;
   std::string address_;
   std::string metrics_address_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   std::unique_ptr<core::PsCore> core_ ABSL_GUARDED_BY(mutex_);
   std::map<core::PsCore::CallId, std::function<void(wire::Frames)>> held_ ABSL_GUARDED_BY(mutex_);
+  int answering_ ABSL_GUARDED_BY(mutex_) = 0;  // calls whose replies are on their way out
   core::PsCore::CallId next_call_ ABSL_GUARDED_BY(mutex_) = 1;
   absl::Duration apply_time_ ABSL_GUARDED_BY(mutex_);
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   service::Metrics metrics_;
@@ -274,5 +301,7 @@ std::uint64_t PsServer::session() const { return impl_->session(); }
 v1::DirectReply PsServer::Direct(const v1::DirectRequest& request) { return impl_->DirectCore(request); }
 absl::Status PsServer::Wait() { return impl_->Wait(); }
 void PsServer::Stop() { impl_->Stop(); }
+void PsServer::Drain() { impl_->Drain(); }
+std::size_t PsServer::held_calls() const { return impl_->held_calls(); }
 
 }  // namespace downpour::ps

@@ -1,11 +1,13 @@
 #ifndef DOWNPOUR_TRAINER_PS_SERVER_H_
 #define DOWNPOUR_TRAINER_PS_SERVER_H_
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/ps.h"
 
@@ -19,6 +21,7 @@ struct PsServerOptions {
   std::string listen = "127.0.0.1:0";
   std::string advertise;       // where workers reach it; empty: the address served
   std::string metrics_listen;  // empty: none
+  absl::Duration longest_drain = absl::Seconds(2);
 };
 
 // PsCore behind gRPC: control calls, the data plane, and a thread that registers with the coordinator. One lock guards
@@ -36,9 +39,14 @@ class PsServer {
   // For a caller that is its coordinator.
   v1::DirectReply Direct(const v1::DirectRequest& request);
 
-  // Returns when told to finish or stopped (OK), or replaced by a newer process (kAborted).
+  // Returns when told to finish, stopped or drained (OK), or replaced by a newer process (kAborted).
   absl::Status Wait();
   void Stop();
+  // Reports to be out of service, and goes on until no push waits for the verdict on its update, at most
+  // `longest_drain`.
+  void Drain();
+  // Calls whose pushes wait for that verdict now.
+  std::size_t held_calls() const;
 
  private:
   class Impl;

@@ -1,0 +1,90 @@
+#include "trainer/ps/server.h"
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "trainer/core/testing/ps_messages.h"
+#include "trainer/wire/grpc_transport.h"
+
+namespace downpour::ps {
+namespace {
+
+using core::Frame;
+using core::FrameKind;
+using core::ReplyStatus;
+using core::Verdict;
+using Answer = std::future<absl::StatusOr<wire::Frames>>;
+
+class PsServerTest : public ::testing::Test {
+ protected:
+  // Serves the test's view, every slice here at 0.
+  void Begin(absl::Duration longest_drain) {
+    PsServerOptions options;
+    options.job_uid = core::kJobUid;
+    options.longest_drain = longest_drain;
+    auto server = PsServer::Start(options);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    v1::DirectRequest directive = core::MakeDirective(core::MakeView(), {core::kWorker}, 1);
+    directive.set_session(server_->session());
+    ASSERT_EQ(server_->Direct(directive).status(), v1::SYNC_OK);
+    for (const std::uint32_t slice : {0u, 1u}) {
+      ASSERT_EQ(StatusOf(Send(core::WithFloats(core::MakeFrame(FrameKind::kInitialise, slice), 0))),
+                ReplyStatus::kApplied);
+    }
+  }
+
+  Answer Send(Frame frame) {
+    auto promise = std::make_shared<std::promise<absl::StatusOr<wire::Frames>>>();
+    wire::Frames frames;
+    frames.push_back(std::move(frame));
+    client_->Exchange(server_->address(), std::move(frames), absl::Seconds(30),
+                      [promise](absl::StatusOr<wire::Frames> reply) { promise->set_value(std::move(reply)); });
+    return promise->get_future();
+  }
+
+  // Returns once the server holds it.
+  Answer PushWithoutVerdict() {
+    Answer push = Send(core::Push(0, core::kFirst, Verdict::kPending));
+    while (server_->held_calls() == 0 && push.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout) {
+    }
+    EXPECT_EQ(server_->held_calls(), 1u);
+    return push;
+  }
+
+  static ReplyStatus StatusOf(Answer answer) {
+    const absl::StatusOr<wire::Frames> frames = answer.get();
+    EXPECT_TRUE(frames.ok()) << frames.status();
+    return frames.ok() ? frames->front().header.status : ReplyStatus::kCorrupt;
+  }
+
+  std::unique_ptr<PsServer> server_;
+  std::unique_ptr<wire::DataClient> client_ = wire::MakeGrpcDataClient();
+};
+
+TEST_F(PsServerTest, DrainingGoesOnUntilNoPushWaitsForItsVerdict) {
+  Begin(absl::Seconds(60));
+  Answer push = PushWithoutVerdict();
+  std::future<absl::Status> end = std::async(std::launch::async, [this] { return server_->Wait(); });
+  server_->Drain();
+  ASSERT_EQ(StatusOf(Send(core::MakeFrame(FrameKind::kPull, 1))), ReplyStatus::kValue) << "it is still served";
+  EXPECT_EQ(end.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  EXPECT_EQ(StatusOf(Send(core::VerdictFrame(core::kFirst, Verdict::kApply))), ReplyStatus::kApplied);
+  EXPECT_EQ(StatusOf(std::move(push)), ReplyStatus::kApplied);
+  EXPECT_TRUE(end.get().ok());
+}
+
+TEST_F(PsServerTest, AVerdictThatDoesNotComeIsNotAwaitedForEver) {
+  Begin(absl::Milliseconds(1));
+  Answer push = PushWithoutVerdict();
+  server_->Drain();
+  EXPECT_TRUE(server_->Wait().ok());
+  server_.reset();
+  EXPECT_TRUE(absl::IsUnavailable(push.get().status())) << "nobody was told that it counts";
+}
+
+}  // namespace
+}  // namespace downpour::ps

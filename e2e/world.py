@@ -253,11 +253,24 @@ def operator_pods(driver):
     return [pod["metadata"]["name"] for pod in operator_pod_objects(driver)]
 
 
-def kill_operator(driver):
-    """SIGKILL to every operator process, as by a machine that runs out of memory. Their pods stay."""
+def kill_operator(driver, pods=None):
+    """SIGKILL to the processes of these operator pods, or of all, as by a machine that runs out of memory. The pods stay.
+    Returns how many processes there were."""
+    killed = 0
     for pod in operator_pod_objects(driver):
-        for pid in driver.pod_processes(pod["metadata"]["uid"], "downpour-operator"):
-            os.kill(pid, signal.SIGKILL)
+        if pods is None or pod["metadata"]["name"] in pods:
+            for pid in driver.pod_processes(pod["metadata"]["uid"], "downpour-operator"):
+                os.kill(pid, signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+def kill_operator_pods(driver, pods):
+    """SIGKILL to their processes, and then the pods go: no back-off of the kubelet holds up those that come after.
+    Without the first, a process would be told to end, and give its lease back. Returns how many processes there were."""
+    killed = kill_operator(driver, pods)
+    driver.kubectl("-n", SYSTEM, "delete", "pod", *pods, "--grace-period=0", "--force", "--wait=false")
+    return killed
 
 
 def scale_operator(driver, replicas):

@@ -11,8 +11,8 @@ CREATIONS = ("rest_client_requests_total", {"method": "POST"})
 MOST_REQUESTS_A_MINUTE = 30
 
 
-def blocked(world, reason):
-    found = world.condition("Blocked")
+def blocked(world, reason, name="lenet"):
+    found = world.condition("Blocked", name)
     return True if found and found[:2] == ("True", reason) else f"not yet: {found}"
 
 
@@ -47,6 +47,12 @@ def obstacles(world):
     world.job(workers=1)
     world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
     check_calm(world, "quota", at_rest)
+    # Its templates are tried out in a namespace that is full by then.
+    world.job("templated", worker=one_worker({"imagePullPolicy": "Never"}))
+    world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded", "templated"), 60)
+    invalid = world.condition("TemplateInvalid", "templated")
+    check(not invalid or invalid[0] == "False", f"TemplateInvalid: {invalid}")
+    world.kubectl("delete", "trainingjob", "templated", "--wait=true", "--timeout=60s")
     world.kubectl("delete", "quota", "small")
     world.wait_ready(1, 150)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")

@@ -5,7 +5,7 @@ import subprocess
 import time
 
 from driver.base import run
-from world import SYSTEM, check, kill_operator, leader, metric, operator_pod_objects, operator_pods, scenario
+from world import check, kill_operator, kill_operator_pods, leader, metric, operator_pod_objects, operator_pods, scenario
 
 
 def check_no_pod_twice(history):
@@ -16,26 +16,36 @@ def check_no_pod_twice(history):
 
 @scenario
 def operator_killed(world):
-    """The operator is killed at 20 random points while a job starts, trains, loses pods: no pod twice, no restart."""
-    chance = random.Random(4)
+    """SIGKILL to all operators at 20 random points while a job starts, trains, loses a pod: no pod twice, no restart."""
+    chance, killed = random.Random(4), 0
+
+    def kill():
+        time.sleep(chance.uniform(0, 1.5))  # the moment is what is random here
+        pods = operator_pods(world.driver)
+        killed = kill_operator_pods(world.driver, pods)
+        check(killed >= 1, f"no operator's process was found to kill, of {pods}")
+        world.wait("another one to lead", lambda: leader(world.driver) in operator_pods(world.driver), 60)
+        return killed
+
     with world.pod_history() as history:
-        world.job(workers=2)
-        for kill in range(20):
-            time.sleep(chance.uniform(0, 1.5))  # the moment is what is random here
-            pods = operator_pods(world.driver)
-            if pods:
-                world.driver.kubectl("-n", SYSTEM, "delete", "pod", *pods, "--grace-period=0", "--force",
-                                     "--wait=false")
-            if kill == 10:
-                world.kubectl("delete", "pod", "lenet-worker-1", "--wait=false", check=False)
+        world.job(workers=2, epochs=400)
+        for _ in range(6):
+            killed += kill()
+        world.wait_ready(2, 180)
+        before, step = world.pods(), world.step()
+        for number in range(14):
+            if number == 4:
+                world.kubectl("delete", "pod", "lenet-worker-1", "--wait=false")
+            killed += kill()
         world.wait_ready(2, 180)
         world.wait_progress()
     check_no_pod_twice(history)
-    names = sorted(world.pods())
-    check(names == ["lenet-coordinator-0", "lenet-ps-0", "lenet-worker-0", "lenet-worker-1"], f"{names}")
-    incarnations = world.status()["incarnations"]
-    check(incarnations["ps-0"] == 1 and incarnations["coordinator-0"] == 1, f"{incarnations}")
-    world.note(incarnations=incarnations)
+    after = world.pods()
+    check(sorted(after) == ["lenet-coordinator-0", "lenet-ps-0", "lenet-worker-0", "lenet-worker-1"], f"{after}")
+    check([name for name in before if after[name] != before[name]] == ["lenet-worker-1"], f"{before} became {after}")
+    status = world.status()
+    check(status["restarts"] == {"total": 1, "counted": 0}, f"restarts: {status['restarts']}")
+    world.note(processes_killed=killed, incarnations=status["incarnations"], updates=world.step() - step)
 
 
 @scenario
@@ -70,7 +80,7 @@ def operator_killed_between(world):
 
 @scenario
 def leader_fails(world):
-    """The leader dies: the other one leads, and a pod that is lost then is replaced."""
+    """The leader gets SIGKILL: the other one leads once its lease is over, and a pod that was lost is replaced."""
     world.job(workers=2)
     world.wait_ready(2)
     # The queue of one that does not lead is no work that waits.
@@ -78,12 +88,15 @@ def leader_fails(world):
     first = leader(world.driver)
     before = world.pods()
     begun = time.monotonic()
-    world.driver.kubectl("-n", SYSTEM, "delete", "pod", first, "--grace-period=0", "--force", "--wait=false")
+    check(kill_operator_pods(world.driver, [first]) == 1, f"{first} had no process to kill")
     world.kubectl("delete", "pod", "lenet-worker-0", "--wait=false")
     world.wait_replaced("lenet-worker-0", before["lenet-worker-0"])
     taken = time.monotonic() - begun
     check(leader(world.driver) != first, "the leader did not change")
+    check(taken <= 30, f"{taken:.1f} s, expected at most 30 s")
     world.wait_ready(2)
+    after = world.pods()
+    check([name for name in before if after[name] != before[name]] == ["lenet-worker-0"], f"{before} became {after}")
     world.note(replaced_after_seconds=round(taken, 1))
 
 

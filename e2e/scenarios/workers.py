@@ -78,13 +78,21 @@ def exit_codes(world):
 
 @scenario
 def pending_timeout(world):
-    """A worker that fits on no node is given up after pendingTimeoutSeconds, tried again, and fails the job."""
-    world.job(worker=one_worker(nodeSelector={"no": "such"}),
-              failurePolicy=fails_after(1, pendingTimeoutSeconds=5))
-    world.wait("the first pod", lambda: "lenet-worker-0" in world.pods(), 60)
+    """Workers that fit on no node or whose image cannot be had are given up, tried again, and fail the job: action, cause,
+    event, metric."""
+    before = restarts(world, "PendingTimeout", "true")
+    rules = fails_after(1, pendingTimeoutSeconds=5)
     with world.pod_history() as history:
-        world.wait_phase("Failed", 120)
-    failures = [(one["cause"], one["action"], one["counted"]) for one in world.status()["failures"]]
-    check(failures == [("PendingTimeout", "Replace", True), ("PendingTimeout", "FailJob", True)], f"{failures}")
-    workers = [pod for pod in history if pod[0] == "lenet-worker-0"]
-    check(sorted(incarnation for _, _, incarnation in workers) == ["1", "2"], f"pods of worker-0: {workers}")
+        world.job("nonode", worker=one_worker(nodeSelector={"no": "such"}), failurePolicy=rules)
+        world.job("noimage", worker=one_worker({"image": "downpour.dev/none:e2e"}), failurePolicy=rules)
+        for name in ("nonode", "noimage"):
+            world.wait_phase("Failed", 120, name)
+    for name in ("nonode", "noimage"):
+        failures = [(one["cause"], one["action"], one["counted"]) for one in world.status(name)["failures"]]
+        check(failures == [("PendingTimeout", "Replace", True), ("PendingTimeout", "FailJob", True)], f"{name}: {failures}")
+        workers = [pod for pod in history if pod[0] == f"{name}-worker-0"]
+        check(sorted(incarnation for _, _, incarnation in workers) == ["1", "2"], f"pods of {name}'s worker: {workers}")
+        for reason in ("WorkerLost", "WorkerReplaced", "JobFailing", "JobFailed"):
+            world.check_told_once(reason, name)
+    after = restarts(world, "PendingTimeout", "true")
+    check(after == before + 2, f"trainingjob_restarts_total of PendingTimeout: {before} became {after}")

@@ -81,11 +81,12 @@ images:
 	python3 e2e/images.py
 
 # The scenarios of e2e/run.py on a cluster that is made for them and removed after; SCENARIO="scale train" runs some,
-# SCENARIO=core those that CI runs. A lost node is noticed sooner than by default.
-NODES := $(if $(filter core,$(SCENARIO)),1,2)
+# SCENARIO=core those that CI runs; DRIVER=kind where there is Docker. A lost node is noticed sooner than by default.
+DRIVER := bare
+NODES := $(if $(filter core,$(SCENARIO))$(filter kind,$(DRIVER)),1,2)
 e2e: images
 	cmake --build --preset release --target downpour
-	trap 'python3 e2e/cluster.py down' EXIT
-	python3 e2e/cluster.py up --nodes $(NODES) --extra kube-controller-manager=--node-monitor-grace-period=20s
-	python3 e2e/images.py --load
-	python3 e2e/run.py $(SCENARIO)
+	trap 'python3 e2e/cluster.py --driver $(DRIVER) down' EXIT
+	python3 e2e/cluster.py --driver $(DRIVER) up --nodes $(NODES) --extra kube-controller-manager=--node-monitor-grace-period=20s
+	python3 e2e/images.py --driver $(DRIVER) --load
+	python3 e2e/run.py --driver $(DRIVER) $(SCENARIO)

@@ -264,9 +264,8 @@ class Bench:
 
     @staticmethod
     def progress_writes():
-        """Of statuses that say nothing new but progress and counts, which are written by the clock."""
-        return metric("downpour_status_writes_total", news="progress") + metric(
-            "downpour_status_writes_total", news="picture")
+        """Of statuses that say nothing new but progress, which are written by the clock."""
+        return metric("downpour_status_writes_total", news="progress")
 
     def audit_position(self):
         return self.audit_log.stat().st_size
@@ -359,7 +358,9 @@ class Bench:
         ended, progress = self.writes(ending), progress + self.progress_writes()
         writes = {key: (lived.get(key, 0) + ended.get(key, 0)) / jobs for key in {*lived, *ended}}
         say(f"writes a job: {json.dumps(dict(sorted(writes.items())))}")
-        say(f"of these, a job's progress: {progress / jobs:.2f}")
+        told = {news: round(metric("downpour_status_writes_total", news=news) / jobs, 3)
+                for news in ("essential", "picture", "progress")}
+        say(f"of these, a job's progress alone: {progress / jobs:.2f}; statuses, those while reacting included: {told}")
         self.add(row_of_limit("api-writes-a-job", [sum(writes.values()) - progress / jobs], PODS_OF_A_JOB + 8, "writes"))
         self.add(row_of_limit("operator-memory", [status_of(operator.pid())["VmHWM"] / 1024], 100, "MiB"))
 

@@ -20,16 +20,13 @@ import subprocess
 import sys
 
 from driver import machine
-from driver.bare import BareDriver
-from driver.base import ROOT, ClusterError, binaries, say
-from driver.kind import KindDriver
+from driver import choice
+from driver.base import ClusterError, binaries, say
 
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--driver", choices=["bare", "kind"], default="bare")
-    parser.add_argument("--state", default=str(ROOT / "build" / "e2e"), metavar="FOLDER",
-                        help="where everything of the cluster is kept (default: build/e2e)")
+    choice.add_options(parser)
     parser.add_argument("--instance", type=int,
                         help="0 to 15, the cluster's addresses; clusters that are up at the same time have different "
                              "ones (bare; default: the first that is free)")
@@ -71,10 +68,7 @@ def parse(argv):
 
 def carry_out(options):
     """Returns the exit status."""
-    if options.driver == "kind":
-        driver = KindDriver(options.state)
-    else:
-        driver = BareDriver(options.state, options.instance, getattr(options, "extra", ()))
+    driver = choice.chosen(options)
     verb = options.verb
     if verb == "check":
         lacks = machine.lacks()

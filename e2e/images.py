@@ -18,8 +18,7 @@ import shutil
 import sys
 import time
 
-from driver import oci
-from driver.bare import BareDriver
+from driver import choice, oci
 from driver.base import ROOT, ClusterError, run
 
 IMAGES = {"operator": "downpour-operator", "server": "downpour-server", "trainer": "downpour-worker"}
@@ -126,7 +125,7 @@ def parse(argv):
     parser.add_argument("--name", default="downpour.dev/{image}:e2e", help="(default: %(default)s)")
     parser.add_argument("--from-source", action="store_true", help="carry out the whole Dockerfile with buildah")
     parser.add_argument("--load", action="store_true", help="import into every node of the cluster")
-    parser.add_argument("--state", default=str(ROOT / "build" / "e2e"), metavar="FOLDER", help="of that cluster")
+    choice.add_options(parser)
     options = parser.parse_args(argv)
     for image in options.image:
         if image not in IMAGES:
@@ -153,7 +152,7 @@ def carry_out(options):
         loaded = ""
         if options.load:
             started = time.monotonic()
-            BareDriver(options.state).load_image(archive)
+            choice.chosen(options).load_image(archive)
             loaded = f", loaded in {time.monotonic() - started:.1f} s"
         print(f"{name:32} {size / MEGABYTE:6.1f} MB of at most {LIMITS[image]} MB, made in {made:.1f} s{loaded}",
               flush=True)

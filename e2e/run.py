@@ -17,7 +17,7 @@ import pathlib
 import sys
 import time
 
-from driver.bare import BareDriver
+from driver import choice
 from driver.base import ROOT, ClusterError
 from world import (SCENARIOS, SYSTEM, Failure, World, install, install_with_kubectl, uninstall, uninstall_with_kubectl)
 
@@ -77,7 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO")
     parser.add_argument("--list", action="store_true", help="print their names")
-    parser.add_argument("--state", default=str(ROOT / "build" / "e2e"), metavar="FOLDER", help="of the cluster")
+    choice.add_options(parser)
     arguments = parser.parse_args()
     if arguments.list:
         for name, function in SCENARIOS.items():
@@ -87,7 +87,7 @@ def main():
     unknown = [name for name in names if name not in SCENARIOS]
     if unknown:
         parser.error(f"no scenario {unknown[0]}; there are core, {', '.join(SCENARIOS)}")
-    driver = BareDriver(arguments.state)
+    driver = choice.chosen(arguments)
     begun = time.monotonic()
     begin, end = (install, uninstall)
     if arguments.scenarios == ["core"]:

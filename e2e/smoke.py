@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from driver.bare import BareDriver
+from driver import choice
 from driver.base import ROOT, ClusterError, wait_for
 
 SPACE = "smoke"
@@ -111,8 +111,8 @@ def expect(expected, found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--state", default=str(ROOT / "build" / "e2e"), metavar="FOLDER", help="of the cluster")
-    smoke = Smoke(BareDriver(parser.parse_args().state))
+    choice.add_options(parser)
+    smoke = Smoke(choice.chosen(parser.parse_args()))
     passed = 0
     steps = [smoke.begin, smoke.pods_run, smoke.headless_name, smoke.service_address, smoke.logs,
              smoke.api_from_a_pod, smoke.api_server_restart, smoke.end]

@@ -189,6 +189,21 @@ class World:
         return json.loads(done.stdout)
 
     @contextlib.contextmanager
+    def watched(self, *arguments):
+        """The lines that `kubectl get ARGUMENTS --watch` prints within the block, whole at the end of it."""
+        lines = []
+        with tempfile.TemporaryFile("w+") as output:
+            watch = subprocess.Popen([*self.driver.kubectl_command(), "-n", self.namespace, "get", *arguments, "--watch"],
+                                     stdout=output, stderr=subprocess.DEVNULL)
+            try:
+                yield lines
+            finally:
+                watch.kill()
+                watch.wait(10)
+            output.seek(0)
+            lines += output.read().splitlines()
+
+    @contextlib.contextmanager
     def pod_history(self):
         """Every pod of the namespace that exists within the block, also those that are gone again, as a list of
         (name, uid, incarnation) that is whole at the end of it."""
@@ -197,19 +212,10 @@ class World:
         columns = "{.metadata.name} {.metadata.uid} {.metadata.labels." + label.replace(".", "\\.") + '}{"\\n"}'
         pods = {(meta["name"], meta["uid"], meta.get("labels", {}).get(label))
                 for meta in (pod["metadata"] for pod in self.get("pods"))}  # those that go before the watch begins
-        with tempfile.TemporaryFile("w+") as output:
-            watch = subprocess.Popen(
-                [*self.driver.kubectl_command(), "-n", self.namespace, "get", "pods", "--watch",
-                 f"--output=jsonpath={columns}"],
-                stdout=output, stderr=subprocess.DEVNULL)
-            try:
-                yield seen
-            finally:
-                watch.kill()
-                watch.wait(10)
-            output.seek(0)
-            pods.update(tuple(line.split()) for line in output if len(line.split()) == 3)
-            seen += sorted(pods)
+        with self.watched("pods", f"--output=jsonpath={columns}") as lines:
+            yield seen
+        pods.update(tuple(line.split()) for line in lines if len(line.split()) == 3)
+        seen += sorted(pods)
 
 
 def helm(driver, *arguments, check=True):

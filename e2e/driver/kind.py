@@ -7,6 +7,7 @@ import pathlib
 
 from .base import ROOT, ClusterError, Driver, binaries, run, say, wait_for
 from .control_plane import fake_nodes
+from .machine import processes
 from .process import Process
 
 CLUSTER = "downpour-e2e"
@@ -45,6 +46,10 @@ class KindDriver(Driver):
         self._in_control_plane("mv", f"/etc/kubernetes/{_checked(name)}.yaml", "/etc/kubernetes/manifests/")
         wait_for(f"{name} to start", lambda: self._in_control_plane(
             "crictl", "ps", "-q", "--name", f"^{name}$").strip(), 90, 1)
+
+    def pod_processes(self, uid, program):
+        # Control groups of systemd have no dashes in their names.
+        return processes("pod", uid, program) or processes("pod", uid.replace("-", "_"), program)
 
     def fake_nodes(self, count, taint):
         self._kwok().start([binaries() / "kwok", f"--kubeconfig={self.kubeconfig}", "--manage-all-nodes=false",

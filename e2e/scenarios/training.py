@@ -15,8 +15,15 @@ ACCURACY, TOLERANCE = 0.85, 0.04
 @scenario
 def train(world):
     """The example as it is, on the cluster and under `downpour run`: the same number of updates, the same accuracy."""
-    world.kubectl("apply", "-f", str(EXAMPLE))
-    world.wait_phase("Succeeded", 600)
+    with world.watched("trainingjobs") as lines:
+        world.kubectl("apply", "-f", str(EXAMPLE))
+        world.wait_phase("Succeeded", 600)
+    complete = world.condition("Complete")
+    check(complete and complete[0] == "True", f"Complete: {complete}")
+    # NAME PHASE WORKERS PS STEP RESTARTS AGE
+    rows = [line.split() for line in lines]
+    steps = {row[4] for row in rows if len(row) == 7 and row[1] == "Running"}
+    check(rows[0][1] == "PHASE" and len(steps) >= 3, f"kubectl get trainingjobs -w: {lines}")
     progress = world.status()["progress"]
     with tempfile.TemporaryDirectory() as folder:
         local = json.loads(run([DOWNPOUR, "run", EXAMPLE, "--run-dir", pathlib.Path(folder, "run"), "--output=json"],

@@ -31,15 +31,18 @@ constexpr std::size_t kMostSimilar = 3;
 
 // As kubectl: what was named, else the files, else the pod that this runs in.
 absl::StatusOr<std::unique_ptr<kube::CredentialSource>> FindCredentials(const ClusterOptions& options) {
-  absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found =
-      kube::KubeconfigCredentials(options.kubeconfig, options.context);
+  absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found = kube::KubeconfigCredentials(
+      options.kubeconfig, options.context, options.exec_plugins ? kube::ExecPlugins::kRun : kube::ExecPlugins::kRefuse);
   const bool named = !options.kubeconfig.empty() || !options.context.empty();
   if (found.ok()) return found;
   if (!named && absl::IsNotFound(found.status())) {
     absl::StatusOr<std::unique_ptr<kube::CredentialSource>> inside = kube::InClusterCredentials();
     if (inside.ok()) return inside;
   }
-  return absl::InvalidArgumentError(absl::StrCat("kubeconfig: ", found.status().message()));
+  const bool refused = absl::IsPermissionDenied(found.status());
+  return absl::InvalidArgumentError(
+      absl::StrCat("kubeconfig: ", found.status().message(),
+                   refused ? ": give --exec-plugins, or set DOWNPOUR_EXEC_PLUGINS=true, if you trust the file" : ""));
 }
 
 // "worker-2" if the pod may be one of the job's; also of one that is gone.
@@ -91,6 +94,8 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Open(const ClusterOptions& opt
   absl::StatusOr<std::unique_ptr<kube::CredentialSource>> found = FindCredentials(options);
   if (!found.ok()) return found.status();
   const std::shared_ptr<kube::CredentialSource> credentials = *std::move(found);
+  // Before the first request, whose time is short.
+  if (absl::Status readable = credentials->Get(/*refresh=*/false).status(); !readable.ok()) return readable;
   kube::InitialiseHttp(kHttpThreads);
   std::string namespace_name = options.namespace_name;
   if (namespace_name.empty()) namespace_name = credentials->default_namespace();

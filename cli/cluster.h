@@ -23,6 +23,7 @@ struct ClusterOptions {
   std::string context;         // empty: the current one
   std::string namespace_name;  // empty: that of the context
   bool all_namespaces = false;
+  bool exec_plugins = false;  // the kubeconfig's program for credentials may be run
 
   // What decides between a job on a cluster and a run of this machine: any of these was given.
   bool given() const { return all_namespaces || !kubeconfig.empty() || !context.empty() || !namespace_name.empty(); }
@@ -35,7 +36,8 @@ class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(10);
 
-  // Reads the kubeconfig, or the pod's service account where there is none; asks nothing of the server. Starts threads.
+  // Reads the kubeconfig, or the pod's service account where there is none, and runs its program for credentials, which
+  // may ask at the terminal and take minutes; asks nothing of the server. Starts threads.
   static absl::StatusOr<std::unique_ptr<Cluster>> Open(const ClusterOptions& options);
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;

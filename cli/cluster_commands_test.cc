@@ -143,6 +143,32 @@ class ClusterCommandsTest : public ::testing::Test {
   const std::string kubeconfig_ = scratch_.path() + "/kubeconfig";
 };
 
+TEST_F(ClusterCommandsTest, ProgramsForCredentialsAreRunWhereItIsAllowed) {
+  PutLeNet();
+  WriteText(
+      kubeconfig_,
+      absl::StrCat("current-context: test\n"
+                   "clusters: [{name: test, cluster: {server: '",
+                   server_url_,
+                   "'}}]\n"
+                   "users:\n- name: test\n  user:\n    exec:\n"
+                   "      apiVersion: client.authentication.k8s.io/v1\n      interactiveMode: Never\n"
+                   "      command: sh\n      args:\n      - -c\n"
+                   "      - echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\","
+                   "\"status\":{\"token\":\"from-a-program\"}}'\n"
+                   "contexts: [{name: test, context: {cluster: test, user: test, namespace: team}}]\n"));
+  EXPECT_THAT(Run({"get", "-n", "team"}, 2), HasSubstr("users[test].exec: it would run the program sh, which nobody "
+                                                       "allowed: give --exec-plugins, or set DOWNPOUR_EXEC_PLUGINS"));
+  EXPECT_TRUE(server_.requests().empty());
+  EXPECT_THAT(Run({"get", "-n", "team", "--exec-plugins"}), HasSubstr("lenet"));
+  EXPECT_EQ(server_.requests().back().headers.at("authorization"), "Bearer from-a-program");
+  Command command({{"why", "lenet", "-n", "team"},
+                   {{"KUBECONFIG", kubeconfig_}, {"DOWNPOUR_EXEC_PLUGINS", "true"}},
+                   scratch_.path(),
+                   {}});
+  EXPECT_EQ(command.Wait(), 0) << command.Errors();
+}
+
 TEST_F(ClusterCommandsTest, GetListsTheJobsOfANamespaceOrOfAll) {
   PutJob("lenet", RunningStatus());
   PutJob("another", {}, "other");

@@ -58,6 +58,13 @@ CLI::App* AddTarget(CLI::App& app, const char* verb, const char* what, const cha
   command->add_option("--kubeconfig", cluster.kubeconfig, "on a cluster: the file; else $KUBECONFIG or ~/.kube/config")
       ->check(RefuseEmpty)
       ->group("Cluster");
+  command
+      ->add_flag(
+          "--exec-plugins", cluster.exec_plugins,
+          "on a cluster: run the program that the kubeconfig names for credentials (aws, gke-gcloud-auth-plugin, "
+          "kubelogin, ...)")
+      ->envname("DOWNPOUR_EXEC_PLUGINS")
+      ->group("Cluster");
   return command;
 }
 

@@ -1,5 +1,6 @@
 #include "operator/kube/credentials.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +19,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "operator/kube/exec_plugin.h"
 #include "operator/kube/wait.h"
 #include "yaml-cpp/yaml.h"
 
@@ -29,6 +32,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFileBytes = std::size_t{4} << 20;
 constexpr absl::Duration kReadAgainAfter = absl::Minutes(1);
+constexpr double kExpiryLeewaySeconds = 10;
+constexpr char kExecVersion[] = "client.authentication.k8s.io/v1";
+constexpr char kExecBetaVersion[] = "client.authentication.k8s.io/v1beta1";
+constexpr char kExecExtension[] = "client.authentication.k8s.io/exec";
 constexpr char kServiceAccount[] = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
@@ -72,7 +79,10 @@ struct Settings {
   std::string tls_server_name;
   bool insecure_skip_tls_verify = false;
   std::string default_namespace = "default";
+  std::string proxy;
+  std::vector<std::pair<std::string, std::string>> impersonation;
   Material certificate_authority, client_certificate, client_key, token;
+  std::optional<ExecPlugin> plugin;  // in place of the last three
 };
 
 class FileCredentials final : public CredentialSource {
@@ -84,10 +94,36 @@ class FileCredentials final : public CredentialSource {
   bool insecure_skip_tls_verify() const override { return settings_.insecure_skip_tls_verify; }
   const std::string& default_namespace() const override { return settings_.default_namespace; }
 
+  std::string proxy() const override { return settings_.proxy; }
+  std::vector<std::pair<std::string, std::string>> impersonation() const override { return settings_.impersonation; }
+
   absl::StatusOr<Credentials> Get(bool refresh) override {
+    const absl::Duration asked = MonotonicNow();
     const std::lock_guard lock(mutex_);
-    const absl::Duration now = MonotonicNow();
-    if (!refresh && newest_.has_value() && now - read_at_ < kReadAgainAfter) return *newest_;
+    // Who waited here for another's answer has it.
+    if (refresh && asked < renewed_at_) refresh = false;
+    const bool expired = expires_.has_value() && UnixNow() >= *expires_;
+    if (!refresh && !expired && newest_.has_value() && MonotonicNow() - read_at_ < kReadAgainAfter) return *newest_;
+    absl::StatusOr<Credentials> credentials = ReadFiles();
+    if (!credentials.ok()) return credentials.status();
+    const bool renews = refresh || expired || !newest_.has_value() || !settings_.plugin.has_value();
+    if (settings_.plugin.has_value() && renews) {
+      if (absl::Status said = AskPlugin(&*credentials); !said.ok()) return said;
+    } else if (settings_.plugin.has_value()) {
+      credentials->token = newest_->token;
+      credentials->client_certificate = newest_->client_certificate;
+      credentials->client_key = newest_->client_key;
+    }
+    newest_ = *credentials;
+    read_at_ = MonotonicNow();
+    if (renews) renewed_at_ = read_at_;
+    return *credentials;
+  }
+
+ private:
+  static double UnixNow() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
+
+  absl::StatusOr<Credentials> ReadFiles() const {
     Credentials credentials;
     for (const auto& [material, target] :
          {std::pair{&settings_.certificate_authority, &credentials.certificate_authority},
@@ -105,16 +141,43 @@ class FileCredentials final : public CredentialSource {
       if (!token.ok()) return token.status();
       credentials.token = *std::move(token);
     }
-    newest_ = credentials;
-    read_at_ = now;
     return credentials;
   }
 
- private:
+  absl::Status AskPlugin(Credentials* credentials) {
+    const ExecPlugin& plugin = *settings_.plugin;
+    Json cluster = {{"server", settings_.server}};
+    if (!settings_.tls_server_name.empty()) cluster["tls-server-name"] = settings_.tls_server_name;
+    if (settings_.insecure_skip_tls_verify) cluster["insecure-skip-tls-verify"] = true;
+    if (!settings_.proxy.empty()) cluster["proxy-url"] = settings_.proxy;
+    if (!credentials->certificate_authority.empty()) {
+      cluster["certificate-authority-data"] = absl::Base64Escape(credentials->certificate_authority);
+    }
+    const bool may_ask = plugin.interactive != ExecPlugin::Interactive::kNever;
+    absl::StatusOr<ExecCredential> said =
+        RunExecPlugin(plugin, cluster, may_ask ? kInteractivePluginLimit : kPluginLimit);
+    if (!said.ok()) return said.status();
+    if (!said->token.empty()) {
+      absl::StatusOr<std::string> token = CheckToken(said->token, plugin.where);
+      if (!token.ok()) return token.status();
+      credentials->token = *std::move(token);
+    }
+    credentials->client_certificate = std::move(said->client_certificate);
+    credentials->client_key = std::move(said->client_key);
+    expires_.reset();
+    // A little before; but what is expired already is not asked for with each request.
+    if (said->expires.has_value()) {
+      expires_ = std::max(*said->expires - kExpiryLeewaySeconds, UnixNow() + kExpiryLeewaySeconds);
+    }
+    return absl::OkStatus();
+  }
+
   const Settings settings_;
   std::mutex mutex_;
   std::optional<Credentials> newest_;
-  absl::Duration read_at_;
+  std::optional<double> expires_;                          // what the plug-in said; seconds since 1970
+  absl::Duration read_at_;                                 // the files
+  absl::Duration renewed_at_ = -absl::InfiniteDuration();  // all of it
 };
 
 // An entry of one of a kubeconfig's lists, and the file that it is from.
@@ -196,7 +259,6 @@ absl::StatusOr<Material> ReadMaterial(const Entry& entry, const std::string& fie
 }
 
 absl::Status ReadCluster(const Entry& entry, Settings* settings) {
-  if (Has(entry.node, "proxy-url")) return BadField(entry, "proxy-url", "not supported");
   settings->server = Text(entry.node, "server");
   if (!settings->server.starts_with("https://") && !settings->server.starts_with("http://")) {
     return BadField(entry, "server", "must be https://HOST:PORT");
@@ -208,17 +270,122 @@ absl::Status ReadCluster(const Entry& entry, Settings* settings) {
   absl::StatusOr<Material> authority = ReadMaterial(entry, "certificate-authority");
   if (!authority.ok()) return authority.status();
   settings->certificate_authority = *std::move(authority);
+  settings->proxy = Text(entry.node, "proxy-url");
+  // One that asks for a password would have to be given it, and the library knows no other kinds.
+  if (!settings->proxy.empty() &&
+      (!settings->proxy.starts_with("http://") || settings->proxy.find('@') != std::string::npos)) {
+    return BadField(entry, "proxy-url", "not supported: only http://HOST:PORT is");
+  }
   if (settings->insecure_skip_tls_verify && settings->certificate_authority.given()) {
     return BadField(entry, "insecure-skip-tls-verify", "must not be true where a certificate authority is given");
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadUser(const Entry& entry, Settings* settings) {
+// A header of each request that acts as somebody else.
+absl::Status AddImpersonation(const Entry& entry, const char* field, const std::string& value, const char* header,
+                              Settings* settings) {
+  for (const char c : value) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) {
+      return BadField(entry, field, "not supported: has characters other than visible ASCII");
+    }
+  }
+  settings->impersonation.emplace_back(header, value);
+  return absl::OkStatus();
+}
+
+absl::Status ReadImpersonation(const Entry& entry, Settings* settings) {
+  if (Has(entry.node, "as-user-extra")) return BadField(entry, "as-user-extra", "not supported");
+  const std::string user = Text(entry.node, "as");
+  for (const char* field : {"as-uid", "as-groups"}) {
+    if (Has(entry.node, field) && user.empty()) return BadField(entry, field, "needs as");
+  }
+  if (user.empty()) return absl::OkStatus();
+  if (absl::Status status = AddImpersonation(entry, "as", user, "Impersonate-User", settings); !status.ok()) {
+    return status;
+  }
+  if (const std::string uid = Text(entry.node, "as-uid"); !uid.empty()) {
+    absl::Status status = AddImpersonation(entry, "as-uid", uid, "Impersonate-Uid", settings);
+    if (!status.ok()) return status;
+  }
+  const YAML::Node groups = entry.node["as-groups"];
+  if (!groups || groups.IsNull()) return absl::OkStatus();
+  // The library would make one header of two, and the server one group of that.
+  if (!groups.IsSequence() || groups.size() > 1) return BadField(entry, "as-groups", "not supported: more than one");
+  for (const YAML::Node& group : groups) {
+    absl::Status status = AddImpersonation(entry, "as-groups", group.as<std::string>(), "Impersonate-Group", settings);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Whether the cluster has words of its own for plug-ins, which would have to be handed on.
+bool HasPluginConfig(const YAML::Node& cluster) {
+  const YAML::Node extensions = cluster["extensions"];
+  if (!extensions || !extensions.IsSequence()) return false;
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [](const YAML::Node& one) { return Text(one, "name") == kExecExtension; });
+}
+
+absl::StatusOr<ExecPlugin> ReadPlugin(const Entry& user) {
+  const Entry entry{user.node["exec"], user.file, user.where + ".exec"};
+  if (!entry.node.IsMap()) return BadField(user, "exec", "must be a map");
+  ExecPlugin plugin;
+  plugin.where = entry.where;
+  plugin.api_version = Text(entry.node, "apiVersion");
+  if (plugin.api_version != kExecVersion && plugin.api_version != kExecBetaVersion) {
+    return BadField(entry, "apiVersion", absl::StrCat("must be ", kExecVersion, " or ", kExecBetaVersion));
+  }
+  plugin.command = Text(entry.node, "command");
+  if (plugin.command.empty()) return BadField(entry, "command", "is missing");
+  // As kubectl does: a path is of the kubeconfig's folder, a mere name is looked for.
+  if (plugin.command.find('/') != std::string::npos) {
+    plugin.command = (fs::path(entry.file).parent_path() / plugin.command).string();
+  }
+  if (const YAML::Node arguments = entry.node["args"]; arguments && !arguments.IsNull()) {
+    plugin.arguments = arguments.as<std::vector<std::string>>();
+  }
+  if (const YAML::Node environment = entry.node["env"]; environment && !environment.IsNull()) {
+    for (const YAML::Node& variable : environment) {
+      const std::string name = Text(variable, "name");
+      if (name.empty() || name.find('=') != std::string::npos) return BadField(entry, "env", "an entry has no name");
+      plugin.environment.emplace_back(name, Text(variable, "value"));
+    }
+  }
+  plugin.install_hint = Text(entry.node, "installHint");
+  if (const YAML::Node provide = entry.node["provideClusterInfo"]; provide && !provide.IsNull()) {
+    plugin.provide_cluster_info = provide.as<bool>();
+  }
+  const std::string mode = Text(entry.node, "interactiveMode");
+  if (mode == "Never") {
+    plugin.interactive = ExecPlugin::Interactive::kNever;
+  } else if (mode == "Always") {
+    plugin.interactive = ExecPlugin::Interactive::kAlways;
+  } else if (mode != "IfAvailable" && !(mode.empty() && plugin.api_version == kExecBetaVersion)) {
+    return BadField(entry, "interactiveMode", "must be Never, IfAvailable or Always");
+  }
+  return plugin;
+}
+
+absl::Status ReadUser(const Entry& entry, ExecPlugins plugins, Settings* settings) {
   // What would be left out silently must not be: another identity, or none, would act.
-  for (const char* field :
-       {"exec", "auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra"}) {
+  for (const char* field : {"auth-provider", "username", "password"}) {
     if (Has(entry.node, field)) return BadField(entry, field, "not supported");
+  }
+  if (absl::Status status = ReadImpersonation(entry, settings); !status.ok()) return status;
+  if (Has(entry.node, "exec")) {
+    for (const char* field :
+         {"client-certificate", "client-certificate-data", "client-key", "client-key-data", "token", "tokenFile"}) {
+      if (Has(entry.node, field)) return BadField(entry, field, "must not be given together with exec");
+    }
+    absl::StatusOr<ExecPlugin> plugin = ReadPlugin(entry);
+    if (!plugin.ok()) return plugin.status();
+    if (plugins == ExecPlugins::kRefuse) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(plugin->where, ": it would run the program ", plugin->command, ", which nobody allowed"));
+    }
+    settings->plugin = *std::move(plugin);
+    return absl::OkStatus();
   }
   absl::StatusOr<Material> certificate = ReadMaterial(entry, "client-certificate");
   if (!certificate.ok()) return certificate.status();
@@ -243,7 +410,7 @@ absl::StatusOr<const Entry*> FindEntry(const Kubeconfig& config, const std::map<
   return absl::InvalidArgumentError(absl::StrCat(config.files, ": has no ", kind, " \"", name, "\""));
 }
 
-absl::StatusOr<Settings> ReadSettings(const Kubeconfig& config, const std::string& wanted) {
+absl::StatusOr<Settings> ReadSettings(const Kubeconfig& config, const std::string& wanted, ExecPlugins plugins) {
   const std::string& name = wanted.empty() ? config.current_context : wanted;
   if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(config.files, ": current-context: is not set"));
   const absl::StatusOr<const Entry*> context = FindEntry(config, config.contexts, "context", name);
@@ -256,7 +423,10 @@ absl::StatusOr<Settings> ReadSettings(const Kubeconfig& config, const std::strin
   if (const std::string user = Text(node, "user"); !user.empty()) {
     const absl::StatusOr<const Entry*> entry = FindEntry(config, config.users, "user", user);
     if (!entry.ok()) return entry.status();
-    if (absl::Status status = ReadUser(**entry, &settings); !status.ok()) return status;
+    if (absl::Status status = ReadUser(**entry, plugins, &settings); !status.ok()) return status;
+    if (settings.plugin.has_value() && settings.plugin->provide_cluster_info && HasPluginConfig((*cluster)->node)) {
+      return BadField(**cluster, "extensions", "not supported: one is for the plug-in");
+    }
   }
   if (Has(node, "namespace")) settings.default_namespace = Text(node, "namespace");
   return settings;
@@ -304,7 +474,8 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> InClusterCredentials(const std
 }
 
 absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const std::string& path,
-                                                                        const std::string& context) {
+                                                                        const std::string& context,
+                                                                        ExecPlugins plugins) {
   const absl::StatusOr<std::vector<std::string>> files = KubeconfigFiles(path);
   if (!files.ok()) return files.status();
   Kubeconfig config;
@@ -315,7 +486,7 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const st
       if (absl::Status status = AddFile(file, &config); !status.ok()) return status;
     }
     reading = config.files;
-    absl::StatusOr<Settings> settings = ReadSettings(config, context);
+    absl::StatusOr<Settings> settings = ReadSettings(config, context, plugins);
     if (!settings.ok()) return settings.status();
     return std::make_unique<FileCredentials>(*std::move(settings));
   } catch (const YAML::Exception& error) {

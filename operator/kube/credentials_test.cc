@@ -2,10 +2,14 @@
 
 #include <unistd.h>
 
+#include <barrier>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -15,6 +19,7 @@ namespace downpour::kube {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -208,13 +213,160 @@ TEST_F(CredentialsTest, KubeconfigErrorsNameFileAndField) {
 
 TEST_F(CredentialsTest, RefusesWhatItWouldLeaveOut) {
   const std::string path = (folder_ / "config").string();
-  for (const std::string user : {"exec: {command: aws}", "auth-provider: {name: gcp}", "username: admin", "as: root",
-                                 "as-groups: [system:masters]"}) {
+  for (const std::string user : {"auth-provider: {name: gcp}", "username: admin", "as-user-extra: {a: [b]}",
+                                 "as: \"a\\nb\"", "as: root\n    as-groups: [a, b]", "as: root\n    as-groups: a"}) {
     WriteConfig("", user);
-    EXPECT_THAT(ErrorOf(path), HasSubstr(user.substr(0, user.find(':')) + ": not supported"));
+    const std::size_t last = user.rfind("\n    ") == std::string::npos ? 0 : user.rfind("\n    ") + 5;
+    EXPECT_THAT(ErrorOf(path), HasSubstr(user.substr(last, user.find(':', last) - last) + ": not supported"));
   }
-  WriteConfig("proxy-url: http://proxy", "token: t");
-  EXPECT_THAT(ErrorOf(path), HasSubstr("proxy-url: not supported"));
+  for (const std::string field : {"as-uid: '7'", "as-groups: [system:masters]"}) {
+    WriteConfig("", field);
+    EXPECT_THAT(ErrorOf(path), HasSubstr("needs as")) << field;
+  }
+  for (const char* proxy : {"https://proxy", "socks5://proxy:1080", "http://me:secret@proxy", "proxy:3128"}) {
+    WriteConfig(std::string("proxy-url: ") + proxy, "token: t");
+    EXPECT_THAT(ErrorOf(path), HasSubstr("proxy-url: not supported"));
+    EXPECT_THAT(ErrorOf(path), Not(HasSubstr("secret")));
+  }
+}
+
+TEST_F(CredentialsTest, TakesAProxyAndActsAsSomebodyElse) {
+  const auto source = KubeconfigCredentials(WriteConfig(
+      "proxy-url: http://proxy:3128", "token: t\n    as: jane doe\n    as-uid: '7'\n    as-groups: [on-call]"));
+  ASSERT_TRUE(source.ok()) << source.status();
+  EXPECT_EQ((*source)->proxy(), "http://proxy:3128");
+  using Header = std::pair<std::string, std::string>;
+  EXPECT_THAT((*source)->impersonation(),
+              ElementsAre(Header("Impersonate-User", "jane doe"), Header("Impersonate-Uid", "7"),
+                          Header("Impersonate-Group", "on-call")));
+}
+
+// --- programs for credentials ---
+
+// A program in the kubeconfig's folder that counts its runs and prints `status`, in which COUNT is their number.
+class PluginTest : public CredentialsTest {
+ protected:
+  std::string WritePlugin(const std::string& status, const std::string& more = "interactiveMode: Never") {
+    Write("bin/plugin", "#!/bin/sh\ncd " + folder_.string() +
+                            "\n[ -e slow ] && sleep 0.3\necho run >> runs\nCOUNT=$(grep -c run runs)\n"
+                            "echo \"$KUBERNETES_EXEC_INFO\" > told\n"
+                            "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": "
+                            "\"client.authentication.k8s.io/v1\", \"status\": " +
+                            status + "}' | sed s/COUNT/$COUNT/\n");
+    fs::permissions(folder_ / "bin/plugin", fs::perms::owner_all);
+    return WriteConfig(
+        "certificate-authority: ca.crt\n    tls-server-name: inner",
+        "exec:\n      apiVersion: client.authentication.k8s.io/v1\n      command: bin/plugin\n      " + more);
+  }
+
+  std::unique_ptr<CredentialSource> Open(const std::string& config) {
+    Write("ca.crt", "CA");
+    auto source = KubeconfigCredentials(config, "", ExecPlugins::kRun);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return source.ok() ? *std::move(source) : nullptr;
+  }
+
+  int Runs() const {
+    std::ifstream stream(folder_ / "runs");
+    std::string line;
+    int runs = 0;
+    while (std::getline(stream, line)) ++runs;
+    return runs;
+  }
+};
+
+TEST_F(PluginTest, RunsOnlyWhereItIsAllowedAndWhenAsked) {
+  const std::string config = WritePlugin(R"({"token": "token-COUNT"})");
+  const auto refused = KubeconfigCredentials(config);
+  EXPECT_TRUE(absl::IsPermissionDenied(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("bin/plugin"));
+  const auto source = Open(config);
+  EXPECT_EQ(Runs(), 0);
+  const auto first = source->Get(false);
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ(first->token, "token-1");
+  EXPECT_EQ(first->certificate_authority, "CA");
+  EXPECT_EQ(source->Get(false)->token, "token-1") << "it said nothing of an end";
+  EXPECT_EQ(source->Get(true)->token, "token-2") << "after 401";
+  EXPECT_EQ(source->Get(false)->token, "token-2");
+  EXPECT_EQ(Runs(), 2);
+}
+
+TEST_F(PluginTest, AsksAgainWhenWhatItSaidHasExpired) {
+  const auto source = Open(WritePlugin(R"({"token": "token-COUNT", "expirationTimestamp": "2999-01-01T00:00:00Z"})"));
+  EXPECT_EQ(source->Get(false)->token, "token-1");
+  EXPECT_EQ(source->Get(false)->token, "token-1");
+  // Expired as it comes: it is not run for each request.
+  const auto late = Open(WritePlugin(R"({"token": "token-COUNT", "expirationTimestamp": "2001-01-01T00:00:00Z"})"));
+  EXPECT_EQ(late->Get(false)->token, "token-2");
+  EXPECT_EQ(late->Get(false)->token, "token-2");
+}
+
+TEST_F(PluginTest, ManyThatMeetA401RunItOnce) {
+  const auto source = Open(WritePlugin(R"({"token": "token-COUNT"})"));
+  ASSERT_TRUE(source->Get(false).ok());
+  Write("slow", "so that all have asked before the first is answered");
+  constexpr int kThreads = 8;
+  std::barrier together(kThreads);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      EXPECT_TRUE(source->Get(true).ok());
+    });
+  }
+  threads.clear();
+  EXPECT_LT(Runs(), 1 + kThreads) << "who waits for another takes its answer";
+}
+
+TEST_F(PluginTest, ToldOfTheClusterIfItWantsToBe) {
+  const auto source =
+      Open(WritePlugin(R"({"clientCertificateData": "CERT", "clientKeyData": "KEY"})",
+                       "interactiveMode: IfAvailable\n      provideClusterInfo: true\n      args: [a]\n      "
+                       "env: [{name: A, value: b}]"));
+  const auto credentials = source->Get(false);
+  ASSERT_TRUE(credentials.ok()) << credentials.status();
+  EXPECT_EQ(credentials->client_certificate, "CERT");
+  EXPECT_EQ(credentials->client_key, "KEY");
+  EXPECT_EQ(credentials->token, "");
+  std::ifstream stream(folder_ / "told");
+  std::string told;
+  std::getline(stream, told);
+  EXPECT_THAT(told, HasSubstr("\"server\":\"https://example:6443\""));
+  EXPECT_THAT(told, HasSubstr("\"certificate-authority-data\":\"Q0E=\""));
+  EXPECT_THAT(told, HasSubstr("\"tls-server-name\":\"inner\""));
+}
+
+TEST_F(PluginTest, WhatItPrintsIsCheckedLikeAFile) {
+  const auto source = Open(WritePlugin(R"({"token": "a b"})"));
+  const auto credentials = source->Get(false);
+  EXPECT_TRUE(absl::IsUnauthenticated(credentials.status()));
+  EXPECT_THAT(std::string(credentials.status().message()), HasSubstr("users[u].exec: is no token"));
+}
+
+TEST_F(PluginTest, ErrorsNameTheField) {
+  const std::string path = (folder_ / "config").string();
+  const std::string good = "apiVersion: client.authentication.k8s.io/v1, command: a, interactiveMode: Never";
+  const auto error_of = [&](const std::string& exec, const std::string& user = "", const std::string& cluster = "") {
+    WriteConfig(cluster, "exec: {" + exec + "}" + user);
+    const auto source = KubeconfigCredentials(path, "", ExecPlugins::kRun);
+    return source.ok() ? "no error" : std::string(source.status().message());
+  };
+  EXPECT_EQ(error_of(good), "no error");
+  EXPECT_EQ(error_of("apiVersion: client.authentication.k8s.io/v1beta1, command: a"), "no error");
+  EXPECT_THAT(error_of("command: a"), HasSubstr(path + ": users[u].exec.apiVersion"));
+  EXPECT_THAT(error_of("apiVersion: client.authentication.k8s.io/v1alpha1, command: a"), HasSubstr("exec.apiVersion"));
+  EXPECT_THAT(error_of("apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never"),
+              HasSubstr("exec.command: is missing"));
+  EXPECT_THAT(error_of("apiVersion: client.authentication.k8s.io/v1, command: a"), HasSubstr("exec.interactiveMode"));
+  EXPECT_THAT(error_of(good + ", args: {a: b}"), HasSubstr(path));
+  EXPECT_THAT(error_of(good + ", env: [{value: a}]"), HasSubstr("exec.env"));
+  EXPECT_THAT(error_of(good + ", provideClusterInfo: perhaps"), HasSubstr(path));
+  EXPECT_THAT(error_of(good, "\n    token: t"), HasSubstr("users[u].token: must not be given together with exec"));
+  const std::string extension = "extensions: [{name: client.authentication.k8s.io/exec, extension: {a: b}}]";
+  EXPECT_EQ(error_of(good, "", extension), "no error");
+  EXPECT_THAT(error_of(good + ", provideClusterInfo: true", "", extension),
+              HasSubstr("clusters[c].extensions: not supported"));
 }
 
 TEST_F(CredentialsTest, PrefersTheClusterUnlessAPathIsGiven) {

@@ -530,6 +530,7 @@ class HttpTransport final : public Transport {
     if (!channel.credentials.token.empty()) {
       message.headers().add("Authorization", "Bearer " + channel.credentials.token);
     }
+    for (const auto& [name, value] : source_->impersonation()) message.headers().add(name, value);
     // The library takes the name that the certificate must have, and the one of SNI, from this header.
     if (server_->tls && !source_->tls_server_name().empty()) {
       message.headers().add("Host", source_->tls_server_name());
@@ -555,7 +556,11 @@ class HttpTransport final : public Transport {
       config.set_tlsext_sni_enabled(!server_->literal.has_value() || !source_->tls_server_name().empty());
       config.set_ssl_context_callback(
           [credentials](asio::ssl::context& context) { ConfigureTls(context, credentials); });
-      config.set_nativehandle_options([tls = server_->tls, literal = server_->literal](void* handle) {
+      // Whoever connects is the proxy then, and its address is not known here.
+      const std::string proxy = source_->proxy();
+      if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(proxy)));
+      const std::optional<asio::ip::address> literal = proxy.empty() ? server_->literal : std::nullopt;
+      config.set_nativehandle_options([tls = server_->tls, literal](void* handle) {
         using Socket = asio::ip::tcp::socket;
         KeepAlive(tls ? static_cast<asio::ssl::stream<Socket&>*>(handle)->next_layer() : *static_cast<Socket*>(handle),
                   literal);

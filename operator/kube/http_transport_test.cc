@@ -4,6 +4,7 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <string>
@@ -215,6 +217,36 @@ TEST_F(HttpTransportTest, After401TheCredentialsAreReadAgainOnce) {
   EXPECT_EQ(source_->refreshes(), 3);
 }
 
+// What a kubeconfig says beside credentials.
+class DescribedSource final : public CredentialSource {
+ public:
+  DescribedSource(std::string server, std::string certificate_authority, std::string proxy)
+      : plain_(std::move(server), {std::move(certificate_authority), "", "", ""}), proxy_(std::move(proxy)) {}
+  const std::string& server() const override { return plain_.server(); }
+  const std::string& tls_server_name() const override { return plain_.tls_server_name(); }
+  bool insecure_skip_tls_verify() const override { return false; }
+  const std::string& default_namespace() const override { return plain_.default_namespace(); }
+  std::string proxy() const override { return proxy_; }
+  std::vector<std::pair<std::string, std::string>> impersonation() const override {
+    return {{"Impersonate-User", "jane doe"}, {"Impersonate-Group", "on-call"}};
+  }
+  absl::StatusOr<Credentials> Get(bool refresh) override { return plain_.Get(refresh); }
+
+ private:
+  PlainCredentials plain_;
+  const std::string proxy_;
+};
+
+TEST_F(HttpTransportTest, EachRequestActsAsSomebodyElse) {
+  const auto transport = MakeHttpTransport(std::make_shared<DescribedSource>(server_.Start(), "", ""));
+  ASSERT_TRUE(transport->Exchange(Request("GET", "/api/v1/pods"), {}).ok());
+  ASSERT_TRUE(transport->Stream(Request("GET", "/api/v1/pods"), {}, [](auto) { return true; }).ok());
+  for (const auto& seen : server_.requests()) {
+    EXPECT_EQ(seen.headers.at("impersonate-user"), "jane doe");
+    EXPECT_EQ(seen.headers.at("impersonate-group"), "on-call");
+  }
+}
+
 TEST_F(HttpTransportTest, RedirectsAreNotFollowed) {
   const auto transport = Connect({"", "", "", "secret"});
   FakeApiServer elsewhere;
@@ -404,14 +436,28 @@ Certificate MakeCertificate(const std::string& name, const std::string& alternat
   return made;
 }
 
+// A socket on loopback; `port` is the one it got.
+int Listen(int* port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 8) != 0 ||
+      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    std::abort();
+  }
+  *port = ntohs(address.sin_port);
+  return listener;
+}
+
 // Answers each connection's first request with the common name of the client's certificate.
 class TlsServer {
  public:
   TlsServer(const Certificate& certificate, const Certificate* client_authority, int max_version = 0)
       : context_(SSL_CTX_new(TLS_server_method())) {
     std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that the client has closed
-    SSL_CTX_use_certificate(context_.get(), certificate.x509.get());
-    SSL_CTX_use_PrivateKey(context_.get(), certificate.key.get());
+    Show(certificate);
     if (max_version != 0) {
       SSL_CTX_set_security_level(context_.get(), 0);
       SSL_CTX_set_max_proto_version(context_.get(), max_version);
@@ -428,22 +474,21 @@ class TlsServer {
     };
     SSL_CTX_callback_ctrl(context_.get(), SSL_CTRL_SET_TLSEXT_SERVERNAME_CB, reinterpret_cast<void (*)()>(hear));
     SSL_CTX_set_tlsext_servername_arg(context_.get(), this);
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    if (bind(listener_, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener_, 8) != 0 ||
-        getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-      std::abort();
-    }
-    url_ = absl::StrCat("https://127.0.0.1:", ntohs(address.sin_port));
+    int port = 0;
+    listener_ = Listen(&port);
+    url_ = absl::StrCat("https://127.0.0.1:", port);
     thread_ = std::thread([this] { Run(); });
   }
   ~TlsServer() {
     shutdown(listener_, SHUT_RDWR);
     thread_.join();
     close(listener_);
+  }
+  // To the connections that come.
+  void Show(const Certificate& certificate) {
+    const std::lock_guard lock(mutex_);
+    SSL_CTX_use_certificate(context_.get(), certificate.x509.get());
+    SSL_CTX_use_PrivateKey(context_.get(), certificate.key.get());
   }
   const std::string& url() const { return url_; }
   std::string sni() {
@@ -452,11 +497,16 @@ class TlsServer {
   }
 
  private:
+  Owned<SSL> Accept() {
+    const std::lock_guard lock(mutex_);
+    return Owned<SSL>(SSL_new(context_.get()));
+  }
+
   void Run() {
     for (;;) {
       const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
       if (connection < 0) return;
-      const Owned<SSL> ssl(SSL_new(context_.get()));
+      const Owned<SSL> ssl = Accept();
       SSL_set_fd(ssl.get(), connection);
       char bytes[4096];
       if (SSL_accept(ssl.get()) == 1 && SSL_read(ssl.get(), bytes, sizeof(bytes)) > 0) {
@@ -537,6 +587,135 @@ TEST(HttpTransportTlsTest, ShowsItsCertificate) {
   EXPECT_EQ(Ask(server.url(), {authority.Pem(), client.Pem(), client.KeyPem(), ""}), "the operator");
   EXPECT_EQ(Ask(server.url(), {authority.Pem(), "", "", ""}), "");
   EXPECT_EQ(Ask(server.url(), {authority.Pem(), client.Pem(), authority.KeyPem(), ""}), "") << "the key of another";
+}
+
+// As on a cluster whose certificates are renewed: the files change under a transport that is in use.
+TEST(HttpTransportTlsTest, NewConnectionsGoByTheNewestFiles) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "rotation-", getpid(), "/");
+  std::filesystem::create_directories(folder);
+  const auto write = [&folder](const char* name, const std::string& text) { std::ofstream(folder + name) << text; };
+  const Certificate authority = MakeCertificate("authority", "", nullptr);
+  const Certificate first = MakeCertificate("first", "", &authority);
+  TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), &authority);
+  write("ca.crt", authority.Pem());
+  write("client.crt", first.Pem());
+  write("client.key", first.KeyPem());
+  write("config", absl::StrCat("current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
+                               "clusters: [{name: c, cluster: {server: '",
+                               server.url(),
+                               "', certificate-authority: ca.crt}}]\n"
+                               "users: [{name: u, user: {client-certificate: client.crt, client-key: client.key}}]\n"));
+  auto opened = KubeconfigCredentials(folder + "config");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const std::shared_ptr<CredentialSource> source = *std::move(opened);
+  const auto transport = MakeHttpTransport(source);
+  const auto ask = [&transport] {
+    const auto response = transport->Exchange(Request("GET", "/"), {});
+    return response.ok() ? response->body : std::string();
+  };
+  EXPECT_EQ(ask(), "first");
+
+  const Certificate second = MakeCertificate("second", "", &authority);
+  write("client.crt", second.Pem());
+  write("client.key", second.KeyPem());
+  ASSERT_TRUE(source->Get(/*refresh=*/true).ok());  // as after a minute
+  EXPECT_EQ(ask(), "second");
+
+  const Certificate renewed = MakeCertificate("authority", "", nullptr);
+  server.Show(MakeCertificate("server", "IP:127.0.0.1", &renewed));
+  EXPECT_EQ(ask(), "") << "it is not trusted yet";
+  write("ca.crt", authority.Pem() + renewed.Pem());
+  ASSERT_TRUE(source->Get(/*refresh=*/true).ok());
+  EXPECT_EQ(ask(), "second");
+  std::filesystem::remove_all(folder);
+}
+
+// Takes one connection after another to where it is told.
+class TunnelProxy {
+ public:
+  TunnelProxy() {
+    int port = 0;
+    listener_ = Listen(&port);
+    url_ = absl::StrCat("http://127.0.0.1:", port);
+    thread_ = std::thread([this] { Run(); });
+  }
+  ~TunnelProxy() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  const std::string& url() const { return url_; }
+  std::string target() {
+    const std::lock_guard lock(mutex_);
+    return target_;
+  }
+
+ private:
+  void Run() {
+    for (;;) {
+      const int inner = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (inner < 0) return;
+      const int outer = Follow(inner);
+      const std::string answer =
+          outer < 0 ? "HTTP/1.1 502 Bad Gateway\r\n\r\n" : "HTTP/1.1 200 Connection established\r\n\r\n";
+      if (write(inner, answer.data(), answer.size()) > 0 && outer >= 0) Relay(inner, outer);
+      close(inner);
+      if (outer >= 0) close(outer);
+    }
+  }
+
+  // A connection to the port of loopback that the request "CONNECT 127.0.0.1:PORT" names; -1: none.
+  int Follow(int inner) {
+    std::string request;
+    char byte;
+    while (!request.ends_with("\r\n\r\n") && read(inner, &byte, 1) == 1) request += byte;
+    const std::string line = request.substr(0, request.find("\r\n"));
+    {
+      const std::lock_guard lock(mutex_);
+      target_ = line;
+    }
+    const std::string begin = "CONNECT 127.0.0.1:";
+    if (!line.starts_with(begin)) return -1;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(line.c_str() + begin.size())));
+    const int outer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(outer, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return outer;
+    close(outer);
+    return -1;
+  }
+
+  static void Relay(int inner, int outer) {
+    for (;;) {
+      pollfd entries[] = {{inner, POLLIN, 0}, {outer, POLLIN, 0}};
+      if (poll(entries, 2, -1) < 0) return;
+      for (int side = 0; side < 2; ++side) {
+        if (entries[side].revents == 0) continue;
+        char bytes[4096];
+        const ssize_t count = read(entries[side].fd, bytes, sizeof(bytes));
+        if (count <= 0 || write(entries[1 - side].fd, bytes, static_cast<std::size_t>(count)) != count) return;
+      }
+    }
+  }
+
+  int listener_;
+  std::string url_;
+  std::mutex mutex_;
+  std::string target_;
+  std::thread thread_;
+};
+
+TEST(HttpTransportTlsTest, GoesThroughAProxy) {
+  const Certificate authority = MakeCertificate("authority", "", nullptr);
+  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr);
+  TunnelProxy proxy;
+  const auto transport =
+      MakeHttpTransport(std::make_shared<DescribedSource>(server.url(), authority.Pem(), proxy.url()));
+  const auto response = transport->Exchange(Request("GET", "/"), {});
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(response->body, "nobody");
+  EXPECT_THAT(proxy.target(), HasSubstr("CONNECT " + server.url().substr(std::string("https://").size())));
 }
 
 TEST(HttpTransportTlsTest, RefusesOldVersions) {

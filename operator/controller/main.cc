@@ -89,7 +89,7 @@ absl::Status Run(Flags& flags) {
       options, [&credentials] { return std::shared_ptr<kube::Transport>(kube::MakeHttpTransport(credentials)); },
       &metrics);
   const auto health = controller::HealthServer::Start(
-      flags.health_listen, [] { return std::string(); },  // it answers
+      flags.health_listen, [&job_operator] { return job_operator.Stuck(); },
       [&job_operator] { return job_operator.Unready(); });
   if (!health.ok()) return health.status();
   spdlog::info("operator {} for {}, metrics on {}", options.election.identity, credentials->server(), *served);

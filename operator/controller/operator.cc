@@ -1,7 +1,9 @@
 #include "operator/controller/operator.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <exception>
 #include <random>
 #include <system_error>
@@ -10,22 +12,33 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "operator/controller/operator_metrics.h"
 #include "operator/kube/client_metrics.h"
+#include "operator/kube/wait.h"
 #include "spdlog/spdlog.h"
 
 namespace downpour::controller {
 namespace {
 
 constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
+constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publishes
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
 // So many jobs may be held up. More would only wait for each other, as all share the client's rate.
 constexpr std::size_t kMostHeldUp = 16;
 constexpr absl::Duration kHirePeriod = absl::Milliseconds(250);
+
+// The pass that this thread makes or made last: a number of this process's.
+thread_local std::uint64_t current_pass = 0;
+
+// With which lines of the log about a job begin.
+std::string About(const std::string& key, const std::string& uid) {
+  return absl::StrCat("job=", key, " uid=", uid, " reconcile=", current_pass);
+}
 
 // To the microsecond, as times are stored.
 double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
@@ -57,14 +70,18 @@ class Operator::Impl {
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
             [this](const auto& before, const auto& after) { OnPod(before, after); }),
         gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
-        reconciler_(
-            options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
-            {[this](const kube::EventToRecord& event) { events_.Record(event); }, [this] { metrics_.OnStale(); },
-             [this](const JobRecord& before, const api::TrainingJobStatus& after) {
-               metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
-             },
-             [this](std::string_view news) { metrics_.OnStatusWrite(news); }},
-            Now) {
+        reconciler_(options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
+                    {[this](const kube::EventToRecord& event) {
+                       spdlog::info("{} event={} message=\"{}\"", About(event.about.Key(), event.about.uid),
+                                    event.reason, absl::Utf8SafeCEscape(event.message));
+                       events_.Record(event);
+                     },
+                     [this] { metrics_.OnStale(); },
+                     [this](const JobRecord& before, const api::TrainingJobStatus& after) {
+                       metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
+                     },
+                     [this](std::string_view news) { metrics_.OnStatusWrite(news); }},
+                    Now) {
     kube::ReflectorOptions watch = options_.watch;
     watch.namespace_name = options_.namespace_name;
     std::random_device seed;
@@ -91,6 +108,7 @@ class Operator::Impl {
     Stop();
     if (publisher_.joinable()) publisher_.join();
     if (starter_.joinable()) starter_.join();
+    Drain();
     for (std::thread& worker : workers_) worker.join();
     job_reflector_.reset();
     pod_reflector_.reset();
@@ -124,8 +142,16 @@ class Operator::Impl {
       stopped_ = true;
     }
     queue_.Shutdown();
-    // A write that is cut off here is seen, or made again, by whoever leads next.
-    client_.Stop();
+  }
+
+  std::string Stuck() const {
+    const absl::Duration pass = queue_.counters().longest_running;
+    if (pass > options_.longest_pass) return absl::StrCat("a pass lasts for ", absl::FormatDuration(pass), " already");
+    const absl::Duration silence = kube::MonotonicNow() - absl::Nanoseconds(published_at_.load());
+    if (silence > kLongestSilence) {
+      return absl::StrCat("no metrics were made for ", absl::FormatDuration(silence));
+    }
+    return "";
   }
 
   std::string Unready() const {
@@ -167,6 +193,7 @@ class Operator::Impl {
 
   void Lose(const std::string& reason) {
     metrics_.SetLeading(false);
+    client_.Stop();  // also where it is stopped already and only lets its passes end
     absl::MutexLock lock(&mutex_);
     lost_ = absl::StrCat("leadership is lost: ", reason);
   }
@@ -205,8 +232,18 @@ class Operator::Impl {
     return stopped_;
   }
 
+  // Once nothing new begins: lets passes end and events be written.
+  void Drain() {
+    const absl::Duration deadline = kube::MonotonicNow() + options_.longest_drain;
+    if (!queue_.AwaitIdle(options_.longest_drain)) spdlog::warn("ends in the middle of what it does");
+    client_.Stop();
+    events_.Flush(std::max(deadline - kube::MonotonicNow(), absl::ZeroDuration()));
+    event_client_.Stop();
+  }
+
   void Work() {
     while (const std::optional<WorkQueue::Item> item = queue_.Get()) {
+      current_pass = ++passes_begun_;
       const absl::Time begun = absl::Now();
       ReconcileResult result;
       try {
@@ -217,7 +254,9 @@ class Operator::Impl {
       }
       const bool conflict = absl::IsAborted(result.status);
       if (!result.status.ok() && !conflict) {
-        spdlog::warn("{}: {}", item->key, std::string(result.status.message()));
+        const kube::Store<JobRecord>::Pointer job = jobs_.Get(item->key);
+        spdlog::warn("{} error=\"{}\"", About(item->key, job == nullptr ? "" : job->meta.uid),
+                     absl::Utf8SafeCEscape(result.status.message()));
       }
       metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(), item->waited,
                             absl::Now() - begun);
@@ -241,6 +280,7 @@ class Operator::Impl {
       metrics_.Publish(queue_.counters(), jobs_, pods_, Now());
       metrics_.PublishWatch("trainingjobs", job_reflector_->state());
       metrics_.PublishWatch("pods", pod_reflector_->state());
+      published_at_ = absl::ToInt64Nanoseconds(kube::MonotonicNow());
     }
   }
 
@@ -252,6 +292,8 @@ class Operator::Impl {
   bool leading_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lost_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> workers_begun_ = false;
+  std::atomic<std::uint64_t> passes_begun_ = 0;
+  std::atomic<std::int64_t> published_at_ = absl::ToInt64Nanoseconds(kube::MonotonicNow());
 
   WorkQueue queue_;
   std::shared_ptr<kube::Transport> watch_transport_;
@@ -274,5 +316,6 @@ void Operator::Start() { impl_->Start(); }
 absl::Status Operator::Wait() { return impl_->Wait(); }
 void Operator::Stop() { impl_->Stop(); }
 std::string Operator::Unready() const { return impl_->Unready(); }
+std::string Operator::Stuck() const { return impl_->Stuck(); }
 
 }  // namespace downpour::controller

@@ -27,6 +27,11 @@ struct OperatorOptions {
   kube::LeaderElectionOptions election;
   // A cache that heard nothing for so long makes the process unready.
   absl::Duration stale_watch = absl::Minutes(5);
+  // So long may go on what is under way when it is stopped. Then its writes are cut off: they are seen, or made again,
+  // by whoever leads next.
+  absl::Duration longest_drain = absl::Seconds(5);
+  // A pass over one job that takes longer, with the deadlines that all its requests have, will not end any more.
+  absl::Duration longest_pass = absl::Minutes(10);
 };
 
 // Watches, queue and workers of one process.
@@ -43,11 +48,13 @@ class Operator {
   void Start();
   // OK: Stop was called. kAborted: leadership is lost; the process must end at once.
   absl::Status Wait();
-  // Ends what is under way. Leadership is given back by the destructor, once nothing writes any more.
+  // Nothing new is begun. The destructor lets what is under way come to its end, at most `longest_drain`, and gives
+  // leadership back once nothing writes any more.
   void Stop();
 
-  // Empty: well; else why not.
+  // Whether it is of use, and whether only a new process would be. Empty: well; else why not.
   std::string Unready() const;
+  std::string Stuck() const;
 
  private:
   class Impl;

@@ -4,7 +4,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/http_transport.h"
@@ -17,6 +19,7 @@ namespace downpour::controller {
 namespace {
 
 using kube::FakeApiServer;
+using ::testing::HasSubstr;
 
 constexpr absl::Duration kLimit = absl::Seconds(30);  // nothing takes so long that is well
 
@@ -39,6 +42,7 @@ class OperatorTest : public ::testing::Test {
 TEST_F(OperatorTest, JobsThatAreHeldUpHoldUpNoOthers) {
   constexpr int kHeldUp = 5;
   options_.queue.at_once = 2;
+  options_.longest_drain = absl::ZeroDuration();
   options_.queue.patience = absl::Milliseconds(50);
   options_.client.timeout = 10 * kLimit;
   server_.Inject("POST", "/namespaces/webhook/pods", FakeApiServer::End(FakeApiServer::Reaction::End::kHang), -1);
@@ -52,6 +56,39 @@ TEST_F(OperatorTest, JobsThatAreHeldUpHoldUpNoOthers) {
   EXPECT_TRUE(server_.WaitForRequests("POST", "/namespaces/well/pods", 3, kLimit));
   EXPECT_EQ(server_.CountRequests("POST", "/namespaces/webhook/pods"), kHeldUp) << "they still wait";
   running.Stop();
+}
+
+// Told to end while it makes pods: they are made, and what is told of the job is told.
+TEST_F(OperatorTest, WhatIsUnderWayComesToItsEnd) {
+  service::Metrics metrics;
+  auto running = std::make_unique<Operator>(
+      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+  FakeApiServer::Reaction stopping = FakeApiServer::Refuse(503, "Unavailable", "later", {{"Retry-After", "0"}});
+  stopping.before = [&running] { running->Stop(); };
+  server_.Inject("POST", "/pods", stopping, 1);
+  running->Start();
+  CreateJob("team", "lenet");
+  EXPECT_TRUE(running->Wait().ok());
+  running.reset();
+  EXPECT_EQ(server_.CountRequests("POST", "/pods"), 1 + 3) << "the one that was refused, and all";
+  EXPECT_EQ(server_.List(kube::kPods).size(), 3u);
+}
+
+// A thread that will not come back is no reason to wait for it for ever.
+TEST_F(OperatorTest, WhatDoesNotEndIsCutOffAndReportedBefore) {
+  options_.longest_drain = absl::Milliseconds(1);
+  options_.longest_pass = absl::Milliseconds(1);
+  options_.client.timeout = 10 * kLimit;
+  server_.Inject("POST", "/pods", FakeApiServer::End(FakeApiServer::Reaction::End::kHang), -1);
+  service::Metrics metrics;
+  Operator running(
+      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+  EXPECT_EQ(running.Stuck(), "");
+  running.Start();
+  CreateJob("team", "lenet");
+  EXPECT_TRUE(server_.WaitForRequests("POST", "/pods", 1, kLimit));
+  while (running.Stuck().empty()) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_THAT(running.Stuck(), HasSubstr("a pass lasts for"));
 }
 
 }  // namespace

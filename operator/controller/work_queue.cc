@@ -134,6 +134,12 @@ void WorkQueue::Shutdown() {
   changed_.SignalAll();
 }
 
+bool WorkQueue::AwaitIdle(absl::Duration limit) {
+  absl::MutexLock lock(&mutex_);
+  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return processing_.empty(); };
+  return mutex_.AwaitWithTimeout(absl::Condition(&idle), limit);
+}
+
 WorkQueueCounters WorkQueue::counters() const {
   absl::MutexLock lock(&mutex_);
   WorkQueueCounters counters{ready_.size() + low_.size(), low_.size(), processing_.size(), adds_, retries_, {}, {}};

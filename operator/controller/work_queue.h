@@ -65,6 +65,8 @@ class WorkQueue {
   bool LacksWorkers(std::size_t workers);
 
   void Shutdown();
+  // Until nothing is processed; false: not within `limit`.
+  bool AwaitIdle(absl::Duration limit);
   WorkQueueCounters counters() const;
 
  private:

@@ -150,6 +150,19 @@ TEST_F(WorkQueueTest, ShutdownWakesWhoWaits) {
 }
 
 // Whatever the order of additions and completions: no key is with two workers, none is lost.
+TEST_F(WorkQueueTest, IsIdleOnceTheLastKeyIsDone) {
+  WorkQueue queue;
+  EXPECT_TRUE(queue.AwaitIdle(absl::ZeroDuration()));
+  queue.Add("a");
+  queue.Add("b");
+  const std::string key = queue.Get()->key;
+  queue.Shutdown();
+  EXPECT_FALSE(queue.AwaitIdle(absl::ZeroDuration()));
+  std::thread worker([&] { queue.Done(key); });
+  EXPECT_TRUE(queue.AwaitIdle(absl::Seconds(30))) << "b is begun by nobody any more";
+  worker.join();
+}
+
 TEST_F(WorkQueueTest, NothingIsLostOrDoubled) {
   for (std::uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

@@ -92,6 +92,7 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
 
 constexpr char kQuotaExceeded[] = "QuotaExceeded";
 constexpr char kNamespaceTerminating[] = "NamespaceTerminating";
+constexpr char kServerError[] = "ServerError";
 
 // What the platform's refusal means for the job; nothing if there was none, or if trying again soon may help. `before`:
 // how many came before it in a row.
@@ -99,7 +100,7 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   if (absl::IsAlreadyExists(status)) return planner::Obstacle{"NameConflict", std::string(status.message())};
   // Such as a webhook that does not answer. One alone says little.
   const auto server_error = [before](const std::string& message) {
-    return before > 0 ? std::optional(planner::Obstacle{"ServerError", message}) : std::nullopt;
+    return before > 0 ? std::optional(planner::Obstacle{kServerError, message}) : std::nullopt;
   };
   const std::optional<kube::ApiError> error = kube::GetApiError(status);
   if (!error.has_value()) {
@@ -107,7 +108,9 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
     return server_error(absl::StrCat(what, ": ", std::string(status.message())));
   }
   const std::string message = absl::StrCat(what, ": ", error->message);
-  if (error->code == 403 && absl::StrContains(error->message, "exceeded quota")) {
+  // The latter: a quota so new that nobody has counted yet what it is about.
+  if (error->code == 403 && (absl::StrContains(error->message, "exceeded quota") ||
+                             absl::StrContains(error->message, "status unknown for quota"))) {
     return planner::Obstacle{kQuotaExceeded, message};
   }
   if (error->code == 403 && absl::StrContains(error->message, "because it is being terminated")) {
@@ -381,7 +384,13 @@ absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory,
       break;
     }
     if (!status.ok()) {  // no verdict
-      NoteObstacle(status, absl::StrCat(whose, " cannot be checked"), memory);
+      const std::string what = absl::StrCat(whose, " cannot be checked");
+      // Nothing of the job is there that could be in conflict with anything: it is a word like any other.
+      NoteObstacle(absl::IsAborted(status) ? absl::UnknownError(status.message()) : status, what, memory);
+      // Whatever it was, a job that is held back for longer says why.
+      if (!memory.obstacle.has_value() && memory.refusals > 1) {
+        memory.obstacle = planner::Obstacle{kServerError, absl::StrCat(what, ": ", std::string(status.message()))};
+      }
       return status;
     }
   }
@@ -740,8 +749,9 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
   // Nothing is asked for that could be refused, and not because it was a moment ago.
   if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
-  const double held = memory.starts_held_until - clock_();
-  if (held > 0) look_again_after(absl::Seconds(held));
+  if (memory.starts_held_until > now) {  // as this pass saw it; by now it may be over
+    look_again_after(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)));
+  }
   if (observed.obstacle.has_value() && !memory.obstacle.has_value()) look_again_after(absl::ZeroDuration());
   if (!result.status.ok()) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {

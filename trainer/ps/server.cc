@@ -35,8 +35,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
 
   ~Impl() override {
     Stop();
+    data_.Shutdown();  // first: what comes from now on nobody would answer
     if (registration_.joinable()) registration_.join();
-    data_.Shutdown();
     if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   }
 

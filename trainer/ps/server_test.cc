@@ -3,8 +3,12 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <string>
 #include <utility>
 
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
 #include "trainer/core/testing/ps_messages.h"
 #include "trainer/wire/grpc_transport.h"
@@ -16,6 +20,8 @@ using core::Frame;
 using core::FrameKind;
 using core::ReplyStatus;
 using core::Verdict;
+const std::string kServing = "\x08\x01";
+const std::string kNotServing = "\x08\x02";
 using Answer = std::future<absl::StatusOr<wire::Frames>>;
 
 class PsServerTest : public ::testing::Test {
@@ -25,6 +31,7 @@ class PsServerTest : public ::testing::Test {
     PsServerOptions options;
     options.job_uid = core::kJobUid;
     options.longest_drain = longest_drain;
+    grpc::EnableDefaultHealthCheckService(true);  // as its main function does
     auto server = PsServer::Start(options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -61,15 +68,37 @@ class PsServerTest : public ::testing::Test {
     return frames.ok() ? frames->front().header.status : ReplyStatus::kCorrupt;
   }
 
+  // What a probe is answered: grpc.health.v1.HealthCheckResponse, a field of one byte. Empty: not at all.
+  std::string Health() {
+    grpc::GenericStub stub(grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    grpc::CompletionQueue queue;
+    const grpc::Slice nothing;
+    const grpc::ByteBuffer about_all(&nothing, 1);
+    const auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", about_all, &queue);
+    call->StartCall();
+    grpc::ByteBuffer answer;
+    grpc::Status status;
+    call->Finish(&answer, &status, nullptr);
+    void* tag = nullptr;
+    bool done = false;
+    grpc::Slice bytes;
+    if (!queue.Next(&tag, &done) || !status.ok() || !answer.DumpToSingleSlice(&bytes).ok()) return "";
+    return std::string(bytes.begin(), bytes.end());
+  }
+
   std::unique_ptr<PsServer> server_;
   std::unique_ptr<wire::DataClient> client_ = wire::MakeGrpcDataClient();
 };
 
 TEST_F(PsServerTest, DrainingGoesOnUntilNoPushWaitsForItsVerdict) {
   Begin(absl::Seconds(60));
+  EXPECT_EQ(Health(), kServing);
   Answer push = PushWithoutVerdict();
   std::future<absl::Status> end = std::async(std::launch::async, [this] { return server_->Wait(); });
   server_->Drain();
+  EXPECT_EQ(Health(), kNotServing);
   ASSERT_EQ(StatusOf(Send(core::MakeFrame(FrameKind::kPull, 1))), ReplyStatus::kValue) << "it is still served";
   EXPECT_EQ(end.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   EXPECT_EQ(StatusOf(Send(core::VerdictFrame(core::kFirst, Verdict::kApply))), ReplyStatus::kApplied);

@@ -63,6 +63,8 @@ def run(argv, seconds=60, stdin=None, check=True, env=None):
 class Driver:
     """A cluster. Verbs that one driver cannot carry out raise ClusterError."""
 
+    unfit = ()  # the scenarios that need such a verb
+
     def __init__(self, state):
         self.state = pathlib.Path(state).resolve()
         self.kubeconfig = self.state / "kubeconfig"

@@ -9,7 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
-from .base import run, wait_for
+from .base import ClusterError, run, wait_for
 
 CGROUPS = pathlib.Path("/sys/fs/cgroup")
 # The kubelet sets these for the whole machine; the last cluster that goes down sets them back to what is kept here.
@@ -148,6 +148,8 @@ def processes(cgroup, inside, program):
                 found.append(int(folder.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
+        except PermissionError as error:
+            raise ClusterError(f"the programs of pods can be ended by root only: {error}") from error
     return found
 
 

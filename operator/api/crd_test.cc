@@ -24,6 +24,7 @@
 #include "operator/api/manifest.h"
 #include "operator/api/testing/corpus.h"
 #include "operator/api/testing/random_job.h"
+#include "tests/support/seeds.h"
 
 namespace downpour::api {
 namespace {
@@ -159,7 +160,7 @@ TEST(CrdTest, PatternsSayWhatTheChecksSay) {
     EXPECT_FALSE(std::regex_search(std::string(pattern.refused), expression)) << pattern.pattern;
     std::size_t good = 0;
     std::size_t bad = 0;
-    for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+    for (std::uint64_t seed = 0; seed < Seeds(20000); ++seed) {
       std::mt19937_64 random(seed);
       const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
       std::string text;
@@ -264,7 +265,7 @@ TEST(CrdTest, EveryValidJobFitsTheSchema) {
     const ParsedManifest parsed = ParseManifest(ReadText(path));
     EXPECT_THAT(Problems(Json::parse(ToJson(parsed.job))), IsEmpty()) << path;
   }
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(1000); ++seed) {
     std::mt19937_64 random(seed);
     const TrainingJob job = testing::RandomJob(random);
     ASSERT_THAT(Problems(Json::parse(ToJson(job))), IsEmpty()) << "seed " << seed << "\n" << ToJson(job);
@@ -284,7 +285,7 @@ TEST(CrdTest, TheExamplesAreValid) {
 
 TEST(CrdTest, EveryStatusFitsTheSchema) {
   const Json schema = Schema()["properties"]["status"];
-  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(1000); ++seed) {
     std::mt19937_64 random(seed);
     const TrainingJobStatus status = testing::RandomStatus(random);
     Json json = Json::parse(StatusToJson(status, TimeFormat::kRfc3339));

@@ -17,6 +17,7 @@
 #include "operator/api/fields.h"
 #include "operator/api/testing/corpus.h"
 #include "operator/api/testing/random_job.h"
+#include "tests/support/seeds.h"
 
 namespace downpour::api {
 namespace {
@@ -122,7 +123,7 @@ TEST(ManifestCorpusTest, ValuesArriveInTheRightFields) {
 }
 
 TEST(ManifestPropertyTest, EveryValidJobReadsBackTheSame) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
     std::mt19937_64 random(seed);
     const TrainingJob job = testing::RandomJob(random);
     const std::string text = ToJson(job);
@@ -135,7 +136,7 @@ TEST(ManifestPropertyTest, EveryValidJobReadsBackTheSame) {
 
 // JSON is YAML: put behind a line that is no JSON, the same text goes through the other parser.
 TEST(ManifestPropertyTest, YamlAndJsonAgree) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     std::mt19937_64 random(seed);
     const TrainingJob job = testing::RandomJob(random);
     const std::string text = "---\n" + ToJson(job);
@@ -146,7 +147,7 @@ TEST(ManifestPropertyTest, YamlAndJsonAgree) {
 }
 
 TEST(ManifestPropertyTest, EveryStatusReadsBackTheSame) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
     std::mt19937_64 random(seed);
     TrainingJobStatus status;
     testing::RandomFill fill(random);
@@ -158,7 +159,7 @@ TEST(ManifestPropertyTest, EveryStatusReadsBackTheSame) {
 }
 
 TEST(ManifestPropertyTest, EveryStatusReadsBackTheSameWithTimesAsTheApiServerWantsThem) {
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
     std::mt19937_64 random(seed);
     const TrainingJobStatus status = testing::RandomStatus(random);
     const std::string text = StatusToJson(status, TimeFormat::kRfc3339);
@@ -216,7 +217,7 @@ TEST(ManifestPropertyTest, NoMutationCrashesOrGoesWithoutAMessage) {
     return i < std::size(kTokens) ? kTokens[i] : std::string(1, '\0');
   };
   std::size_t accepted = 0;
-  for (std::uint64_t seed = 0; seed < 10000; ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(10000); ++seed) {
     std::mt19937_64 random(seed);
     const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
     std::string text = texts[below(texts.size())];

@@ -10,6 +10,7 @@ namespace {
 constexpr double kBurst = 25;
 constexpr double kEventsPerSecond = 1.0 / 300;
 constexpr double kSameWithinSeconds = 600;
+constexpr std::size_t kMostSimilar = 10;
 constexpr std::size_t kMostRemembered = 4096;
 constexpr std::size_t kLongestMessage = 1024;
 constexpr std::size_t kLongestObjectName = 230;  // 253 with what is added
@@ -18,9 +19,9 @@ std::string ObjectKey(const EventToRecord& event) {
   return absl::StrCat(event.resource.kind, "/", event.about.Key(), "/", event.about.uid);
 }
 
-std::string SeriesKey(const EventToRecord& event) {
-  // No field but the last may contain a line break.
-  return absl::StrCat(ObjectKey(event), "\n", event.warning ? "W" : "N", "\n", event.reason, "\n", event.message);
+// No field may contain a line break.
+std::string SimilarKey(const EventToRecord& event) {
+  return absl::StrCat(ObjectKey(event), "\n", event.warning ? "W" : "N", "\n", event.reason);
 }
 
 // FNV-1a: the same in every process.
@@ -49,39 +50,52 @@ bool EventCorrelator::Admit(const EventToRecord& event, double now) {
 }
 
 EventCorrelator::Written EventCorrelator::Correlate(const EventToRecord& event, double now) {
-  const std::string key = SeriesKey(event);
-  const auto found = written_.find(key);
+  const std::string similar_key = SimilarKey(event);
+  Similar& similar = similar_[similar_key];
+  if (now - similar.last_time >= kSameWithinSeconds) similar.messages.clear();
+  similar.last_time = now;
+  if (similar.messages.size() < kMostSimilar) similar.messages.insert(event.message);
+  Written written;
+  written.combined = similar.messages.count(event.message) == 0;
+  written.series = written.combined ? similar_key : absl::StrCat(similar_key, "\n", event.message);
+  const auto found = written_.find(written.series);
   if (found != written_.end() && now - found->second.last_time < kSameWithinSeconds) {
     found->second.last_time = now;
     ++found->second.written.count;
     found->second.written.is_new = false;
     return found->second.written;
   }
-  Written written;
   // After a restart the same name comes out for a while, so that the events that are there are found.
   const auto slot = static_cast<std::int64_t>(now / kSameWithinSeconds);
   written.name = absl::StrCat(Shortened(event.about.name, kLongestObjectName), ".",
-                              absl::Hex(Hash(absl::StrCat(key, "\n", slot)), absl::kZeroPad16));
+                              absl::Hex(Hash(absl::StrCat(written.series, "\n", slot)), absl::kZeroPad16));
   written.first_time = now;
-  written_[key] = {written, now};
+  written_[written.series] = {written, now};
   return written;
 }
 
-void EventCorrelator::Forget(const EventToRecord& event) { written_.erase(SeriesKey(event)); }
+void EventCorrelator::Forget(const Written& written) { written_.erase(written.series); }
 
-void EventCorrelator::SetCount(const EventToRecord& event, std::int64_t count) {
-  const auto found = written_.find(SeriesKey(event));
+void EventCorrelator::SetCount(const Written& written, std::int64_t count) {
+  const auto found = written_.find(written.series);
   if (found != written_.end()) found->second.written.count = count;
 }
 
 void EventCorrelator::DropOld(double now) {
   if (size() < kMostRemembered) return;
   std::erase_if(written_, [&](const auto& entry) { return now - entry.second.last_time >= kSameWithinSeconds; });
+  std::erase_if(similar_, [&](const auto& entry) { return now - entry.second.last_time >= kSameWithinSeconds; });
   // By then a budget is whole again.
   std::erase_if(budgets_, [&](const auto& entry) { return now - entry.second.used_at >= kBurst / kEventsPerSecond; });
   if (size() < kMostRemembered) return;
   written_.clear();
+  similar_.clear();
   budgets_.clear();
+}
+
+std::string EventMessage(const EventToRecord& event, const EventCorrelator::Written& written) {
+  return Shortened(absl::StrCat(written.combined ? "(combined from similar events): " : "", event.message),
+                   kLongestMessage);
 }
 
 Json EventObject(const EventToRecord& event, const EventCorrelator::Written& written, double now,
@@ -98,7 +112,7 @@ Json EventObject(const EventToRecord& event, const EventCorrelator::Written& wri
           {"involvedObject", about},
           {"type", event.warning ? "Warning" : "Normal"},
           {"reason", event.reason},
-          {"message", Shortened(event.message, kLongestMessage)},
+          {"message", EventMessage(event, written)},
           {"firstTimestamp", FormatTime(written.first_time)},
           {"lastTimestamp", FormatTime(now)},
           {"count", written.count},

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "absl/time/time.h"
 #include "operator/kube/event_recorder.h"
@@ -22,15 +23,18 @@ class EventCorrelator {
     std::string name;  // of the Event object
     std::int64_t count = 1;
     double first_time = 0;
-    bool is_new = true;  // to be created, not raised
+    bool is_new = true;     // to be created, not raised
+    bool combined = false;  // stands for all that differ in their messages alone, and has the newest of these
+    std::string series;     // of what it is one
   };
-  // The same event within ten minutes is the one that is there, once more.
+  // The same event within ten minutes is the one that is there, once more; so is, from the eleventh on, one of which
+  // ten others differ in the message alone.
   Written Correlate(const EventToRecord& event, double now);
   // What Correlate said was not stored, or stored as `count`.
-  void Forget(const EventToRecord& event);
-  void SetCount(const EventToRecord& event, std::int64_t count);
+  void Forget(const Written& written);
+  void SetCount(const Written& written, std::int64_t count);
 
-  std::size_t size() const { return budgets_.size() + written_.size(); }
+  std::size_t size() const { return budgets_.size() + written_.size() + similar_.size(); }
 
  private:
   struct Budget {
@@ -41,12 +45,19 @@ class EventCorrelator {
     Written written;
     double last_time = 0;
   };
+  struct Similar {
+    std::unordered_set<std::string> messages;  // those that have events of their own
+    double last_time = 0;
+  };
   void DropOld(double now);
 
-  std::unordered_map<std::string, Budget> budgets_;  // by the object
-  std::unordered_map<std::string, Series> written_;  // by the object and what is said of it
+  std::unordered_map<std::string, Budget> budgets_;   // by the object
+  std::unordered_map<std::string, Series> written_;   // by the object and what is said of it
+  std::unordered_map<std::string, Similar> similar_;  // by the object and the reason
 };
 
+// What its message says.
+std::string EventMessage(const EventToRecord& event, const EventCorrelator::Written& written);
 // The Event object; `now` in seconds since 1970.
 Json EventObject(const EventToRecord& event, const EventCorrelator::Written& written, double now,
                  const std::string& component, const std::string& instance);

@@ -51,6 +51,31 @@ TEST(EventCorrelator, WhatDiffersIsAnotherEvent) {
   }
 }
 
+// As where each of a thousand workers fails, and says which one it is.
+TEST(EventCorrelator, ManyThatDifferInTheirMessageAloneAreCombined) {
+  EventCorrelator correlator;
+  const auto of = [](int worker) { return Event("WorkerLost", "worker-" + std::to_string(worker) + " ended"); };
+  std::set<std::string> names;
+  for (int worker = 0; worker < 10; ++worker) {
+    const auto written = correlator.Correlate(of(worker), kNow);
+    EXPECT_FALSE(written.combined);
+    EXPECT_TRUE(names.insert(written.name).second);
+  }
+  const auto first = correlator.Correlate(of(10), kNow + 1);
+  EXPECT_TRUE(first.combined && first.is_new);
+  EXPECT_EQ(names.count(first.name), 0u);
+  EXPECT_EQ(EventMessage(of(10), first), "(combined from similar events): worker-10 ended");
+  for (int worker = 11; worker < 1000; ++worker) {
+    const auto written = correlator.Correlate(of(worker), kNow + 2);
+    EXPECT_TRUE(written.combined && !written.is_new);
+    EXPECT_EQ(written.name, first.name);
+    EXPECT_EQ(written.count, worker - 9);
+  }
+  EXPECT_EQ(correlator.Correlate(of(3), kNow + 3).count, 2) << "it has an event of its own";
+  EXPECT_FALSE(correlator.Correlate(Event("Other", "worker-11 ended"), kNow + 3).combined);
+  EXPECT_FALSE(correlator.Correlate(of(11), kNow + 700).combined) << "ten minutes without any";
+}
+
 TEST(EventCorrelator, NamesSurviveARestart) {
   const auto before = EventCorrelator().Correlate(Event("Started"), kNow);
   EXPECT_EQ(EventCorrelator().Correlate(Event("Started"), kNow).name, before.name);
@@ -70,10 +95,10 @@ TEST(EventCorrelator, LimitsTheEventsOfAnObject) {
 
 TEST(EventCorrelator, ForgetsWhatWasNotStored) {
   EventCorrelator correlator;
-  correlator.Correlate(Event("x"), kNow);
-  correlator.Forget(Event("x"));
-  EXPECT_TRUE(correlator.Correlate(Event("x"), kNow).is_new);
-  correlator.SetCount(Event("x"), 41);
+  correlator.Forget(correlator.Correlate(Event("x"), kNow));
+  const auto written = correlator.Correlate(Event("x"), kNow);
+  EXPECT_TRUE(written.is_new);
+  correlator.SetCount(written, 41);
   EXPECT_EQ(correlator.Correlate(Event("x"), kNow).count, 42);
 }
 
@@ -89,7 +114,7 @@ TEST(EventCorrelator, ItsMemoryIsBounded) {
 
 TEST(EventObject, HasWhatReadersExpect) {
   EventToRecord event = Event("Started", std::string(1022, 'x') + "\xE2\x82\xAC\xE2\x82\xAC");
-  const Json object = EventObject(event, {"job.1", 3, kNow, false}, kNow + 5, "downpour-operator", "pod-1");
+  const Json object = EventObject(event, {"job.1", 3, kNow, false, false, ""}, kNow + 5, "downpour-operator", "pod-1");
   EXPECT_EQ(FindText(object, {"metadata", "namespace"}), "team");
   EXPECT_EQ(FindText(object, {"involvedObject", "apiVersion"}), "training.downpour.dev/v1alpha1");
   EXPECT_EQ(FindText(object, {"involvedObject", "uid"}), "uid-job");

@@ -60,7 +60,7 @@ class EventRecorder::Impl {
       const bool stored = Write(event, written, now);
       lock.lock();
       if (!stored) {
-        correlator_.Forget(event);
+        correlator_.Forget(written);
         ++dropped_;
       }
       ++done_;
@@ -71,7 +71,7 @@ class EventRecorder::Impl {
   // Without the lock.
   bool Write(const EventToRecord& event, const EventCorrelator::Written& written, double now) {
     if (!written.is_new) {
-      const absl::Status raised = Raise(event, written.name, written.count, now);
+      const absl::Status raised = Raise(event, written, written.count, now);
       // Events live for an hour and may be deleted before.
       if (!absl::IsNotFound(raised)) return raised.ok();
     }
@@ -83,16 +83,17 @@ class EventRecorder::Impl {
     const absl::StatusOr<Json> there = client_->Get(kEvents, EventNamespace(event), written.name);
     if (!there.ok()) return false;
     const std::int64_t count = FindInteger(*there, {"count"}).value_or(0) + 1;
-    if (!Raise(event, written.name, count, now).ok()) return false;
+    if (!Raise(event, written, count, now).ok()) return false;
     const std::lock_guard lock(mutex_);
-    correlator_.SetCount(event, count);
+    correlator_.SetCount(written, count);
     return true;
   }
 
-  absl::Status Raise(const EventToRecord& event, const std::string& name, std::int64_t count, double now) {
-    return client_
-        ->MergePatch(kEvents, EventNamespace(event), name, {{"count", count}, {"lastTimestamp", FormatTime(now)}})
-        .status();
+  absl::Status Raise(const EventToRecord& event, const EventCorrelator::Written& written, std::int64_t count,
+                     double now) {
+    Json patch = {{"count", count}, {"lastTimestamp", FormatTime(now)}};
+    if (written.combined) patch["message"] = EventMessage(event, written);
+    return client_->MergePatch(kEvents, EventNamespace(event), written.name, patch).status();
   }
 
   Client* const client_;

@@ -21,7 +21,7 @@ struct EventToRecord {
 
 // Writes events from a thread of its own and never makes its caller wait: what does not fit into the queue, or is more
 // than 25 at once and then one in five minutes about one object, is dropped and counted. The same event again within
-// ten minutes raises the count of the one that is there.
+// ten minutes raises the count of the one that is there; so do those beyond ten that differ in the message alone.
 class EventRecorder {
  public:
   // `client` outlives it.

@@ -52,6 +52,22 @@ TEST_F(EventRecorderTest, WritesEventsAndRaisesTheirCount) {
   EXPECT_EQ(recorder.dropped(), 0u);
 }
 
+TEST_F(EventRecorderTest, ACombinedEventHasTheNewestMessage) {
+  EventRecorder recorder(&client_, "downpour-operator", "pod-1");
+  for (int i = 0; i < 14; ++i) {
+    EventToRecord event = Event("Failed");
+    event.message = "worker-" + std::to_string(i);
+    recorder.Record(event);
+  }
+  ASSERT_TRUE(recorder.Flush(kPatience));
+  const auto events = server_.List(kEvents);
+  EXPECT_EQ(events.size(), 11u);
+  const auto combined =
+      std::find_if(events.begin(), events.end(), [](const Json& event) { return FindInteger(event, {"count"}) == 4; });
+  ASSERT_NE(combined, events.end());
+  EXPECT_EQ(FindText(*combined, {"message"}), "(combined from similar events): worker-13");
+}
+
 TEST_F(EventRecorderTest, RaisesWhatAnotherProcessWrote) {
   for (int process = 1; process <= 2; ++process) {
     EventRecorder recorder(&client_, "downpour-operator", "pod");

@@ -30,8 +30,8 @@ struct OperatorOptions {
   // So long may go on what is under way when it is stopped. Then its writes are cut off: they are seen, or made again,
   // by whoever leads next.
   absl::Duration longest_drain = absl::Seconds(5);
-  // A pass over one job that takes longer, with the deadlines that all its requests have, will not end any more.
-  absl::Duration longest_pass = absl::Minutes(10);
+  // A pass over one job that takes longer will not end any more: ten thousand pods that are made slowly take less.
+  absl::Duration longest_pass = absl::Hours(1);
 };
 
 // Watches, queue and workers of one process.

@@ -72,6 +72,7 @@ TEST_F(OperatorTest, WhatIsUnderWayComesToItsEnd) {
   running.reset();
   EXPECT_EQ(server_.CountRequests("POST", "/pods"), 1 + 3) << "the one that was refused, and all";
   EXPECT_EQ(server_.List(kube::kPods).size(), 3u);
+  EXPECT_FALSE(server_.List(kube::kEvents).empty());
 }
 
 // A thread that will not come back is no reason to wait for it for ever.

@@ -1,5 +1,7 @@
 #include "operator/kube/credentials.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
@@ -17,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -87,7 +90,8 @@ struct Settings {
 
 class FileCredentials final : public CredentialSource {
  public:
-  explicit FileCredentials(Settings settings) : settings_(std::move(settings)) {}
+  explicit FileCredentials(Settings settings, std::function<double()> clock = {})
+      : settings_(std::move(settings)), clock_(clock ? std::move(clock) : UnixNow) {}
 
   const std::string& server() const override { return settings_.server; }
   const std::string& tls_server_name() const override { return settings_.tls_server_name; }
@@ -101,14 +105,19 @@ class FileCredentials final : public CredentialSource {
     const absl::Duration asked = MonotonicNow();
     const std::lock_guard lock(mutex_);
     // Who waited here for another's answer has it.
+    if (asked < failed_at_) return failure_;
     if (refresh && asked < renewed_at_) refresh = false;
-    const bool expired = expires_.has_value() && UnixNow() >= *expires_;
+    const bool expired = expires_.has_value() && clock_() >= *expires_;
     if (!refresh && !expired && newest_.has_value() && MonotonicNow() - read_at_ < kReadAgainAfter) return *newest_;
     absl::StatusOr<Credentials> credentials = ReadFiles();
     if (!credentials.ok()) return credentials.status();
     const bool renews = refresh || expired || !newest_.has_value() || !settings_.plugin.has_value();
     if (settings_.plugin.has_value() && renews) {
-      if (absl::Status said = AskPlugin(&*credentials); !said.ok()) return said;
+      if (absl::Status said = AskPlugin(&*credentials); !said.ok()) {
+        failure_ = said;
+        failed_at_ = MonotonicNow();
+        return said;
+      }
     } else if (settings_.plugin.has_value()) {
       credentials->token = newest_->token;
       credentials->client_certificate = newest_->client_certificate;
@@ -167,16 +176,19 @@ class FileCredentials final : public CredentialSource {
     expires_.reset();
     // A little before; but what is expired already is not asked for with each request.
     if (said->expires.has_value()) {
-      expires_ = std::max(*said->expires - kExpiryLeewaySeconds, UnixNow() + kExpiryLeewaySeconds);
+      expires_ = std::max(*said->expires - kExpiryLeewaySeconds, clock_() + kExpiryLeewaySeconds);
     }
     return absl::OkStatus();
   }
 
   const Settings settings_;
+  const std::function<double()> clock_;
   std::mutex mutex_;
   std::optional<Credentials> newest_;
-  std::optional<double> expires_;                          // what the plug-in said; seconds since 1970
-  absl::Duration read_at_;                                 // the files
+  std::optional<double> expires_;  // what the plug-in said; seconds since 1970
+  absl::Duration read_at_;         // the files
+  absl::Status failure_;           // of the plug-in
+  absl::Duration failed_at_ = -absl::InfiniteDuration();
   absl::Duration renewed_at_ = -absl::InfiniteDuration();  // all of it
 };
 
@@ -258,6 +270,18 @@ absl::StatusOr<Material> ReadMaterial(const Entry& entry, const std::string& fie
   return material;
 }
 
+// "http://HOST:PORT": the library takes another port than other clients where there is none.
+bool IsPlainProxy(std::string_view url) {
+  if (!url.starts_with("http://")) return false;
+  url.remove_prefix(std::string_view("http://").size());
+  if (url.ends_with('/')) url.remove_suffix(1);
+  const std::size_t mark = url.rfind(':');
+  int port = 0;
+  return mark != std::string_view::npos && mark > 0 && url.find_first_of("/@?# ") == std::string_view::npos &&
+         absl::SimpleAtoi(absl::string_view(url.data() + mark + 1, url.size() - mark - 1), &port) && port > 0 &&
+         port < 65536;
+}
+
 absl::Status ReadCluster(const Entry& entry, Settings* settings) {
   settings->server = Text(entry.node, "server");
   if (!settings->server.starts_with("https://") && !settings->server.starts_with("http://")) {
@@ -272,8 +296,7 @@ absl::Status ReadCluster(const Entry& entry, Settings* settings) {
   settings->certificate_authority = *std::move(authority);
   settings->proxy = Text(entry.node, "proxy-url");
   // One that asks for a password would have to be given it, and the library knows no other kinds.
-  if (!settings->proxy.empty() &&
-      (!settings->proxy.starts_with("http://") || settings->proxy.find('@') != std::string::npos)) {
+  if (!settings->proxy.empty() && !IsPlainProxy(settings->proxy)) {
     return BadField(entry, "proxy-url", "not supported: only http://HOST:PORT is");
   }
   if (settings->insecure_skip_tls_verify && settings->certificate_authority.given()) {
@@ -345,11 +368,16 @@ absl::StatusOr<ExecPlugin> ReadPlugin(const Entry& user) {
   if (const YAML::Node arguments = entry.node["args"]; arguments && !arguments.IsNull()) {
     plugin.arguments = arguments.as<std::vector<std::string>>();
   }
-  if (const YAML::Node environment = entry.node["env"]; environment && !environment.IsNull()) {
-    for (const YAML::Node& variable : environment) {
+  // As it is now: the HTTP library's preparations change what it says of certificates.
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(*variable, absl::MaxSplits('=', 1));
+    plugin.environment.insert(parts);
+  }
+  if (const YAML::Node added = entry.node["env"]; added && !added.IsNull()) {
+    for (const YAML::Node& variable : added) {
       const std::string name = Text(variable, "name");
       if (name.empty() || name.find('=') != std::string::npos) return BadField(entry, "env", "an entry has no name");
-      plugin.environment.emplace_back(name, Text(variable, "value"));
+      plugin.environment[name] = Text(variable, "value");
     }
   }
   plugin.install_hint = Text(entry.node, "installHint");
@@ -474,8 +502,8 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> InClusterCredentials(const std
 }
 
 absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const std::string& path,
-                                                                        const std::string& context,
-                                                                        ExecPlugins plugins) {
+                                                                        const std::string& context, ExecPlugins plugins,
+                                                                        std::function<double()> clock) {
   const absl::StatusOr<std::vector<std::string>> files = KubeconfigFiles(path);
   if (!files.ok()) return files.status();
   Kubeconfig config;
@@ -488,7 +516,7 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const st
     reading = config.files;
     absl::StatusOr<Settings> settings = ReadSettings(config, context, plugins);
     if (!settings.ok()) return settings.status();
-    return std::make_unique<FileCredentials>(*std::move(settings));
+    return std::make_unique<FileCredentials>(*std::move(settings), std::move(clock));
   } catch (const YAML::Exception& error) {
     // Its text may quote the file; the position is enough, and no secret.
     return absl::InvalidArgumentError(absl::StrCat(reading, ": line ", error.mark.line + 1, ": not valid YAML here"));

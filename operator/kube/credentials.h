@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_OPERATOR_KUBE_CREDENTIALS_H_
 #define DOWNPOUR_OPERATOR_KUBE_CREDENTIALS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,8 +30,8 @@ class CredentialSource {
   // Headers by which each request acts as somebody else.
   virtual std::vector<std::pair<std::string, std::string>> impersonation() const { return {}; }
   // Reads the files again if they are older than a minute or `refresh` is true (the server answered 401), and asks a
-  // plug-in again if what it said has expired or `refresh` is true. Others that call meanwhile wait for its answer.
-  // kUnauthenticated names the file.
+  // plug-in again if what it said has expired or `refresh` is true. Others that call meanwhile wait for its answer,
+  // which is theirs. kUnauthenticated names the file.
   virtual absl::StatusOr<Credentials> Get(bool refresh) = 0;
 };
 
@@ -44,10 +45,12 @@ enum class ExecPlugins { kRefuse, kRun };
 // A kubeconfig: `path` or, if that is empty, $KUBECONFIG (a list separated by colons, merged, the first wins) or
 // ~/.kube/config. `context` empty: the current one. Errors name the file and the field. Auth providers, passwords,
 // proxies other than http://HOST:PORT and acting as more than a user, a uid and one group are refused with "not
-// supported"; so is a plug-in that must not be run, which kPermissionDenied tells. Runs nothing yet.
+// supported"; so is a plug-in that must not be run, which kPermissionDenied tells. Runs nothing yet; a plug-in will
+// have the environment that this process has now. `clock`: seconds since 1970; empty: the system's.
 absl::StatusOr<std::unique_ptr<CredentialSource>> KubeconfigCredentials(const std::string& path = "",
                                                                         const std::string& context = "",
-                                                                        ExecPlugins plugins = ExecPlugins::kRefuse);
+                                                                        ExecPlugins plugins = ExecPlugins::kRefuse,
+                                                                        std::function<double()> clock = {});
 
 // In the cluster if the environment says so and neither a path nor a context is given, else the kubeconfig, without
 // plug-ins.

@@ -223,7 +223,8 @@ TEST_F(CredentialsTest, RefusesWhatItWouldLeaveOut) {
     WriteConfig("", field);
     EXPECT_THAT(ErrorOf(path), HasSubstr("needs as")) << field;
   }
-  for (const char* proxy : {"https://proxy", "socks5://proxy:1080", "http://me:secret@proxy", "proxy:3128"}) {
+  for (const char* proxy : {"https://proxy", "socks5://proxy:1080", "http://me:secret@proxy:1", "proxy:3128",
+                            "http://proxy", "http://proxy/path:1", "http://:3128", "http://proxy:0"}) {
     WriteConfig(std::string("proxy-url: ") + proxy, "token: t");
     EXPECT_THAT(ErrorOf(path), HasSubstr("proxy-url: not supported"));
     EXPECT_THAT(ErrorOf(path), Not(HasSubstr("secret")));
@@ -250,9 +251,9 @@ class PluginTest : public CredentialsTest {
     Write("bin/plugin", "#!/bin/sh\ncd " + folder_.string() +
                             "\n[ -e slow ] && sleep 0.3\necho run >> runs\nCOUNT=$(grep -c run runs)\n"
                             "echo \"$KUBERNETES_EXEC_INFO\" > told\n"
-                            "echo '{\"kind\": \"ExecCredential\", \"apiVersion\": "
+                            "cat <<EOF | sed s/COUNT/$COUNT/\n{\"kind\": \"ExecCredential\", \"apiVersion\": "
                             "\"client.authentication.k8s.io/v1\", \"status\": " +
-                            status + "}' | sed s/COUNT/$COUNT/\n");
+                            status + "}\nEOF\n");
     fs::permissions(folder_ / "bin/plugin", fs::perms::owner_all);
     return WriteConfig(
         "certificate-authority: ca.crt\n    tls-server-name: inner",
@@ -261,7 +262,7 @@ class PluginTest : public CredentialsTest {
 
   std::unique_ptr<CredentialSource> Open(const std::string& config) {
     Write("ca.crt", "CA");
-    auto source = KubeconfigCredentials(config, "", ExecPlugins::kRun);
+    auto source = KubeconfigCredentials(config, "", ExecPlugins::kRun, [this] { return now_; });
     EXPECT_TRUE(source.ok()) << source.status();
     return source.ok() ? *std::move(source) : nullptr;
   }
@@ -273,6 +274,8 @@ class PluginTest : public CredentialsTest {
     while (std::getline(stream, line)) ++runs;
     return runs;
   }
+
+  double now_ = 0;
 };
 
 TEST_F(PluginTest, RunsOnlyWhereItIsAllowedAndWhenAsked) {
@@ -293,13 +296,43 @@ TEST_F(PluginTest, RunsOnlyWhereItIsAllowedAndWhenAsked) {
 }
 
 TEST_F(PluginTest, AsksAgainWhenWhatItSaidHasExpired) {
-  const auto source = Open(WritePlugin(R"({"token": "token-COUNT", "expirationTimestamp": "2999-01-01T00:00:00Z"})"));
+  const auto source = Open(WritePlugin(R"({"token": "token-COUNT", "expirationTimestamp": "1970-01-01T01:00:00Z"})"));
   EXPECT_EQ(source->Get(false)->token, "token-1");
+  now_ = 3600 - 11;
   EXPECT_EQ(source->Get(false)->token, "token-1");
+  now_ = 3600 - 10;
+  EXPECT_EQ(source->Get(false)->token, "token-2") << "a little before its end";
+  now_ = 3600;
+  EXPECT_EQ(source->Get(false)->token, "token-3");
   // Expired as it comes: it is not run for each request.
-  const auto late = Open(WritePlugin(R"({"token": "token-COUNT", "expirationTimestamp": "2001-01-01T00:00:00Z"})"));
-  EXPECT_EQ(late->Get(false)->token, "token-2");
-  EXPECT_EQ(late->Get(false)->token, "token-2");
+  EXPECT_EQ(source->Get(false)->token, "token-3");
+  now_ = 3610;
+  EXPECT_EQ(source->Get(false)->token, "token-4");
+}
+
+// The HTTP library's preparations hide from this process what the system trusts.
+TEST_F(PluginTest, HasTheEnvironmentOfTheBeginning) {
+  setenv("SSL_CERT_FILE", "corporate.pem", /*overwrite=*/1);
+  const auto source = Open(WritePlugin(R"({"token": "token-$SSL_CERT_FILE"})"));
+  setenv("SSL_CERT_FILE", "/dev/null", /*overwrite=*/1);
+  EXPECT_EQ(source->Get(false)->token, "token-corporate.pem");
+  unsetenv("SSL_CERT_FILE");
+}
+
+TEST_F(PluginTest, WhoWaitedForAFailureHasIt) {
+  const auto source = Open(WritePlugin("broken"));
+  Write("slow", "so that all have asked before the first is answered");
+  constexpr int kThreads = 8;
+  std::barrier together(kThreads);
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      together.arrive_and_wait();
+      EXPECT_TRUE(absl::IsUnauthenticated(source->Get(false).status()));
+    });
+  }
+  threads.clear();
+  EXPECT_LT(Runs(), kThreads);
 }
 
 TEST_F(PluginTest, ManyThatMeetA401RunItOnce) {

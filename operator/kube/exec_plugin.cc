@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -111,15 +110,11 @@ class Child {
 };
 
 std::vector<std::string> Environment(const ExecPlugin& plugin, const std::string& info) {
-  std::vector<std::pair<std::string, std::string>> added = plugin.environment;
-  added.emplace_back("KUBERNETES_EXEC_INFO", info);
+  std::map<std::string, std::string> variables = plugin.environment;
+  variables["KUBERNETES_EXEC_INFO"] = info;
   std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view name = std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
-    const bool replaced = std::any_of(added.begin(), added.end(), [&](const auto& one) { return one.first == name; });
-    if (!replaced) all.emplace_back(*entry);
-  }
-  for (const auto& [name, value] : added) all.push_back(absl::StrCat(name, "=", value));
+  all.reserve(variables.size());
+  for (const auto& [name, value] : variables) all.push_back(absl::StrCat(name, "=", value));
   return all;
 }
 

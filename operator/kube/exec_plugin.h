@@ -1,10 +1,10 @@
 #ifndef DOWNPOUR_OPERATOR_KUBE_EXEC_PLUGIN_H_
 #define DOWNPOUR_OPERATOR_KUBE_EXEC_PLUGIN_H_
 
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,8 +21,8 @@ struct ExecPlugin {
   std::string api_version;
   std::string command;  // a path, or a name that PATH finds
   std::vector<std::string> arguments;
-  std::vector<std::pair<std::string, std::string>> environment;  // beside that of this process
-  std::string install_hint;                                      // for whoever lacks the program
+  std::map<std::string, std::string> environment;  // all of it, but for what it is told of the request
+  std::string install_hint;                        // for whoever lacks the program
   Interactive interactive = Interactive::kIfAvailable;
   bool provide_cluster_info = false;
 };

@@ -91,8 +91,10 @@ TEST_F(ExecPluginTest, RefusesWhatIsNoCredentialWithoutQuotingIt) {
 
 TEST_F(ExecPluginTest, TellsTheProgramWhatItNeedsToKnow) {
   const std::string file = File("told");
-  ExecPlugin plugin = Shell(absl::StrCat("echo \"$1|$REGION|$HOME\" > ", file, "; echo \"$KUBERNETES_EXEC_INFO\" >> ",
-                                         file, "; cat >> ", file, "; ", PrintToken("t")));
+  setenv("OF_THIS_PROCESS", "something", /*overwrite=*/1);
+  ExecPlugin plugin =
+      Shell(absl::StrCat("echo \"$1|$REGION|$HOME|$OF_THIS_PROCESS\" > ", file, "; echo \"$KUBERNETES_EXEC_INFO\" >> ",
+                         file, "; cat >> ", file, "; ", PrintToken("t")));
   plugin.environment = {{"REGION", "a b'c"}, {"HOME", "elsewhere"}};
   for (const bool told : {false, true}) {
     plugin.provide_cluster_info = told;
@@ -102,7 +104,7 @@ TEST_F(ExecPluginTest, TellsTheProgramWhatItNeedsToKnow) {
     std::ifstream stream(file);
     std::string line;
     std::getline(stream, line);
-    EXPECT_EQ(line, "an argument; exit 9|a b'c|elsewhere");
+    EXPECT_EQ(line, "an argument; exit 9|a b'c|elsewhere|") << "of this process's it has what it is given";
     std::getline(stream, line);
     const auto info = ParseJson(line);
     ASSERT_TRUE(info.ok()) << line;

@@ -392,12 +392,15 @@ class HttpTransport final : public Transport {
   HttpTransport& operator=(const HttpTransport&) = delete;
 
   absl::StatusOr<HttpResponse> Exchange(const HttpRequest& request, std::stop_token stop) override {
-    const absl::Duration deadline = MonotonicNow() + request.timeout;
+    absl::Duration deadline = MonotonicNow() + request.timeout;
     bool refreshed = false;
     bool renewed = false;
     for (;;) {
+      const absl::Duration before = MonotonicNow();
       absl::StatusOr<Channel> channel = SharedChannel(refreshed);
       if (!channel.ok()) return channel.status();
+      // Somebody may have had to log in, for which there are other limits.
+      deadline += MonotonicNow() - before;
       absl::StatusOr<HttpResponse> response = ExchangeOnce(*channel, request, stop, deadline);
       if (response.ok() && response->status == 401 && !refreshed) {
         refreshed = true;
@@ -556,15 +559,17 @@ class HttpTransport final : public Transport {
       config.set_tlsext_sni_enabled(!server_->literal.has_value() || !source_->tls_server_name().empty());
       config.set_ssl_context_callback(
           [credentials](asio::ssl::context& context) { ConfigureTls(context, credentials); });
-      // Whoever connects is the proxy then, and its address is not known here.
-      const std::string proxy = source_->proxy();
-      if (!proxy.empty()) config.set_proxy(web::web_proxy(web::uri(proxy)));
-      const std::optional<asio::ip::address> literal = proxy.empty() ? server_->literal : std::nullopt;
-      config.set_nativehandle_options([tls = server_->tls, literal](void* handle) {
-        using Socket = asio::ip::tcp::socket;
-        KeepAlive(tls ? static_cast<asio::ssl::stream<Socket&>*>(handle)->next_layer() : *static_cast<Socket*>(handle),
-                  literal);
-      });
+      if (const std::string proxy = source_->proxy(); !proxy.empty()) {
+        // Without options for its sockets: the library gives them before it connects, and as something else later.
+        config.set_proxy(web::web_proxy(web::uri(proxy)));
+      } else {
+        config.set_nativehandle_options([tls = server_->tls, literal = server_->literal](void* handle) {
+          using Socket = asio::ip::tcp::socket;
+          KeepAlive(
+              tls ? static_cast<asio::ssl::stream<Socket&>*>(handle)->next_layer() : *static_cast<Socket*>(handle),
+              literal);
+        });
+      }
       auto client = std::make_shared<http::client::http_client>(web::uri(server_->Uri()), config);
       return Channel{std::move(credentials), std::move(client)};
     } catch (const std::exception& error) {

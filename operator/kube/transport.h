@@ -21,7 +21,8 @@ struct HttpRequest {
   std::string content_type = "application/json";
   std::string accept = "application/json";
   std::string body;
-  // Exchange: for all of it. Stream: to the response's headers, and then between two pieces of the body.
+  // Exchange: for all of it. Stream: to the response's headers, and then between two pieces of the body. Without the
+  // time that making credentials takes.
   absl::Duration timeout = absl::Seconds(30);
 };
 

@@ -180,8 +180,8 @@ TEST(CrdTest, PatternsSayWhatTheChecksSay) {
       ASSERT_EQ(pattern.check(text).empty(), matches) << "seed " << seed << ": " << text << "\n" << pattern.pattern;
       ++(matches ? good : bad);
     }
-    EXPECT_GT(good, 50u) << pattern.pattern;
-    EXPECT_GT(bad, 100u) << pattern.pattern;
+    EXPECT_GT(good, Seeds(50)) << pattern.pattern;
+    EXPECT_GT(bad, Seeds(100)) << pattern.pattern;
   }
 }
 

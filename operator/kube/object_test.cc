@@ -82,7 +82,8 @@ TEST(JsonText, LimitsDepth) {
   }
   const std::string empty = std::string(kMaxJsonDepth, '[') + std::string(kMaxJsonDepth, ']');
   EXPECT_TRUE(absl::IsDataLoss(ParseJson(absl::StrCat("[100000000000000000000, ", empty, "]")).status()));
-  EXPECT_TRUE(ParseJson("\"" + std::string(1000, '[') + "\\\"[\"").ok()) << "brackets in strings do not count";
+  const std::string brackets(1000, '[');
+  EXPECT_TRUE(ParseJson(absl::StrCat("\"", brackets, "\\\"[\"")).ok()) << "brackets in strings do not count";
 }
 
 TEST(JsonText, LeavesManagedFieldsOutOfObjectsOnly) {

@@ -56,17 +56,14 @@ def obstacles(world):
     world.kubectl("delete", "quota", "small")
     world.wait_ready(1, 150)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
-    # That there is no room for the service is told before any pod is made. For the slice, which is made when the
-    # coordinator has an address, it is told while all run; then nothing happens any more.
-    for what, pods in (("services", 0), ("endpointslices.discovery.k8s.io", 3)):
-        world.wait("pods and service to go", lambda: not (world.pods() or world.get("services")), 60)
-        world.kubectl("create", "quota", "small", f"--hard=count/{what}=0")
-        world.job(workers=1)
-        world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
-        check(len(world.pods()) == pods, f"without {what}: {list(world.pods())}")
-        world.kubectl("delete", "quota", "small")
-        world.wait_ready(1, 150)
-        world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
+    world.wait("its pods to go", lambda: not world.pods(), 60)
+    # The service is made when the coordinator has an address; then nothing happens any more.
+    world.kubectl("create", "quota", "small", "--hard=services=0")
+    world.job(workers=1)
+    world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
+    world.wait("its pods to run", lambda: all(pod["status"]["phase"] == "Running" for pod in world.get("pods")), 60)
+    world.kubectl("delete", "quota", "small")
+    world.wait_ready(1, 150)
 
 
 @scenario

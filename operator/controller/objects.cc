@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
 #include "operator/controller/pod.h"
@@ -59,12 +58,8 @@ void Default(Json& object, const char* key, Json value) {
 }
 
 std::string CoordinatorAddress(const api::TrainingJob& job) {
-  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", kCoordinatorService, ".",
+  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", job.metadata.name, ".",
                       job.metadata.namespace_name, ".svc:", kControlPort);
-}
-
-Json CoordinatorPorts() {
-  return Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}});
 }
 
 Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incarnation) {
@@ -172,33 +167,16 @@ std::string ProcessJobUid(const std::string& kubernetes_uid) {
   return uid;
 }
 
-Json MakeCoordinatorService(const std::string& namespace_name) {
+Json MakeService(const api::TrainingJob& job) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
-          {"metadata",
-           {{"name", kCoordinatorService},
-            {"namespace", namespace_name},
-            {"labels", {{kManagedByLabel, kManagedByValue}}}}},
-          {"spec", {{"clusterIP", "None"}, {"ports", CoordinatorPorts()}}}};
-}
-
-Json MakeCoordinatorEndpoints(const api::TrainingJob& job, const Pod& coordinator) {
-  Json meta = Meta(job, absl::StrCat(job.metadata.name, "-coordinator"));
-  meta["labels"]["kubernetes.io/service-name"] = kCoordinatorService;
-  meta["labels"]["endpointslice.kubernetes.io/managed-by"] = kManagedByValue;
-  return {{"apiVersion", "discovery.k8s.io/v1"},
-          {"kind", "EndpointSlice"},
-          {"metadata", std::move(meta)},
-          {"addressType", absl::StrContains(coordinator.address, ':') ? "IPv6" : "IPv4"},
-          {"ports", CoordinatorPorts()},
-          {"endpoints", Json::array({{{"addresses", Json::array({coordinator.address})},
-                                      {"hostname", PodName(job, api::Role::kCoordinator, 0)},
-                                      {"conditions", {{"ready", true}}},
-                                      {"targetRef",
-                                       {{"kind", "Pod"},
-                                        {"name", coordinator.meta.name},
-                                        {"namespace", coordinator.meta.namespace_name},
-                                        {"uid", coordinator.meta.uid}}}}})}};
+          {"metadata", Meta(job, job.metadata.name)},
+          {"spec",
+           {{"clusterIP", "None"},
+            {"publishNotReadyAddresses", true},
+            {"selector",
+             {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kCoordinator))}}},
+            {"ports", Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}})}}}};
 }
 
 Json MakePodDisruptionBudget(const api::TrainingJob& job) {
@@ -258,7 +236,7 @@ absl::StatusOr<Json> MakePod(const api::TrainingJob& job, const ImageOptions& im
   const bool worker = role == api::Role::kWorker;
   spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
   spec["hostname"] = name;
-  spec["subdomain"] = kCoordinatorService;
+  spec["subdomain"] = job.metadata.name;
   Default(spec, "enableServiceLinks", false);
   Default(spec, "automountServiceAccountToken", false);
   Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);

@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "operator/api/training_job.h"
-#include "operator/controller/pod.h"
 #include "operator/kube/object.h"
 
 // The objects that the operator makes for a job. Pure functions; names are deterministic, so that making one twice is
@@ -23,9 +22,6 @@ struct ImageOptions {
 inline constexpr int kControlPort = 7070;  // of the coordinator; control and data of a ps
 inline constexpr int kMetricsPort = 8080;
 
-// Of the service, one a namespace, in whose domain coordinators are found.
-inline constexpr char kCoordinatorService[] = "downpour-coordinators";
-
 // "lenet-worker-3".
 std::string PodName(const api::TrainingJob& job, api::Role role, int index);
 // Of all objects: the job's own labels of kube::kTrainingJobs are not copied.
@@ -33,10 +29,8 @@ std::string PodSelector(const std::string& job_uid);
 // The uid of the job as the processes know it: 32 hexadecimal digits.
 std::string ProcessJobUid(const std::string& kubernetes_uid);
 
-// A headless service without a selector: who is found in its domain is said by MakeCoordinatorEndpoints.
-kube::Json MakeCoordinatorService(const std::string& namespace_name);
-// "lenet-coordinator-0.downpour-coordinators.NAMESPACE.svc" is at the address of `coordinator`, ready or not.
-kube::Json MakeCoordinatorEndpoints(const api::TrainingJob& job, const Pod& coordinator);
+// The headless service under whose name the coordinator is found, ready or not.
+kube::Json MakeService(const api::TrainingJob& job);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 // The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What the

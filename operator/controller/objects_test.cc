@@ -51,7 +51,7 @@ TEST(ObjectsTest, APodTellsItsProcessWhoItIs) {
   EXPECT_EQ(container.at("command"), Json::array({"downpour-worker"}));
   EXPECT_EQ(Argument(container, "--index"), "2");
   EXPECT_EQ(Argument(container, "--incarnation"), "5");
-  EXPECT_EQ(Argument(container, "--coordinator"), "lenet-coordinator-0.downpour-coordinators.team.svc:7070");
+  EXPECT_EQ(Argument(container, "--coordinator"), "lenet-coordinator-0.lenet.team.svc:7070");
   const Json config = Json::parse(container.at("env").at(0).at("value").get<std::string>());
   EXPECT_EQ(config.at("jobUid"), "0123456789abcdef0123456789abcdef");
   EXPECT_EQ(config.at("psReplicas"), 2);
@@ -133,30 +133,13 @@ TEST(ObjectsTest, ATemplateThatIsNoneIsRefusedByPath) {
   }
 }
 
-TEST(ObjectsTest, TheCoordinatorIsFoundUnderTheNameThatPodsAreGiven) {
-  const Json service = MakeCoordinatorService("team");
-  EXPECT_EQ(service.at("metadata").at("name"), "downpour-coordinators");
-  EXPECT_EQ(service.at("metadata").at("namespace"), "team");
-  EXPECT_EQ(service.at("metadata").count("ownerReferences"), 0u) << "it is that of all jobs there";
+TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
+  const Json service = MakeService(MakeJob());
+  EXPECT_EQ(service.at("metadata").at("name"), "lenet");
   EXPECT_EQ(service.at("spec").at("clusterIP"), "None");
-  EXPECT_EQ(service.at("spec").count("selector"), 0u) << "else the platform would look for whom it means";
-  Pod pod;
-  pod.meta.name = "lenet-coordinator-0";
-  pod.meta.namespace_name = "team";
-  pod.meta.uid = "uid-of-the-pod";
-  for (const auto& [address, type] : {std::pair{"10.0.0.7", "IPv4"}, std::pair{"fd00::7", "IPv6"}}) {
-    pod.address = address;
-    const Json slice = MakeCoordinatorEndpoints(MakeJob(), pod);
-    EXPECT_EQ(slice.at("metadata").at("name"), "lenet-coordinator");
-    EXPECT_EQ(slice.at("metadata").at("labels").at("kubernetes.io/service-name"), "downpour-coordinators");
-    EXPECT_EQ(slice.at("metadata").at("ownerReferences").at(0).at("uid"), "01234567-89ab-cdef-0123-456789abcdef");
-    EXPECT_EQ(slice.at("addressType"), type);
-    const Json& endpoint = slice.at("endpoints").at(0);
-    EXPECT_EQ(endpoint.at("addresses"), Json::array({address}));
-    EXPECT_EQ(endpoint.at("hostname"), "lenet-coordinator-0");
-    EXPECT_EQ(endpoint.at("conditions").at("ready"), true);
-    EXPECT_EQ(endpoint.at("targetRef").at("uid"), "uid-of-the-pod");
-  }
+  EXPECT_EQ(service.at("spec").at("publishNotReadyAddresses"), true);
+  EXPECT_EQ(service.at("spec").at("selector").at(kJobUidLabel), "01234567-89ab-cdef-0123-456789abcdef");
+  EXPECT_EQ(service.at("spec").at("selector").at(kRoleLabel), "coordinator") << "endpoints that nobody asks for cost";
 }
 
 TEST(MakePodTest, KeepsAwayFromNodes) {

@@ -62,7 +62,7 @@ class Operator::Impl {
         event_client_(make_transport(), options_.client, &client_metrics_),
         events_(&event_client_, "downpour-operator", options_.election.identity),
         jobs_(
-            DecodeJob, [](const JobRecord& job) { return job.meta.namespace_name; },
+            DecodeJob, [](const JobRecord&) { return std::string(); },
             [this](const auto& before, const auto& after) {
               if (workers_begun_) queue_.Add((after != nullptr ? after : before)->meta.Key());
             }),
@@ -212,7 +212,6 @@ class Operator::Impl {
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     workers_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
-    queue_.Add(absl::StrCat(options_.namespace_name, "/"), /*low_priority=*/true);
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     absl::MutexLock lock(&mutex_);
     if (stopped_) return;

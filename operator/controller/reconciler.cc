@@ -11,7 +11,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
-#include "operator/controller/create_owned.h"
 #include "operator/controller/turn.h"
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
@@ -27,7 +26,7 @@ using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
 constexpr double kBudgetRetrySeconds = 60;
-constexpr double kPublishedTrustedSeconds = 60;
+constexpr double kServiceTrustedSeconds = 60;
 constexpr double kTurnsAheadSeconds = 10;
 constexpr double kLongestStatusSeconds = 1;
 constexpr double kNewestShare = 0.2;  // of the newest in a mean over the latest
@@ -124,12 +123,15 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   return std::nullopt;
 }
 
-// The coordinator's pod that may run and has an address, or nullptr.
-const Pod* FindCoordinator(const Pods& pods) {
-  const auto found = std::find_if(pods.begin(), pods.end(), [](const kube::Store<Pod>::Pointer& pod) {
-    return pod->role == api::Role::kCoordinator && !pod->address.empty() && !HasEnded(*pod);
+absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
+}
+
+bool HasAddress(const Pods& pods, api::Role role) {
+  return std::any_of(pods.begin(), pods.end(), [role](const kube::Store<Pod>::Pointer& pod) {
+    return pod->role == role && !pod->address.empty() && !HasEnded(*pod);
   });
-  return found == pods.end() ? nullptr : found->get();
 }
 
 }  // namespace
@@ -165,8 +167,7 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       pods_(pods),
       gateway_(gateway),
       hooks_(std::move(hooks)),
-      clock_(std::move(clock)),
-      names_(client_, jobs_, clock_) {}
+      clock_(std::move(clock)) {}
 
 Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string& uid) {
   absl::MutexLock lock(&mutex_);
@@ -433,6 +434,19 @@ void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>
   }
 }
 
+absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, const kube::Resource& resource,
+                                                   const kube::Json& object) {
+  // A template with unknown fields did not get so far: see CheckTemplates.
+  absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object,
+                                                       {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
+  if (!absl::IsAlreadyExists(created.status())) return created;
+  const std::string name = kube::FindText(object, {"metadata", "name"});
+  absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
+  // Ours: an answer was lost, or a cache is behind.
+  if (!existing.ok() || kube::ReadMeta(*existing).controller_uid == record.meta.uid) return existing;
+  return SomebodyElses(resource, name);
+}
+
 absl::Status Reconciler::DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex) {
   kube::DeleteOptions options;
   options.preconditions.uid = pod.meta.uid;
@@ -482,7 +496,7 @@ absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start,
     absl::Status removed = DeletePod(*pod, /*at_once=*/true, memory, memory_mutex);
     if (!removed.ok()) return removed;
   }
-  const absl::StatusOr<kube::Json> created = CreateOwned(client_, record, kube::kPods, *wanted);
+  const absl::StatusOr<kube::Json> created = CreateOwned(record, kube::kPods, *wanted);
   if (!created.ok()) return created.status();
   const std::optional<Pod> pod = DecodePod(*created);
   if (!pod.has_value()) return absl::InternalError("the server returned a pod without our labels");
@@ -507,27 +521,49 @@ void Reconciler::NoteObstacle(const absl::Status& status, const std::string& wha
   memory.starts_held_until = clock_() + planner::BackoffSeconds(backoff, ++memory.refusals + 1);
 }
 
-absl::Status Reconciler::PublishCoordinator(const JobRecord& record, const Pod& coordinator, Memory& memory) {
-  absl::Status published = names_.Publish(record, coordinator, !memory.published.empty());
-  if (published.ok()) {
-    memory.published = coordinator.address;
-    memory.published_time = clock_();
-  } else {  // else pods may still be refused
-    NoteObstacle(published, "the name of the coordinator cannot be made known", memory);
+absl::Status Reconciler::LookForService(const JobRecord& record, Memory& memory) {
+  // What the server remembers will do: should it be old, the making of the service tells.
+  const absl::StatusOr<kube::Json> found =
+      client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name, /*resource_version=*/"0");
+  if (absl::IsNotFound(found.status())) {
+    memory.service = Memory::Service::kMissing;
+    return absl::OkStatus();
   }
-  return published;
+  if (!found.ok()) return found.status();
+  if (kube::ReadMeta(*found).controller_uid != record.meta.uid) {
+    return SomebodyElses(kube::kServices, record.meta.name);
+  }
+  memory.service = Memory::Service::kThere;
+  memory.service_seen = clock_();
+  return absl::OkStatus();
+}
+
+absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) {
+  absl::Status status = absl::OkStatus();
+  if (memory.service == Memory::Service::kUnknown) status = LookForService(record, memory);
+  if (status.ok() && memory.service == Memory::Service::kMissing) {
+    status = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
+    if (status.ok()) memory.service = Memory::Service::kThere;
+    memory.service_seen = clock_();
+  }
+  NoteObstacle(status, "the service of the job cannot be made", memory);
+  return status;
 }
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
-  // That its name is taken, or that there is no room for it, is told before anything runs.
-  absl::Status service = names_.EnsureService(record.meta.namespace_name);
-  if (!service.ok()) {
-    NoteObstacle(service, "the service by which coordinators are found cannot be made", memory);
-    return service;
+  if (memory.service == Memory::Service::kUnknown) {
+    // A name that is taken is told before anything runs.
+    absl::Status free = LookForService(record, memory);
+    if (!free.ok()) {
+      NoteObstacle(free, "the service of the job cannot be made", memory);
+      return free;
+    }
   }
-  // Pods that start need it, and nobody watches it: it may have been deleted meanwhile.
-  if (clock_() >= memory.published_time + kPublishedTrustedSeconds) memory.published.clear();
+  // Pods that start need it, and nobody watches services: it may have been deleted meanwhile.
+  if (memory.service == Memory::Service::kThere && clock_() >= memory.service_seen + kServiceTrustedSeconds) {
+    memory.service = Memory::Service::kUnknown;
+  }
   absl::Mutex memory_mutex;
   const std::uint64_t newest = memory.pods_version;
   std::atomic<bool> broken_off = false;
@@ -554,7 +590,7 @@ std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const
   const double due = std::max(*memory.ready_since + absl::ToDoubleSeconds(delay), memory.budget_held_until);
   if (now < due) return absl::Seconds(due - now);
   const absl::Status made =
-      CreateOwned(client_, record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
+      CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
   memory.budget_made = made.ok();
   if (made.ok()) return std::nullopt;
   // The job trains without; that is said once, and tried again.
@@ -630,10 +666,8 @@ ReconcileResult Reconciler::Reconcile(const std::string& key) {
   const Seen seen = {ParseVersion(jobs_->resource_version()), ParseVersion(pods_->resource_version())};
   const kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
   if (record == nullptr) {
-    const std::string namespace_name = key.substr(0, key.find('/'));
-    if (absl::EndsWith(key, "/")) return {names_.RetireUnused(namespace_name), std::nullopt};
     Forget(key);
-    return {names_.Retire(namespace_name), std::nullopt};
+    return {};
   }
   if (!record->managed_here) return {};
   const double now = clock_();
@@ -701,25 +735,24 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     Emit(record, plan.events);
   }
   NoteAlive(pods, plan.status, memory);
-  // Not in the pass that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have
-  // all members: these have found the coordinator.
-  const Pod* const coordinator = FindCoordinator(pods);
-  const bool publishes = coordinator != nullptr && memory.published != coordinator->address &&
-                         !(memory.published.empty() && planner::IsTrue(plan.status, planner::kReady)) &&
-                         !memory.over && now >= memory.starts_held_until;
+  // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
+  // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
+  const bool needs_service =
+      (memory.service == Memory::Service::kMissing ||
+       (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
+      HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
                                   [](const Action& action) { return action.type == ActionType::kStart; });
   result.status = CarryOut(record, plan, pods, memory);
   if (result.status.ok()) result.status = checked;
-  if (result.status.ok() && publishes) result.status = PublishCoordinator(record, *coordinator, memory);
+  if (result.status.ok() && needs_service) result.status = EnsureService(record, memory);
   // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (!starts && !publishes && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
+  if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
   if (memory.starts_held_until > now) {  // as this pass saw it; by now it may be over
     look_again_after(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)));
   }
-  const bool overcome = !memory.obstacle.has_value() || (publishes && result.status.ok());
-  if (observed.obstacle.has_value() && overcome) look_again_after(absl::ZeroDuration());
+  if (observed.obstacle.has_value() && !memory.obstacle.has_value()) look_again_after(absl::ZeroDuration());
   if (!result.status.ok()) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
     look_again_after(*wait);

@@ -16,7 +16,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "operator/controller/coordinator_gateway.h"
-#include "operator/controller/coordinator_names.h"
 #include "operator/controller/job_record.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/pod.h"
@@ -77,12 +76,11 @@ struct ReconcileResult {
 // that what slips through is refused by the server.
 class Reconciler {
  public:
-  // All outlive it. `jobs` are grouped by namespace, `pods` by the uid of their controller. `clock`: seconds since 1970.
+  // All outlive it. `clock`: seconds since 1970.
   Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
              const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,
              std::function<double()> clock);
 
-  // `key`: "NAMESPACE/NAME" of a job; "NAMESPACE/" stands for what jobs that are gone have left there, "/" anywhere.
   ReconcileResult Reconcile(const std::string& key);
 
  private:
@@ -107,8 +105,9 @@ class Reconciler {
     std::int64_t templates_checked = 0;  // the newest generation on which there is a verdict
     std::string template_error;
     double template_check_time = 0;
-    std::string published;  // where the coordinator is found, as far as is known; empty: nothing is known
-    double published_time = 0;
+    enum class Service { kUnknown, kMissing, kThere };
+    Service service = Service::kUnknown;
+    double service_seen = 0;
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
@@ -164,7 +163,12 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
-  absl::Status PublishCoordinator(const JobRecord& record, const Pod& coordinator, Memory& memory);
+  // Finds out whether the job's service is there. kAlreadyExists: its name is somebody else's.
+  absl::Status LookForService(const JobRecord& record, Memory& memory);
+  absl::Status EnsureService(const JobRecord& record, Memory& memory);
+  // Made now, or there already and ours. kAlreadyExists: somebody else's.
+  absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
+                                         const kube::Json& object);
   absl::Status Remove(const JobRecord& record, const std::vector<const planner::Action*>& removals,
                       const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
@@ -183,7 +187,6 @@ class Reconciler {
   CoordinatorGateway* const gateway_;
   const ReconcilerHooks hooks_;
   const std::function<double()> clock_;
-  CoordinatorNames names_;
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
   int over_ ABSL_GUARDED_BY(mutex_) = 0;                  // of these

@@ -60,7 +60,7 @@ class ReconcilerTest : public ::testing::Test {
         client_(kube::MakeHttpTransport(std::make_shared<kube::PlainCredentials>(base_url_)),
                 {absl::Seconds(10), 10000, 10000}),
         jobs_(
-            DecodeJob, [](const JobRecord& job) { return job.meta.namespace_name; }, [](const auto&, const auto&) {}),
+            DecodeJob, [](const JobRecord&) { return std::string(); }, [](const auto&, const auto&) {}),
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; }, [](const auto&, const auto&) {}) {
     server_.SetClock([this] { return now_; });
@@ -247,15 +247,8 @@ class ReconcilerTest : public ::testing::Test {
   static Json SomebodyElsesService() {
     return {{"apiVersion", "v1"},
             {"kind", "Service"},
-            {"metadata", {{"name", kCoordinatorService}, {"namespace", kNamespace}}},
+            {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
             {"spec", {{"clusterIP", "None"}}}};
-  }
-
-  bool HasService() const { return server_.Get(kube::kServices, kNamespace, kCoordinatorService).has_value(); }
-  // Where the coordinator is found; empty: nowhere.
-  std::string Published() const {
-    const std::optional<Json> slice = server_.Get(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
-    return slice.has_value() ? slice->at("endpoints").at(0).at("addresses").at(0).get<std::string>() : "";
   }
 
   std::vector<std::string> PodNames() const {
@@ -308,13 +301,12 @@ TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
   ASSERT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-coordinator-0", "lenet-ps-0", "lenet-ps-1", "lenet-worker-0",
                                                   "lenet-worker-1", "lenet-worker-2"}));
-  EXPECT_TRUE(HasService());
-  EXPECT_EQ(Published(), "") << "there is no address yet to find";
+  EXPECT_FALSE(server_.Get(kube::kServices, kNamespace, "lenet").has_value()) << "there is no address yet to find";
   EXPECT_EQ(Status().at("incarnations").at("worker-2"), 1);
   RunPods();
   Refresh();
   ASSERT_TRUE(Reconcile().status.ok());
-  EXPECT_EQ(Published(), "10.0.0.1");
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
   Settle();
   EXPECT_EQ(Status().at("phase"), "Starting");
   EXPECT_EQ(gateway_.followed, "10.0.0.1:7070");
@@ -372,8 +364,7 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   EXPECT_EQ(status_writes_["essential"], 4) << "begins, is ready, has succeeded, is complete";
   const int by_the_clock = status_writes_["progress"] + status_writes_["picture"];
   EXPECT_LE(by_the_clock, 3);
-  EXPECT_EQ(server_.CountRequests("POST", "/services"), 1) << "of all jobs of the namespace";
-  EXPECT_LE(Writes() - 1 - by_the_clock + static_cast<int>(events_.size()), 11 + 8);
+  EXPECT_LE(Writes() - by_the_clock + static_cast<int>(events_.size()), 11 + 8);
 }
 
 TEST_F(ReconcilerTest, AJobWhoseBudgetIsRefusedTrainsOnAndTriesAgainInAMinute) {
@@ -783,131 +774,38 @@ TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "WorkerLost"), 1);
 }
 
-TEST_F(ReconcilerTest, NamesThatSomebodyDeletedAreMadeAgainForAPodThatStarts) {
+TEST_F(ReconcilerTest, AServiceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) {
   BringToTraining();
-  const auto asked = [this] { return server_.CountRequests("", "/services"); };
-  EXPECT_EQ(asked(), 2) << "whether there is one, and that there be one, before the first pod";
+  const auto looks = [this] { return server_.CountRequests("GET", "/services/lenet"); };
+  EXPECT_EQ(looks(), 1) << "before the first pod";
   EndPod("lenet-worker-0", 3);
   Settle();
-  EXPECT_EQ(asked(), 2) << "it was made a moment ago";
+  EXPECT_EQ(looks(), 1) << "it was made a moment ago";
   now_ += 60;
-  server_.Remove(kube::kServices, kNamespace, kCoordinatorService);
-  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
+  server_.Remove(kube::kServices, kNamespace, "lenet");
   RunPods();
   EndPod("lenet-worker-1", 3);
   Settle();
-  EXPECT_TRUE(HasService());
-  EXPECT_EQ(Published(), "10.0.0.1");
-  EXPECT_EQ(server_.CountRequests("POST", "/services"), 2);
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(looks(), 2);
   now_ += 60;
   RunPods();
   EndPod("lenet-worker-0", 3);
   Settle();
+  EXPECT_EQ(looks(), 3);
   EXPECT_EQ(server_.CountRequests("POST", "/services"), 2) << "nothing is asked for that is there";
-  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices"), 0);
 }
 
-TEST_F(ReconcilerTest, AnotherCoordinatorIsFoundUnderTheSameName) {
-  CreateJob();
-  Settle();
-  RunPods();
-  Settle();
-  EXPECT_EQ(Published(), "10.0.0.1");
-  Report(v1::PHASE_TRAINING, 10);
-  Settle();
-  const auto replace = [this](const std::string& address) {
-    EndPod("lenet-coordinator-0", 137);
-    Settle();
-    RunPods();
-    server_.Modify(kube::kPods, kNamespace, "lenet-coordinator-0",
-                   [&address](Json& pod) { pod["status"]["podIP"] = address; });
-    Report(v1::PHASE_RECOVERING, 10);
-    Settle();
-    EXPECT_EQ(Published(), address);
-  };
-  replace("10.0.0.2");
-  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices"), 1);
-  // One that does not know what was said before.
-  Restart();
-  replace("10.0.0.3");
-  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
-  replace("10.0.0.4");
-}
-
-TEST_F(ReconcilerTest, ALeaderThatIsNewAsksAboutNoNamesOfAJobThatTrains) {
+TEST_F(ReconcilerTest, ALeaderThatIsNewAsksAboutNoServiceOfAJobThatTrains) {
   BringToTraining();
-  const auto asked = [this] {
-    return server_.CountRequests("", "/services") + server_.CountRequests("", "/endpointslices");
-  };
-  const int before = asked();
   Restart();
   Settle();
-  EXPECT_EQ(asked(), before);
-  server_.Remove(kube::kServices, kNamespace, kCoordinatorService);
-  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
+  EXPECT_EQ(server_.CountRequests("", "/services"), 2) << "those before its first pod";
+  server_.Remove(kube::kServices, kNamespace, "lenet");
   Restart();
   EndPod("lenet-worker-0", 3);
   Settle();
-  EXPECT_TRUE(HasService());
-  EXPECT_EQ(Published(), "10.0.0.1");
-}
-
-TEST_F(ReconcilerTest, TheServiceGoesWithTheLastJobOfItsNamespace) {
-  const std::vector<std::string> names = CreateJobs(2);
-  ReconcileAll(names);
-  ASSERT_TRUE(HasService());
-  const auto remove = [this](const std::string& name) {
-    server_.Remove(kube::kTrainingJobs, kNamespace, name);
-    Refresh();
-    return reconciler_->Reconcile(absl::StrCat(kNamespace, "/", name)).status;
-  };
-  server_.Inject("DELETE", "/services", FakeApiServer::Refuse(500, "InternalError", "not now"), 1);
-  EXPECT_TRUE(remove("job-0").ok());
-  EXPECT_TRUE(HasService()) << "there is another job";
-  EXPECT_FALSE(remove("job-1").ok()) << "so that it is tried again";
-  EXPECT_TRUE(remove("job-1").ok());
-  EXPECT_FALSE(HasService());
-  const int asked = server_.CountRequests("", "/services");
-  EXPECT_TRUE(remove("job-1").ok());
-  EXPECT_EQ(server_.CountRequests("", "/services"), asked) << "each pod that goes leads here";
-}
-
-// Two passes of one job each that meet: the service that the first believes to be there is the one that the second
-// deletes.
-TEST_F(ReconcilerTest, AJobThatComesWhileTheServiceIsDeletedHasOne) {
-  CreateJob();
-  Settle();
-  server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
-  Refresh();
-  FakeApiServer::Reaction meanwhile = FakeApiServer::Refuse(503, "Unavailable", "again", {{"Retry-After", "0"}});
-  meanwhile.before = [this] {
-    CreateJob(1, 1, Json::object(), "other");
-    ReconcileAll({"other"});
-    EXPECT_TRUE(HasService());
-  };
-  server_.Inject("DELETE", "/services", meanwhile, 1);
-  EXPECT_TRUE(Reconcile().status.ok());
-  EXPECT_EQ(server_.CountRequests("DELETE", "/services"), 2);
-  EXPECT_TRUE(HasService());
-}
-
-TEST_F(ReconcilerTest, WhatAProcessBeforeLeftBehindGoes) {
-  CreateJob();
-  Settle();
-  server_.Put(kube::kServices, MakeCoordinatorService("empty"));
-  Json other = SomebodyElsesService();
-  other["metadata"]["namespace"] = "else";
-  server_.Put(kube::kServices, other);
-  Restart();
-  EXPECT_TRUE(reconciler_->Reconcile("/").status.ok());
-  EXPECT_FALSE(server_.Get(kube::kServices, "empty", kCoordinatorService).has_value());
-  EXPECT_TRUE(server_.Get(kube::kServices, "else", kCoordinatorService).has_value());
-  EXPECT_TRUE(HasService());
-  // Of those that are in use it knows, and lets them go in their turn.
-  server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
-  Refresh();
-  EXPECT_TRUE(Reconcile().status.ok());
-  EXPECT_FALSE(HasService());
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
 }
 
 TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
@@ -919,7 +817,7 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
   EXPECT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(Condition("Blocked"), "True NameConflict");
   EXPECT_TRUE(PodNames().empty());
-  server_.Remove(kube::kServices, kNamespace, kCoordinatorService);
+  server_.Remove(kube::kServices, kNamespace, "lenet");
   now_ += 60;
   Settle();
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
@@ -929,6 +827,7 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
 TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotAskedAboutAllTheTime) {
   BringToTraining();
   now_ += 60;
+  server_.Remove(kube::kServices, kNamespace, "lenet");
   server_.Put(kube::kServices, SomebodyElsesService());
   EndPod("lenet-worker-1", 3);
   const int before = server_.CountRequests("", "/services");
@@ -938,26 +837,10 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotA
   }
   EXPECT_EQ(Condition("Blocked"), "True NameConflict");
   EXPECT_LE(server_.CountRequests("", "/services") - before, 6) << "in 25 seconds";
-  server_.Remove(kube::kServices, kNamespace, kCoordinatorService);
+  server_.Remove(kube::kServices, kNamespace, "lenet");
   now_ += 60;
   Settle();
-  EXPECT_TRUE(HasService());
-  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
-}
-
-// Two jobs of one name after each other: the slice of the first is not collected yet.
-TEST_F(ReconcilerTest, ASliceOfAnotherOwnerIsAnObstacle) {
-  CreateJob();
-  Settle();
-  server_.Put(kube::kEndpointSlices, {{"apiVersion", "discovery.k8s.io/v1"},
-                                      {"kind", "EndpointSlice"},
-                                      {"metadata", {{"name", "lenet-coordinator"}, {"namespace", kNamespace}}}});
-  RunPods();
-  LookWhenAsked(30);
-  EXPECT_EQ(Condition("Blocked"), "True NameConflict");
-  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
-  LookWhenAsked(70);
-  EXPECT_EQ(Published(), "10.0.0.1");
+  ASSERT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
 
@@ -1033,24 +916,19 @@ TEST_F(ReconcilerTest, AnErrorOfTheServerThatLastsIsToldAndIsNoHotLoop) {
 }
 
 // Nothing happens that would bring the job back into the queue, but what a pass asks for itself.
-TEST_F(ReconcilerTest, NamesThatWereRefusedAreTriedAgainByThemselves) {
-  const auto refuse = [this](const std::string& what) {
-    server_.Inject(
-        "POST", "/" + what,
-        FakeApiServer::Refuse(403, "Forbidden", absl::StrCat(what, " \"x\" is forbidden: exceeded quota: small")), -1);
-    LookWhenAsked(300);
-    EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
-    EXPECT_THAT(server_.CountRequests("POST", "/" + what), AllOf(Ge(5), Le(15)));
-    server_.ClearFaults();
-    LookWhenAsked(70);
-    EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
-  };
+TEST_F(ReconcilerTest, AServiceThatWasRefusedIsTriedAgainByItself) {
   CreateJob();
-  refuse("services");
-  EXPECT_TRUE(HasService());
+  Settle();
+  server_.Inject("POST", "/services",
+                 FakeApiServer::Refuse(403, "Forbidden", "services \"x\" is forbidden: exceeded quota: small"), -1);
   RunPods();
-  refuse("endpointslices");
-  EXPECT_EQ(Published(), "10.0.0.1");
+  LookWhenAsked(300);
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+  EXPECT_THAT(server_.CountRequests("POST", "/services"), AllOf(Ge(5), Le(15)));
+  server_.ClearFaults();
+  LookWhenAsked(70);
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
 
 TEST_F(ReconcilerTest, WhatIsNotWantedAnyMoreIsNoObstacleAnyMore) {
@@ -1355,10 +1233,10 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
     for (int i = 0; i < 40; ++i) {
       now_ += 400;  // past every back-off
       // The platform collects what was made for the job before, on the strength of a cache that was behind.
-      const std::optional<Json> slice = server_.Get(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
+      const std::optional<Json> service = server_.Get(kube::kServices, kNamespace, "lenet");
       const std::string uid = kube::ReadMeta(*server_.Get(kube::kTrainingJobs, kNamespace, "lenet")).uid;
-      if (slice.has_value() && kube::ReadMeta(*slice).controller_uid != uid) {
-        server_.Remove(kube::kEndpointSlices, kNamespace, "lenet-coordinator");
+      if (service.has_value() && kube::ReadMeta(*service).controller_uid != uid) {
+        server_.Remove(kube::kServices, kNamespace, "lenet");
       }
       Refresh();
       static_cast<void>(Reconcile());

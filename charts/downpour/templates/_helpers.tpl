@@ -68,18 +68,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# One headless Service for all jobs of a namespace, made with the first and deleted with the last.
+# One headless Service and one PodDisruptionBudget a job; the garbage collector deletes them with the job.
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, create, delete]
-# One EndpointSlice and one PodDisruptionBudget a job; the garbage collector deletes them with the job. The right to
-# "restricted" is asked for by OpenShift where a slice names the address of a pod.
-- apiGroups: [discovery.k8s.io]
-  resources: [endpointslices]
-  verbs: [get, create, patch]
-- apiGroups: [discovery.k8s.io]
-  resources: [endpointslices/restricted]
-  verbs: [create]
+  verbs: [get, create]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]

@@ -119,8 +119,18 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   if (error->code == 404) return planner::Obstacle{"NamespaceGone", message};
   if (error->code == 403) return planner::Obstacle{"Forbidden", message};
   if (error->code == 400 || error->code == 422) return planner::Obstacle{"Refused", message};
-  if (error->code >= 500) return server_error(message);
-  return std::nullopt;
+  return server_error(message);
+}
+
+// Of a request to make something: a conflict there is somebody's refusal, such as a webhook's, and no sign of a cache
+// that is behind.
+absl::Status AsRefusal(const absl::Status& status) {
+  if (!absl::IsAborted(status)) return status;
+  absl::Status refusal = absl::UnknownError(status.message());
+  status.ForEachPayload([&refusal](absl::string_view type, const absl::Cord& payload) {
+    refusal.SetPayload(type, payload);
+  });
+  return refusal;
 }
 
 absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name) {
@@ -385,12 +395,7 @@ absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory,
     }
     if (!status.ok()) {  // no verdict
       const std::string what = absl::StrCat(whose, " cannot be checked");
-      // Nothing of the job is there that could be in conflict with anything: it is a word like any other.
-      NoteObstacle(absl::IsAborted(status) ? absl::UnknownError(status.message()) : status, what, memory);
-      // Whatever it was, a job that is held back for longer says why.
-      if (!memory.obstacle.has_value() && memory.refusals > 1) {
-        memory.obstacle = planner::Obstacle{kServerError, absl::StrCat(what, ": ", std::string(status.message()))};
-      }
+      NoteObstacle(AsRefusal(status), what, memory);
       return status;
     }
   }
@@ -439,7 +444,8 @@ absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, cons
   // A template with unknown fields did not get so far: see CheckTemplates.
   absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object,
                                                        {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
-  if (!absl::IsAlreadyExists(created.status())) return created;
+  if (!created.ok() && !absl::IsAlreadyExists(created.status())) return AsRefusal(created.status());
+  if (created.ok()) return created;
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
   // Ours: an answer was lost, or a cache is behind.
@@ -546,7 +552,8 @@ absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) 
     if (status.ok()) memory.service = Memory::Service::kThere;
     memory.service_seen = clock_();
   }
-  NoteObstacle(status, "the service of the job cannot be made", memory);
+  // Once it is made pods may still be refused.
+  if (!status.ok()) NoteObstacle(status, "the service of the job cannot be made", memory);
   return status;
 }
 
@@ -745,14 +752,17 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
                                   [](const Action& action) { return action.type == ActionType::kStart; });
   result.status = CarryOut(record, plan, pods, memory);
   if (result.status.ok()) result.status = checked;
-  if (result.status.ok() && needs_service) result.status = EnsureService(record, memory);
+  // Those that run need it, whether others are refused or not; who does not answer is not asked again at once.
+  const bool answers = !absl::IsUnavailable(result.status) && !absl::IsDeadlineExceeded(result.status);
+  if (needs_service && answers) result.status.Update(EnsureService(record, memory));
   // Nothing is asked for that could be refused, and not because it was a moment ago.
   if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
   if (memory.starts_held_until > now) {  // as this pass saw it; by now it may be over
     look_again_after(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)));
   }
-  if (observed.obstacle.has_value() && !memory.obstacle.has_value()) look_again_after(absl::ZeroDuration());
+  const bool overcome = !memory.obstacle.has_value() || (needs_service && result.status.ok());
+  if (observed.obstacle.has_value() && overcome) look_again_after(absl::ZeroDuration());
   if (!result.status.ok()) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
     look_again_after(*wait);

@@ -796,10 +796,40 @@ TEST_F(ReconcilerTest, AServiceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) 
   EXPECT_EQ(server_.CountRequests("POST", "/services"), 2) << "nothing is asked for that is there";
 }
 
+TEST_F(ReconcilerTest, ALeaderThatIsNewTellsNothingOfAJobThatTrainsBeforeItHasAsked) {
+  for (const bool one_is_lost : {false, true}) {
+    if (!one_is_lost) BringToTraining();
+    const Json before = Status();
+    Restart();
+    gateway_.answer.reset();
+    if (one_is_lost) EndPod("lenet-worker-0", 3);
+    for (int i = 0; i < 4; ++i) {
+      Refresh();
+      Reconcile();
+      EXPECT_EQ(Condition("Ready"), one_is_lost ? "False MembersMissing" : "True AllMembersReady");
+    }
+    EXPECT_EQ(Status().at("phase"), "Running");
+    EXPECT_EQ(Status().at("worker").at("ready"), one_is_lost ? 1 : 2);
+    EXPECT_EQ(Status() == before, !one_is_lost);
+  }
+  // It does not answer.
+  for (int i = 0; i < 60; ++i) {
+    Refresh();
+    Reconcile();
+    now_ += 1;
+  }
+  EXPECT_EQ(Condition("Ready"), "False MembersMissing");
+  EXPECT_EQ(Status().at("worker").at("ready"), 0);
+}
+
 TEST_F(ReconcilerTest, ALeaderThatIsNewAsksAboutNoServiceOfAJobThatTrains) {
   BringToTraining();
   Restart();
-  Settle();
+  gateway_.answer.reset();
+  for (int i = 0; i < 3; ++i) {
+    Refresh();
+    Reconcile();
+  }
   EXPECT_EQ(server_.CountRequests("", "/services"), 2) << "those before its first pod";
   server_.Remove(kube::kServices, kNamespace, "lenet");
   Restart();
@@ -1137,6 +1167,39 @@ TEST_F(ReconcilerTest, AJobThatIsHeldBackSaysWhyWhateverTheCode) {
     events_.clear();
     server_.ClearFaults();
   }
+}
+
+// Each try stores a number, which brings the job back at once.
+TEST_F(ReconcilerTest, PodsThatAreRefusedAreNoHotLoopWhateverTheCode) {
+  for (const auto& [code, reason] : {std::pair{409, "Conflict"}, {413, "TooLarge"}, {418, "Teapot"}}) {
+    server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
+    CreateJob();
+    server_.Inject("POST", "/pods", FakeApiServer::Refuse(code, reason, "the webhook says no"), -1);
+    EXPECT_THAT(FailuresInTenMinutes(), AllOf(Ge(10), Le(60))) << "tries within ten minutes";
+    EXPECT_EQ(Condition("Blocked"), "True ServerError") << code;
+    EXPECT_EQ(std::count(events_.begin(), events_.end(), "ServerError"), 1);
+    events_.clear();
+    server_.ClearFaults();
+  }
+  ExpectThatItGoesOnWithoutFaults();
+}
+
+// A quota that has room for all but one: those that run need to find the coordinator.
+TEST_F(ReconcilerTest, APodThatIsRefusedHoldsUpNoService) {
+  CreateJob(1, 2);
+  Refresh();
+  server_.Put(
+      kube::kPods,
+      {{"apiVersion", "v1"}, {"kind", "Pod"}, {"metadata", {{"name", "lenet-worker-1"}, {"namespace", kNamespace}}}});
+  Reconcile();
+  RunPods();
+  LookWhenAsked(100);
+  EXPECT_EQ(Condition("Blocked"), "True NameConflict");
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "NameConflict"), 1);
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
+  LookWhenAsked(70);
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
 
 TEST_F(ReconcilerTest, AFullNamespaceIsNoFaultOfTheTemplate) {

@@ -49,6 +49,13 @@ const CoordinatorReport* CurrentReport(const Context& context) {
   return report;
 }
 
+// Whether whoever plans has not heard the coordinator yet, as when it is new, and need not have: what was stored before
+// then still holds of what runs. Unknown is never zero.
+bool KnowsFromBefore(const Context& context) {
+  return context.report() == nullptr && context.now < context.observed.answer_due &&
+         IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
+}
+
 // The same if it says that training goes on or is over.
 const CoordinatorReport* TrainingReport(const Context& context) {
   const CoordinatorReport* report = CurrentReport(context);
@@ -91,8 +98,11 @@ void UpdateRecovering(Context& context) {
 }
 
 void UpdateRoleCounts(Context& context) {
+  const bool from_before = KnowsFromBefore(context);
   for (const api::Role role : kStartOrder) {
     api::RoleStatus& counts = RoleStatusOf(context.status, role);
+    const int ready_before = counts.ready;
+    int running = 0;
     api::RoleStatus fresh;
     fresh.restarts = counts.restarts;
     fresh.selector = std::move(counts.selector);
@@ -114,10 +124,12 @@ void UpdateRoleCounts(Context& context) {
         ++counts.terminating;
       } else {
         if (current->phase == InstancePhase::kPending) ++counts.pending;
+        if (current->phase == InstancePhase::kRunning) ++running;
         if (current->phase == InstancePhase::kRunning && current->ready) ++counts.ready;
         if (!context.IsAccounted(*current)) ++counts.replicas;
       }
     }
+    if (from_before) counts.ready = std::min(ready_before, running);
     counts.summary = absl::StrCat(counts.ready, "/", counts.desired);
   }
 }
@@ -184,7 +196,8 @@ void UpdateReady(Context& context) {
   const api::RoleStatus& worker = context.status.worker;
   const int given_up = CountGivenUp(context.status);
   const bool members = ps.ready == ps.desired && worker.ready >= worker.desired - given_up;
-  const bool trains = TrainingReport(context) != nullptr;
+  const bool trains =
+      KnowsFromBefore(context) ? IsTrue(context.status, kReady) : TrainingReport(context) != nullptr;
   const bool ready =
       members && trains && !IsTrue(context.status, kFailureTarget) && !context.observed.deletion_requested;
   context.SetCondition(kReady, ready,
@@ -276,6 +289,7 @@ void UpdatePhase(Context& context) {
   if (const CoordinatorReport* report = TrainingReport(context)) {
     return enter(report->phase == CoordinatorPhase::kTraining ? "Running" : "Finishing", "");
   }
+  if (KnowsFromBefore(context) && (status.phase == "Running" || status.phase == "Finishing")) return;
   for (const char* type : {kTemplateInvalid, kBlocked}) {
     if (IsTrue(status, type)) return enter("Pending", ReasonOf(context, type));
   }

@@ -160,6 +160,25 @@ TEST(StatusTest, RecoveringUntilTheNewCoordinatorReportsTraining) {
   EXPECT_THAT(EventReasons(world.Step()), Not(Contains("Recovered")));
 }
 
+TEST(StatusTest, WhatWasKnownHoldsUntilTheCoordinatorCanHaveBeenHeard) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.Step();
+  ASSERT_TRUE(IsTrue(world.job.status, kReady));
+  // Whoever plans from now on has asked nobody yet.
+  world.observed.report.reset();
+  for (Instance& instance : world.observed.instances) instance.ready = false;
+  world.observed.answer_due = world.now + 10;
+  EXPECT_EQ(world.MakePlanNow().status, world.job.status);
+  world.Get(kWorker, 1).phase = InstancePhase::kPending;
+  EXPECT_EQ(world.MakePlanNow().status.worker.summary, "1/2") << "that one cannot be ready";
+  EXPECT_FALSE(IsTrue(world.MakePlanNow().status, kReady));
+  EXPECT_EQ(world.MakePlanNow().status.phase, "Running");
+  world.Get(kWorker, 1).phase = InstancePhase::kRunning;
+  world.now += 10;
+  EXPECT_EQ(world.MakePlanNow().status.worker.summary, "0/2") << "it should have answered";
+  EXPECT_FALSE(IsTrue(world.MakePlanNow().status, kReady));
+}
+
 TEST(StatusTest, CountsByState) {
   FakeWorld world = FakeWorld::Training(1, 5);
   world.Get(kWorker, 0).phase = InstancePhase::kPending;

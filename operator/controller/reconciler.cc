@@ -127,9 +127,8 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
 absl::Status AsRefusal(const absl::Status& status) {
   if (!absl::IsAborted(status)) return status;
   absl::Status refusal = absl::UnknownError(status.message());
-  status.ForEachPayload([&refusal](absl::string_view type, const absl::Cord& payload) {
-    refusal.SetPayload(type, payload);
-  });
+  status.ForEachPayload(
+      [&refusal](absl::string_view type, const absl::Cord& payload) { refusal.SetPayload(type, payload); });
   return refusal;
 }
 

@@ -196,8 +196,7 @@ void UpdateReady(Context& context) {
   const api::RoleStatus& worker = context.status.worker;
   const int given_up = CountGivenUp(context.status);
   const bool members = ps.ready == ps.desired && worker.ready >= worker.desired - given_up;
-  const bool trains =
-      KnowsFromBefore(context) ? IsTrue(context.status, kReady) : TrainingReport(context) != nullptr;
+  const bool trains = KnowsFromBefore(context) ? IsTrue(context.status, kReady) : TrainingReport(context) != nullptr;
   const bool ready =
       members && trains && !IsTrue(context.status, kFailureTarget) && !context.observed.deletion_requested;
   context.SetCondition(kReady, ready,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <thread>
 #include <utility>
@@ -275,6 +276,20 @@ class PluginTest : public CredentialsTest {
     return runs;
   }
 
+  // From so many threads, all of which have asked before the first is answered.
+  static constexpr int kThreads = 8;
+  void AllAtOnce(const std::function<void()>& ask) {
+    Write("slow", "");
+    std::barrier together(kThreads);
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        ask();
+      });
+    }
+  }
+
   double now_ = 0;
 };
 
@@ -321,34 +336,14 @@ TEST_F(PluginTest, HasTheEnvironmentOfTheBeginning) {
 
 TEST_F(PluginTest, WhoWaitedForAFailureHasIt) {
   const auto source = Open(WritePlugin("broken"));
-  Write("slow", "so that all have asked before the first is answered");
-  constexpr int kThreads = 8;
-  std::barrier together(kThreads);
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      together.arrive_and_wait();
-      EXPECT_TRUE(absl::IsUnauthenticated(source->Get(false).status()));
-    });
-  }
-  threads.clear();
+  AllAtOnce([&] { EXPECT_TRUE(absl::IsUnauthenticated(source->Get(false).status())); });
   EXPECT_LT(Runs(), kThreads);
 }
 
 TEST_F(PluginTest, ManyThatMeetA401RunItOnce) {
   const auto source = Open(WritePlugin(R"({"token": "token-COUNT"})"));
   ASSERT_TRUE(source->Get(false).ok());
-  Write("slow", "so that all have asked before the first is answered");
-  constexpr int kThreads = 8;
-  std::barrier together(kThreads);
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      together.arrive_and_wait();
-      EXPECT_TRUE(source->Get(true).ok());
-    });
-  }
-  threads.clear();
+  AllAtOnce([&] { EXPECT_TRUE(source->Get(true).ok()); });
   EXPECT_LT(Runs(), 1 + kThreads) << "who waits for another takes its answer";
 }
 

@@ -104,7 +104,8 @@ std::optional<planner::Obstacle> ToObstacle(const absl::Status& status, const st
   };
   const std::optional<kube::ApiError> error = kube::GetApiError(status);
   if (!error.has_value()) {
-    if (!absl::IsDeadlineExceeded(status) && !absl::IsUnavailable(status)) return std::nullopt;
+    // Our own word about a template, and the end of this process.
+    if (absl::IsInvalidArgument(status) || absl::IsCancelled(status)) return std::nullopt;
     return server_error(absl::StrCat(what, ": ", std::string(status.message())));
   }
   const std::string message = absl::StrCat(what, ": ", error->message);
@@ -443,8 +444,8 @@ absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, cons
   // A template with unknown fields did not get so far: see CheckTemplates.
   absl::StatusOr<kube::Json> created = client_->Create(resource, record.meta.namespace_name, object,
                                                        {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
-  if (!created.ok() && !absl::IsAlreadyExists(created.status())) return AsRefusal(created.status());
   if (created.ok()) return created;
+  if (!absl::IsAlreadyExists(created.status())) return AsRefusal(created.status());
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
   // Ours: an answer was lost, or a cache is behind.

@@ -34,6 +34,20 @@ class OperatorTest : public ::testing::Test {
     server_.Put(kube::kTrainingJobs, TrainingJobObject(namespace_name, name));
   }
 
+  // Runs an operator, which finds this job, to its end. It is told to end by the first such request, which has to be
+  // made again.
+  void RunUntil(const std::string& method, const std::string& target, const kube::Json& job) {
+    service::Metrics metrics;
+    Operator running(
+        options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+    FakeApiServer::Reaction stopping = FakeApiServer::Refuse(503, "Unavailable", "later", {{"Retry-After", "0"}});
+    stopping.before = [&running] { running.Stop(); };
+    server_.Inject(method, target, stopping, 1);
+    running.Start();
+    server_.Put(kube::kTrainingJobs, job);
+    EXPECT_TRUE(running.Wait().ok());
+  }
+
   FakeApiServer server_;
   std::shared_ptr<kube::CredentialSource> credentials_;
   OperatorOptions options_;
@@ -61,34 +75,16 @@ TEST_F(OperatorTest, JobsThatAreHeldUpHoldUpNoOthers) {
 
 // Told to end while it makes pods: they are made, and what is told of the job is told.
 TEST_F(OperatorTest, WhatIsUnderWayComesToItsEnd) {
-  service::Metrics metrics;
-  auto running = std::make_unique<Operator>(
-      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
-  FakeApiServer::Reaction stopping = FakeApiServer::Refuse(503, "Unavailable", "later", {{"Retry-After", "0"}});
-  stopping.before = [&running] { running->Stop(); };
-  server_.Inject("POST", "/pods", stopping, 1);
-  running->Start();
-  CreateJob("team", "lenet");
-  EXPECT_TRUE(running->Wait().ok());
-  running.reset();
+  RunUntil("POST", "/pods", TrainingJobObject("team", "lenet"));
   EXPECT_EQ(server_.CountRequests("POST", "/pods"), 1 + 3) << "the one that was refused, and all";
   EXPECT_EQ(server_.List(kube::kPods).size(), 3u);
 }
 
 // Told to end while it stores a status: the event that follows is written.
 TEST_F(OperatorTest, EventsAreWrittenToTheEnd) {
-  service::Metrics metrics;
-  auto running = std::make_unique<Operator>(
-      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
-  FakeApiServer::Reaction stopping = FakeApiServer::Refuse(503, "Unavailable", "later", {{"Retry-After", "0"}});
-  stopping.before = [&running] { running->Stop(); };
-  server_.Inject("PUT", "/status", stopping, 1);
-  running->Start();
   kube::Json job = TrainingJobObject("team", "unreadable");
   job["spec"]["worker"]["replicas"] = "three";
-  server_.Put(kube::kTrainingJobs, job);
-  EXPECT_TRUE(running->Wait().ok());
-  running.reset();
+  RunUntil("PUT", "/status", job);
   const std::vector<kube::Json> events = server_.List(kube::kEvents);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(kube::FindText(events[0], {"reason"}), "SpecInvalid");

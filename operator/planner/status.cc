@@ -49,13 +49,6 @@ const CoordinatorReport* CurrentReport(const Context& context) {
   return report;
 }
 
-// Whether whoever plans has not heard the coordinator yet, as when it is new, and need not have: what was stored before
-// then still holds of what runs. Unknown is never zero.
-bool KnowsFromBefore(const Context& context) {
-  return context.report() == nullptr && context.now < context.observed.answer_due &&
-         IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
-}
-
 // The same if it says that training goes on or is over.
 const CoordinatorReport* TrainingReport(const Context& context) {
   const CoordinatorReport* report = CurrentReport(context);
@@ -63,6 +56,13 @@ const CoordinatorReport* TrainingReport(const Context& context) {
   const bool trains = report->phase == CoordinatorPhase::kTraining || report->phase == CoordinatorPhase::kFinishing ||
                       report->phase == CoordinatorPhase::kDone;
   return trains ? report : nullptr;
+}
+
+// Whether whoever plans has not heard the coordinator yet, as when it is new, and need not have: what was stored before
+// then still holds of what runs. Unknown is never zero.
+bool KnowsFromBefore(const Context& context) {
+  return context.report() == nullptr && context.now < context.observed.answer_due &&
+         IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
 }
 
 void UpdateParametersLost(Context& context) {
@@ -124,8 +124,10 @@ void UpdateRoleCounts(Context& context) {
         ++counts.terminating;
       } else {
         if (current->phase == InstancePhase::kPending) ++counts.pending;
-        if (current->phase == InstancePhase::kRunning) ++running;
-        if (current->phase == InstancePhase::kRunning && current->ready) ++counts.ready;
+        if (current->phase == InstancePhase::kRunning) {
+          ++running;
+          if (current->ready) ++counts.ready;
+        }
         if (!context.IsAccounted(*current)) ++counts.replicas;
       }
     }

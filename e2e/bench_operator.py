@@ -325,7 +325,7 @@ class Bench:
     def measure_life(self, operator, stand_in, begun):
         jobs = self.options.jobs
         self.wait_phase("Running", jobs)
-        self.add_passes("reconcile-p99-while-starting", {}, passes())
+        self.add_passes("while-starting", ({}, {}), passes())
         self.wait_calm(jobs)
         # At rest: nothing changes but progress.
         resting, cpu = self.audit_position(), cpu_seconds(operator.pid())
@@ -337,18 +337,17 @@ class Bench:
         self.add(row("progress-writes-at-rest", sum(rest.values()) * 60 / REST_SECONDS, "a minute"))
         lived, progress = self.writes(begun), self.progress_writes()
         rested = passes()
-        self.add_passes("reconcile-p99-at-rest", started, rested)
+        self.add_passes("at-rest", started, rested)
         reactions = self.react(0)
         self.add(row_of_limit("reaction-p99", [1000 * quantile(reactions, 0.99)], 250, "ms"))
         self.add(row("reaction-median", 1000 * statistics.median(reactions), "ms", runs=len(reactions)))
         reacted = passes()
-        self.add_passes("reconcile-p99-reacting", rested, reacted)
+        self.add_passes("reacting", rested, reacted)
         for name in self.namespaces():
             self.driver.kubectl("-n", name, "delete", "limitrange/limits", "resourcequota/quota")
         reactions = self.react(self.options.reactions)
         self.add(row("reaction-p99-without-limits", 1000 * quantile(reactions, 0.99), "ms", runs=len(reactions)))
-        self.add(row("reconcile-p99-reacting-without-limits",
-                     1000 * bucket_quantile(difference(reacted, passes()), 0.99), "ms"))
+        self.add_passes("reacting-without-limits", reacted, passes())
         # The end of all jobs.
         ending, progress = self.audit_position(), progress - self.progress_writes()
         os.kill(stand_in.pid(), signal.SIGUSR1)
@@ -373,8 +372,11 @@ class Bench:
         """Seconds from a dead pod to its replacement; of each job that has part in it, one pod."""
         return self.step("react", f"--first={first}", f"--count={self.options.reactions}")["seconds"]
 
-    def add_passes(self, name, before, after):
-        self.add(row_of_limit(name, [1000 * bucket_quantile(difference(before, after), 0.99)], 50, "ms"))
+    def add_passes(self, when, before, after):
+        """Of passes, and of passes until what they decided was carried out."""
+        decided, done = (1000 * bucket_quantile(difference(one, other), 0.99) for one, other in zip(before, after))
+        self.add(row_of_limit(f"reconcile-p99-{when}", [decided], 50, "ms"))
+        self.add(row(f"carried-out-p99-{when}", done, "ms"))
 
     def measure_large(self):
         """One job of many workers."""
@@ -429,9 +431,10 @@ def metric(name, **labels):
 
 
 def passes():
-    """How many took how long: cumulative counts by upper bound, as Prometheus keeps them."""
-    return {float(labels["le"]): count
-            for labels, count in samples(METRICS_URL, "controller_runtime_reconcile_time_seconds_bucket")}
+    """How many took how long to decide, and until that was carried out: cumulative counts by upper bound, as Prometheus
+    keeps them."""
+    return tuple({float(labels["le"]): count for labels, count in samples(METRICS_URL, f"{name}_bucket")}
+                 for name in ("controller_runtime_reconcile_time_seconds", "workqueue_work_duration_seconds"))
 
 
 def difference(before, after):

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <random>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "operator/controller/operator_metrics.h"
+#include "operator/controller/thread_pool.h"
 #include "operator/kube/client_metrics.h"
 #include "operator/kube/wait.h"
 #include "spdlog/spdlog.h"
@@ -28,11 +30,8 @@ constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
 constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publishes
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
-// So many jobs may be held up. More would only wait for each other, as all share the client's rate.
-constexpr std::size_t kMostHeldUp = 16;
-constexpr absl::Duration kHirePeriod = absl::Milliseconds(250);
 
-// The pass that this thread makes or made last: a number of this process's.
+// The pass that this thread makes, carries out, or did last: a number of this process's.
 thread_local std::uint64_t current_pass = 0;
 
 // With which lines of the log about a job begin.
@@ -64,7 +63,7 @@ class Operator::Impl {
         jobs_(
             DecodeJob, [](const JobRecord&) { return std::string(); },
             [this](const auto& before, const auto& after) {
-              if (workers_begun_) queue_.Add((after != nullptr ? after : before)->meta.Key());
+              if (work_begun_) queue_.Add((after != nullptr ? after : before)->meta.Key());
             }),
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
@@ -109,7 +108,7 @@ class Operator::Impl {
     if (publisher_.joinable()) publisher_.join();
     if (starter_.joinable()) starter_.join();
     Drain();
-    for (std::thread& worker : workers_) worker.join();
+    threads_.reset();
     job_reflector_.reset();
     pod_reflector_.reset();
     // Given back only now that nothing writes any more.
@@ -173,7 +172,7 @@ class Operator::Impl {
  private:
   void OnPod(const kube::Store<Pod>::Pointer& before, const kube::Store<Pod>::Pointer& after) {
     const Pod& pod = *(after != nullptr ? after : before);
-    if (pod.job_name.empty() || !workers_begun_) return;
+    if (pod.job_name.empty() || !work_begun_) return;
     const std::string key = absl::StrCat(pod.meta.namespace_name, "/", pod.job_name);
     // All others wait for a coordinator that they can find.
     const bool found =
@@ -198,7 +197,7 @@ class Operator::Impl {
     lost_ = absl::StrCat("leadership is lost: ", reason);
   }
 
-  // Workers begin when this process leads and its caches are whole.
+  // Once this process leads and its caches are whole.
   void BeginWork() {
     {
       absl::MutexLock lock(&mutex_);
@@ -210,21 +209,10 @@ class Operator::Impl {
     }
     if (Stopped()) return;
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
-    workers_begun_ = true;
+    work_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
-    absl::MutexLock lock(&mutex_);
-    if (stopped_) return;
-    for (int i = 0; i < options_.queue.at_once; ++i) workers_.emplace_back([this] { Work(); });
-    const std::size_t most = workers_.size() + kMostHeldUp;
-    while (!mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kHirePeriod)) {
-      if (workers_.size() >= most || !queue_.LacksWorkers(workers_.size())) continue;
-      try {
-        workers_.emplace_back([this] { Work(); });
-      } catch (const std::system_error& error) {  // there may be threads later
-        spdlog::warn("no thread for another job: {}", error.what());
-      }
-    }
+    MakePasses();
   }
 
   bool Stopped() const {
@@ -241,34 +229,60 @@ class Operator::Impl {
     event_client_.Stop();
   }
 
-  void Work() {
+  // One pass after the other. What they decide waits for the API server, and is carried out side by side.
+  void MakePasses() {
     while (const std::optional<WorkQueue::Item> item = queue_.Get()) {
-      current_pass = ++passes_begun_;
+      const std::string& key = item->key;
+      const std::uint64_t number = current_pass = ++passes_begun_;
       const absl::Time begun = absl::Now();
-      ReconcileResult result;
-      try {
-        result = reconciler_.Reconcile(item->key);
-      } catch (const std::exception& error) {  // a defect of ours must not end the work on all other jobs
-        result.status = absl::InternalError(error.what());
-        metrics_.OnPanic();
+      Decision decision;
+      if (absl::Status defect = Guard([&] { decision = reconciler_.Decide(key); }); !defect.ok()) {
+        decision = {{std::move(defect), std::nullopt}};
       }
-      const bool conflict = absl::IsAborted(result.status);
-      if (!result.status.ok() && !conflict) {
-        const kube::Store<JobRecord>::Pointer job = jobs_.Get(item->key);
-        spdlog::warn("{} error=\"{}\"", About(item->key, job == nullptr ? "" : job->meta.uid),
-                     absl::Utf8SafeCEscape(result.status.message()));
+      metrics_.OnPass(item->waited, absl::Now() - begun);
+      if (!decision.carry_out) {
+        OnReconciled(key, begun, decision.result);
+        continue;
       }
-      metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(), item->waited,
-                            absl::Now() - begun);
-      if (!result.status.ok()) {
-        queue_.Retry(item->key);
-      } else {
-        queue_.Forget(item->key);
-      }
-      // Also after an error, whose back-off may last longer.
-      if (result.requeue_after.has_value()) queue_.AddAfter(item->key, *result.requeue_after);
-      queue_.Done(item->key);
+      threads_->Run([this, key, number, begun, carry_out = std::move(decision.carry_out)] {
+        current_pass = number;
+        ReconcileResult result;
+        if (absl::Status defect = Guard([&] { result = carry_out(); }); !defect.ok()) {
+          result = {std::move(defect), std::nullopt};
+        }
+        OnReconciled(key, begun, result);
+      });
     }
+  }
+
+  // A defect of ours must not end the work on all other jobs.
+  absl::Status Guard(const std::function<void()>& step) {
+    try {
+      step();
+      return absl::OkStatus();
+    } catch (const std::exception& error) {
+      metrics_.OnPanic();
+      return absl::InternalError(error.what());
+    }
+  }
+
+  // Once what a pass decided is done.
+  void OnReconciled(const std::string& key, absl::Time begun, const ReconcileResult& result) {
+    const bool conflict = absl::IsAborted(result.status);
+    if (!result.status.ok() && !conflict) {
+      const kube::Store<JobRecord>::Pointer job = jobs_.Get(key);
+      spdlog::warn("{} error=\"{}\"", About(key, job == nullptr ? "" : job->meta.uid),
+                   absl::Utf8SafeCEscape(result.status.message()));
+    }
+    metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(), absl::Now() - begun);
+    if (!result.status.ok()) {
+      queue_.Retry(key);
+    } else {
+      queue_.Forget(key);
+    }
+    // Also after an error, whose back-off may last longer.
+    if (result.requeue_after.has_value()) queue_.AddAfter(key, *result.requeue_after);
+    queue_.Done(key);
   }
 
   void Publish() {
@@ -291,7 +305,7 @@ class Operator::Impl {
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   bool leading_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lost_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<bool> workers_begun_ = false;
+  std::atomic<bool> work_begun_ = false;
   std::atomic<std::uint64_t> passes_begun_ = 0;
   std::atomic<std::int64_t> published_at_ = absl::ToInt64Nanoseconds(kube::MonotonicNow());
 
@@ -305,7 +319,7 @@ class Operator::Impl {
   Reconciler reconciler_;
   std::unique_ptr<kube::Reflector> job_reflector_, pod_reflector_;
   std::unique_ptr<kube::LeaderElector> elector_;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<ThreadPool> threads_ = std::make_unique<ThreadPool>();
   std::thread publisher_, starter_;
 };
 

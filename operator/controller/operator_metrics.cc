@@ -35,9 +35,11 @@ constexpr Name kReconciles = {"controller_runtime_reconcile_total", "Reconciliat
 constexpr Name kReconcileErrors = {"controller_runtime_reconcile_errors_total", "Reconciliations that failed."};
 constexpr Name kReconcilePanics = {"controller_runtime_reconcile_panics_total",
                                    "Reconciliations that ended with an exception."};
-constexpr Name kReconcileTime = {"controller_runtime_reconcile_time_seconds", "Duration of reconciliations."};
+constexpr Name kReconcileTime = {"controller_runtime_reconcile_time_seconds",
+                                 "How long passes took to decide; what they decide is carried out after."};
 constexpr Name kQueueTime = {"workqueue_queue_duration_seconds", "How long keys waited in the queue."};
-constexpr Name kWorkTime = {"workqueue_work_duration_seconds", "How long keys were worked on."};
+constexpr Name kWorkTime = {"workqueue_work_duration_seconds",
+                            "How long keys were worked on, until what was decided was carried out."};
 constexpr Name kRequests = {"rest_client_requests_total", "Requests to the API server."};
 constexpr Name kStaleSkips = {"downpour_stale_sync_skips_total",
                               "Reconciliations put off: a cache lacks a write of our own."};
@@ -186,17 +188,19 @@ void OperatorMetrics::OnRetry(const std::string& method, int code) {
                       {{"verb", method}, {"code", CodeLabel(code)}, {"host", api_server_}});
 }
 
-void OperatorMetrics::OnReconciled(bool error, bool requeue, absl::Duration waited, absl::Duration taken) {
+void OperatorMetrics::OnPass(absl::Duration waited, absl::Duration taken) {
+  metrics_->Observe(kReconcileTime.name, kReconcileTime.help, kController, kShort, absl::ToDoubleSeconds(taken));
+  metrics_->Observe(kQueueTime.name, kQueueTime.help, kQueue, kShort, absl::ToDoubleSeconds(waited));
+}
+
+void OperatorMetrics::OnReconciled(bool error, bool requeue, absl::Duration taken) {
   metrics_->Increment(kReconciles.name, kReconciles.help,
                       {{"controller", "trainingjob"},
                        {"result", error     ? "error"
                                   : requeue ? "requeue_after"
                                             : "success"}});
   if (error) metrics_->Increment(kReconcileErrors.name, kReconcileErrors.help, kController);
-  const double seconds = absl::ToDoubleSeconds(taken);
-  metrics_->Observe(kReconcileTime.name, kReconcileTime.help, kController, kShort, seconds);
-  metrics_->Observe(kQueueTime.name, kQueueTime.help, kQueue, kShort, absl::ToDoubleSeconds(waited));
-  metrics_->Observe(kWorkTime.name, kWorkTime.help, kQueue, kShort, seconds);
+  metrics_->Observe(kWorkTime.name, kWorkTime.help, kQueue, kShort, absl::ToDoubleSeconds(taken));
 }
 
 void OperatorMetrics::OnPanic() { metrics_->Increment(kReconcilePanics.name, kReconcilePanics.help, kController); }

@@ -33,7 +33,10 @@ class OperatorMetrics {
   void OnRequest(const std::string& method, int code, absl::Duration taken);
   void OnRateLimited(const std::string& method, absl::Duration waited);
   void OnRetry(const std::string& method, int code);
-  void OnReconciled(bool error, bool requeue, absl::Duration waited, absl::Duration taken);
+  // A pass over a key that `waited` for it has decided.
+  void OnPass(absl::Duration waited, absl::Duration taken);
+  // What it decided is done, `taken` after it began.
+  void OnReconciled(bool error, bool requeue, absl::Duration taken);
   void OnPanic();
   void OnStale();
   // `news`: essential, picture or progress; see Reconciler.

@@ -88,8 +88,9 @@ TEST_F(OperatorMetricsTest, NamesAndLabelsAreThoseOfControllerRuntime) {
   metrics_.OnRequest("GET", 0, absl::Milliseconds(3));
   metrics_.OnRateLimited("POST", absl::Milliseconds(40));
   metrics_.OnRetry("PUT", 429);
-  metrics_.OnReconciled(false, true, absl::Milliseconds(1), absl::Milliseconds(2));
-  metrics_.OnReconciled(true, false, absl::Milliseconds(1), absl::Milliseconds(2));
+  for (int i = 0; i < 3; ++i) metrics_.OnPass(absl::Milliseconds(1), absl::Milliseconds(2));
+  metrics_.OnReconciled(false, true, absl::Milliseconds(2));
+  metrics_.OnReconciled(true, false, absl::Milliseconds(2));
   metrics_.OnPanic();
   metrics_.SetLeading(true);
   const kube::Store<JobRecord> jobs(DecodeJob, nullptr, nullptr);
@@ -105,13 +106,13 @@ TEST_F(OperatorMetricsTest, NamesAndLabelsAreThoseOfControllerRuntime) {
       {R"(controller_runtime_reconcile_total{controller="trainingjob",result="error"})", 1},
       {R"(controller_runtime_reconcile_errors_total{controller="trainingjob"})", 1},
       {R"(controller_runtime_reconcile_panics_total{controller="trainingjob"})", 1},
-      {R"(controller_runtime_reconcile_time_seconds_count{controller="trainingjob"})", 2},
+      {R"(controller_runtime_reconcile_time_seconds_count{controller="trainingjob"})", 3},
       {R"(controller_runtime_active_workers{controller="trainingjob"})", 3},
       {R"(workqueue_depth{controller="trainingjob",name="trainingjob",priority="0"})", 3},
       {R"(workqueue_depth{controller="trainingjob",name="trainingjob",priority="-100"})", 2},
       {R"(workqueue_adds_total{controller="trainingjob",name="trainingjob"})", 70},
       {R"(workqueue_retries_total{controller="trainingjob",name="trainingjob"})", 4},
-      {R"(workqueue_queue_duration_seconds_count{controller="trainingjob",name="trainingjob"})", 2},
+      {R"(workqueue_queue_duration_seconds_count{controller="trainingjob",name="trainingjob"})", 3},
       {R"(workqueue_work_duration_seconds_count{controller="trainingjob",name="trainingjob"})", 2},
       {R"(workqueue_unfinished_work_seconds{controller="trainingjob",name="trainingjob"})", 9},
       {R"(workqueue_longest_running_processor_seconds{controller="trainingjob",name="trainingjob"})", 6},

@@ -51,6 +51,27 @@ enum class News {
   kEssential,  // what later decisions rest on, or people wait for
 };
 
+// As metrics call it; empty where there is none.
+std::string_view Name(News news) {
+  switch (news) {
+    case News::kNone:
+      return "";
+    case News::kProgress:
+      return "progress";
+    case News::kPicture:
+      return "picture";
+    case News::kReady:
+    case News::kEssential:
+      break;
+  }
+  return "essential";
+}
+
+// `requeue_after` becomes `wait` unless it is sooner.
+void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_after) {
+  requeue_after = std::min(requeue_after.value_or(wait), wait);
+}
+
 bool BecomesReady(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
   return planner::IsTrue(after, planner::kReady) && !planner::IsTrue(before, planner::kReady);
 }
@@ -142,6 +163,16 @@ bool HasAddress(const Pods& pods, api::Role role) {
   return std::any_of(pods.begin(), pods.end(), [role](const kube::Store<Pod>::Pointer& pod) {
     return pod->role == role && !pod->address.empty() && !HasEnded(*pod);
   });
+}
+
+std::vector<api::Role> RolesWithTemplates(const api::TrainingJobSpec& spec) {
+  std::vector<api::Role> roles;
+  if (spec.coordinator.has_value() && !spec.coordinator->pod_template.empty()) roles.push_back(api::Role::kCoordinator);
+  if (spec.parameter_server.has_value() && !spec.parameter_server->pod_template.empty()) {
+    roles.push_back(api::Role::kParameterServer);
+  }
+  if (!spec.worker.pod_template.empty()) roles.push_back(api::Role::kWorker);
+  return roles;
 }
 
 }  // namespace
@@ -360,23 +391,17 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
       job::RecentFailures(record.job.status));
 }
 
-absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
-  const api::TrainingJobSpec& spec = record.job.spec;
-  const bool starts =
-      !record.job.status.start_time.has_value() && !spec.suspend && !record.meta.deletion_time.has_value();
-  if (!starts || now < memory.starts_held_until) return absl::OkStatus();
+bool Reconciler::LacksVerdict(const JobRecord& record, const Memory& memory, double now) {
+  const bool starts = !record.job.status.start_time.has_value() && !record.job.spec.suspend &&
+                      !record.meta.deletion_time.has_value();
+  if (!starts || now < memory.starts_held_until) return false;
   const bool checked = memory.templates_checked == record.meta.generation;
-  if (checked && (memory.template_error.empty() || now < memory.template_check_time + kTemplateRetrySeconds)) {
-    return absl::OkStatus();
-  }
-  std::vector<api::Role> roles;
-  if (spec.coordinator.has_value() && !spec.coordinator->pod_template.empty()) roles.push_back(api::Role::kCoordinator);
-  if (spec.parameter_server.has_value() && !spec.parameter_server->pod_template.empty()) {
-    roles.push_back(api::Role::kParameterServer);
-  }
-  if (!spec.worker.pod_template.empty()) roles.push_back(api::Role::kWorker);
+  return !checked || (!memory.template_error.empty() && now >= memory.template_check_time + kTemplateRetrySeconds);
+}
+
+absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
   std::string refusal;
-  for (const api::Role role : roles) {
+  for (const api::Role role : RolesWithTemplates(record.job.spec)) {
     const std::string whose = absl::StrCat("the template of ", std::string(api::ToString(role)));
     absl::StatusOr<kube::Json> pod = MakePod(record.job, options_.images, role, 0, 1);
     absl::Status status = pod.status();
@@ -586,16 +611,17 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   return started;
 }
 
-std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, const api::TrainingJobStatus& status,
-                                                  Memory& memory, double now) {
+std::optional<double> Reconciler::BudgetDue(const api::TrainingJobStatus& status, Memory& memory, double now) {
   if (memory.budget_made || !planner::IsTrue(status, planner::kReady)) return std::nullopt;
   // Members that come and go must not put it off again and again.
   if (!memory.ready_since.has_value()) {
     memory.ready_since = std::min(now, planner::FindCondition(status, planner::kReady)->last_transition_time);
   }
   const absl::Duration delay = Stretched(options_.budget_delay, options_.write_spacing);
-  const double due = std::max(*memory.ready_since + absl::ToDoubleSeconds(delay), memory.budget_held_until);
-  if (now < due) return absl::Seconds(due - now);
+  return std::max(*memory.ready_since + absl::ToDoubleSeconds(delay), memory.budget_held_until);
+}
+
+std::optional<absl::Duration> Reconciler::Protect(const JobRecord& record, Memory& memory, double now) {
   const absl::Status made =
       CreateOwned(record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
   memory.budget_made = made.ok();
@@ -652,53 +678,76 @@ absl::Status Reconciler::CarryOut(const JobRecord& record, const planner::Plan& 
   return result;
 }
 
-ReconcileResult Reconciler::RefuseSpec(const JobRecord& record, Memory& memory, double now) {
+Decision Reconciler::RefuseSpec(const std::shared_ptr<Pass>& pass) {
   // Nothing of such a job is touched but its status: another version of the operator may know how to read it.
+  const JobRecord& record = *pass->record;
   const std::string message = record.errors.front().ToString();
   api::TrainingJobStatus status = record.job.status;
   const api::Condition* known = planner::FindCondition(status, planner::kSpecInvalid);
   if (known != nullptr && known->status && known->message == message) return {};
   std::erase_if(status.conditions,
                 [](const api::Condition& condition) { return condition.type == planner::kSpecInvalid; });
-  status.conditions.push_back({planner::kSpecInvalid, true, "Unreadable", message, now, record.meta.generation});
+  status.conditions.push_back({planner::kSpecInvalid, true, "Unreadable", message, pass->now, record.meta.generation});
   status.phase = "Pending";
   status.reason = planner::kSpecInvalid;
-  const absl::Status stored = StoreStatus(record, status, memory, now);
-  if (!stored.ok()) return {stored, std::nullopt};
-  Emit(record, {{true, planner::kSpecInvalid, message}});
-  return {};
+  return {{}, [this, pass, status, message]() -> ReconcileResult {
+            const absl::Status stored = StoreStatus(*pass->record, status, pass->memory, pass->now);
+            if (!stored.ok()) return {stored, std::nullopt};
+            Emit(*pass->record, {{true, planner::kSpecInvalid, message}});
+            return {};
+          }};
 }
 
-ReconcileResult Reconciler::Reconcile(const std::string& key) {
+Decision Reconciler::Decide(const std::string& key) {
   const Seen seen = {ParseVersion(jobs_->resource_version()), ParseVersion(pods_->resource_version())};
-  const kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
+  kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
   if (record == nullptr) {
     Forget(key);
     return {};
   }
   if (!record->managed_here) return {};
-  const double now = clock_();
-  Memory memory = Recall(key, record->meta.uid);
-  const Pods pods = pods_->Group(record->meta.uid);
-  if (IsStale(memory, seen, pods)) {
+  const auto pass = std::make_shared<Pass>();
+  pass->now = clock_();
+  pass->memory = Recall(key, record->meta.uid);
+  pass->pods = pods_->Group(record->meta.uid);
+  pass->record = std::move(record);
+  if (IsStale(pass->memory, seen, pass->pods)) {
     if (hooks_.on_stale) hooks_.on_stale();
-    return {absl::OkStatus(), options_.stale_check};
+    return {{absl::OkStatus(), options_.stale_check}, nullptr};
   }
-  memory.deleted.clear();
-  ReconcileResult result =
-      record->errors.empty() ? Advance(*record, pods, memory, now) : RefuseSpec(*record, memory, now);
-  Remember(key, std::move(memory));
-  return result;
+  pass->memory.deleted.clear();
+  Decision decision = pass->record->errors.empty() ? Advance(pass) : RefuseSpec(pass);
+  if (!decision.carry_out) {
+    Remember(key, std::move(pass->memory));
+    return decision;
+  }
+  decision.carry_out = [this, key, pass, carry_out = std::move(decision.carry_out)] {
+    ReconcileResult result = carry_out();
+    Remember(key, std::move(pass->memory));
+    return result;
+  };
+  return decision;
 }
 
-ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, Memory& memory, double now) {
-  ReconcileResult result;
-  const auto look_again_after = [&result](absl::Duration wait) {
-    result.requeue_after = std::min(result.requeue_after.value_or(wait), wait);
-  };
-  memory.starts_held_until =
-      std::min<double>(memory.starts_held_until, now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
-  const absl::Status checked = CheckTemplates(record, memory, now);
+Decision Reconciler::Advance(const std::shared_ptr<Pass>& pass) {
+  const JobRecord& record = *pass->record;
+  Memory& memory = pass->memory;
+  memory.starts_held_until = std::min<double>(
+      memory.starts_held_until, pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
+  if (!LacksVerdict(record, memory, pass->now)) return Plan(pass, absl::OkStatus());
+  const auto check = [this, pass] { return CheckTemplates(*pass->record, pass->memory, pass->now); };
+  if (RolesWithTemplates(record.job.spec).empty()) return Plan(pass, check());  // nobody is asked
+  return {{}, [this, pass, check] {
+            const Decision decision = Plan(pass, check());
+            return decision.carry_out ? decision.carry_out() : decision.result;
+          }};
+}
+
+Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status& checked) {
+  const JobRecord& record = *pass->record;
+  const Pods& pods = pass->pods;
+  Memory& memory = pass->memory;
+  const double now = pass->now;
   memory.over = planner::IsOver(record.job.status);
   memory.moves = false;
   if (memory.over) gateway_->Forget(record.meta.uid);
@@ -707,10 +756,15 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     FollowCoordinator(record, pods, observed, memory, now);
     observed.answer_due = AnswerDue(memory, observed, now);
   }
-  planner::Plan plan = planner::MakePlan(record.job, observed, now);
+  Work work;
+  work.checked = checked;
+  work.was_blocked = observed.obstacle.has_value();
+  work.plan = planner::MakePlan(record.job, observed, now);
+  planner::Plan& plan = work.plan;
   NoteReady(record, plan.status, memory, now);
-  if (plan.requeue_after.has_value()) result.requeue_after = absl::Seconds(*plan.requeue_after);
-  if (!memory.template_error.empty()) result.requeue_after = absl::Seconds(kTemplateRetrySeconds);
+  if (plan.requeue_after.has_value()) work.requeue_after = absl::Seconds(*plan.requeue_after);
+  if (!memory.template_error.empty()) work.requeue_after = absl::Seconds(kTemplateRetrySeconds);
+  const auto look_again_at = [&work, now](double time) { LookAgainAfter(absl::Seconds(time - now), work.requeue_after); };
 
   News news = Compare(record.job.status, plan);
   double due = now;
@@ -726,46 +780,66 @@ ReconcileResult Reconciler::Advance(const JobRecord& record, const Pods& pods, M
     due = TurnToTell(record.meta.uid, *memory.untold_ready, now);
   }
   if (now < due) {
-    look_again_after(absl::Seconds(due - now));
-    news = News::kNone;  // not yet
+    look_again_at(due);
+  } else {
+    work.news = Name(news);
   }
-  if (news != News::kNone) {
-    result.status = StoreStatus(record, plan.status, memory, now);
+  // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
+  // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
+  work.makes_service =
+      (memory.service == Memory::Service::kMissing ||
+       (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
+      HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
+  const std::optional<double> budget_due = BudgetDue(plan.status, memory, now);
+  work.makes_budget = budget_due.has_value() && now >= *budget_due;
+  if (budget_due.has_value() && now < *budget_due) look_again_at(*budget_due);
+  if (IsIdle(work)) return {Do(*pass, work), nullptr};
+  return {{}, [this, pass, work = std::move(work)] { return Do(*pass, work); }};
+}
+
+bool Reconciler::IsIdle(const Work& work) {
+  return work.news.empty() && !work.makes_service && !work.makes_budget &&
+         std::all_of(work.plan.actions.begin(), work.plan.actions.end(),
+                     [](const Action& action) { return action.type == ActionType::kStoreStatus; });
+}
+
+ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
+  const JobRecord& record = *pass.record;
+  const planner::Plan& plan = work.plan;
+  Memory& memory = pass.memory;
+  ReconcileResult result;
+  result.requeue_after = work.requeue_after;
+  if (!work.news.empty()) {
+    result.status = StoreStatus(record, plan.status, memory, pass.now);
     if (!result.status.ok()) {
       // Not at once, as the plan may want it: the queue backs off.
       if (result.requeue_after.has_value()) result.requeue_after = std::max(*result.requeue_after, kStoreRetry);
       return result;
     }
-    if (hooks_.on_status_write) {
-      hooks_.on_status_write(news == News::kProgress ? "progress" : news == News::kPicture ? "picture" : "essential");
-    }
+    if (hooks_.on_status_write) hooks_.on_status_write(work.news);
     Emit(record, plan.events);
   }
-  NoteAlive(pods, plan.status, memory);
-  // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
-  // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
-  const bool needs_service =
-      (memory.service == Memory::Service::kMissing ||
-       (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
-      HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
+  NoteAlive(pass.pods, plan.status, memory);
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
                                   [](const Action& action) { return action.type == ActionType::kStart; });
-  result.status = CarryOut(record, plan, pods, memory);
-  if (result.status.ok()) result.status = checked;
+  result.status = CarryOut(record, plan, pass.pods, memory);
+  if (result.status.ok()) result.status = work.checked;
   // Those that run need it, whether others are refused or not; who does not answer is not asked again at once.
   const bool answers = !absl::IsUnavailable(result.status) && !absl::IsDeadlineExceeded(result.status);
-  if (needs_service && answers) result.status.Update(EnsureService(record, memory));
+  if (work.makes_service && answers) result.status.Update(EnsureService(record, memory));
   // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (!starts && !needs_service && now >= memory.starts_held_until) NoteObstacle(absl::OkStatus(), "", memory);
-  // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
-  if (memory.starts_held_until > now) {  // as this pass saw it; by now it may be over
-    look_again_after(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)));
+  if (!starts && !work.makes_service && pass.now >= memory.starts_held_until) {
+    NoteObstacle(absl::OkStatus(), "", memory);
   }
-  const bool overcome = !memory.obstacle.has_value() || (needs_service && result.status.ok());
-  if (observed.obstacle.has_value() && overcome) look_again_after(absl::ZeroDuration());
-  if (!result.status.ok()) return result;
-  if (const std::optional<absl::Duration> wait = Protect(record, plan.status, memory, now); wait.has_value()) {
-    look_again_after(*wait);
+  // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
+  if (memory.starts_held_until > pass.now) {  // as this pass saw it; by now it may be over
+    LookAgainAfter(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)), result.requeue_after);
+  }
+  const bool overcome = !memory.obstacle.has_value() || (work.makes_service && result.status.ok());
+  if (work.was_blocked && overcome) LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
+  if (!result.status.ok() || !work.makes_budget) return result;
+  if (const std::optional<absl::Duration> wait = Protect(record, memory, pass.now); wait.has_value()) {
+    LookAgainAfter(*wait, result.requeue_after);
   }
   return result;
 }

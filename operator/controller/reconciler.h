@@ -69,8 +69,15 @@ struct ReconcileResult {
   std::optional<absl::Duration> requeue_after;  // absent: only on a change
 };
 
-// Brings one job a step nearer to what it asks for: looks into the caches, plans, stores the status, acts. One key is
-// reconciled by one thread at a time; different keys in parallel. Thread-safe otherwise.
+struct Decision {
+  ReconcileResult result;  // unless something is to be carried out
+  // Writes, and waits for the API server. To be called once, by any thread; empty: there is nothing to do.
+  std::function<ReconcileResult()> carry_out = nullptr;
+};
+
+// Brings one job a step nearer to what it asks for: looks into the caches and plans, which waits for nobody; then
+// stores the status and acts. Both halves of one key are for one thread at a time; different keys in parallel.
+// Thread-safe otherwise.
 //
 // It never acts on a cache that has not seen its own writes: names are deterministic and writes carry preconditions, so
 // that what slips through is refused by the server.
@@ -81,7 +88,8 @@ class Reconciler {
              const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,
              std::function<double()> clock);
 
-  ReconcileResult Reconcile(const std::string& key);
+  // A pass over the job of this key. What it decides is to be carried out before the next.
+  Decision Decide(const std::string& key);
 
  private:
   // What is remembered of a job between two passes; losing it costs a write or a question, never a mistake.
@@ -118,6 +126,14 @@ class Reconciler {
     double asked_since = 0;             // no answer may have been expected before
   };
 
+  // One pass, from what it sees to what comes of it.
+  struct Pass {
+    kube::Store<JobRecord>::Pointer record;
+    std::vector<kube::Store<Pod>::Pointer> pods;
+    double now = 0;
+    Memory memory;
+  };
+
   Memory Recall(const std::string& key, const std::string& uid);
   void Remember(const std::string& key, Memory memory);
   void Forget(const std::string& key);
@@ -150,15 +166,18 @@ class Reconciler {
   // Once a status is stored, or none was needed: who is left whose end is not accounted for.
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
-  // Before a job begins: keeps in `memory` what the platform says of its templates. An error: it says nothing yet.
+  // Whether the job is about to begin and nobody knows what the platform says of its templates.
+  static bool LacksVerdict(const JobRecord& record, const Memory& memory, double now);
+  // Keeps in `memory` what the platform says of the job's templates. An error: it says nothing yet.
   absl::Status CheckTemplates(const JobRecord& record, Memory& memory, double now);
   // What came of asking for something new, `what` in words should it have failed. Then nothing new is asked for before
   // a back-off is over; what stood in the way before still does if the failure says nothing else.
   void NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const;
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
-  // The PodDisruptionBudget of the parameter servers, once all members have trained for a while. When to try next.
-  std::optional<absl::Duration> Protect(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory,
-                                        double now);
+  // When to make the PodDisruptionBudget of the parameter servers: once all members have trained for a while.
+  std::optional<double> BudgetDue(const api::TrainingJobStatus& status, Memory& memory, double now);
+  // Makes it; if it cannot, when to try next.
+  std::optional<absl::Duration> Protect(const JobRecord& record, Memory& memory, double now);
   absl::Status CarryOut(const JobRecord& record, const planner::Plan& plan,
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
@@ -174,10 +193,23 @@ class Reconciler {
   absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
   absl::Status CreatePod(const JobRecord& record, const planner::Action& start,
                          const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory, absl::Mutex& memory_mutex);
-  // Plans and acts, on caches that are up to date.
-  ReconcileResult Advance(const JobRecord& record, const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory,
-                          double now);
-  ReconcileResult RefuseSpec(const JobRecord& record, Memory& memory, double now);
+  // Decides, on caches that are up to date.
+  Decision Advance(const std::shared_ptr<Pass>& pass);
+  // The same once the templates are checked, with what came of it.
+  Decision Plan(const std::shared_ptr<Pass>& pass, const absl::Status& checked);
+  Decision RefuseSpec(const std::shared_ptr<Pass>& pass);
+  // A plan, and what else is to be done in this pass.
+  struct Work {
+    planner::Plan plan;
+    std::string_view news;  // of the status that is to be stored; empty: none is
+    bool makes_service = false;
+    bool makes_budget = false;
+    absl::Status checked;  // what came of checking the templates
+    bool was_blocked = false;
+    std::optional<absl::Duration> requeue_after;
+  };
+  static bool IsIdle(const Work& work);
+  ReconcileResult Do(Pass& pass, const Work& work);
   void Emit(const JobRecord& record, const std::vector<planner::Event>& events) const;
 
   const ReconcilerOptions options_;

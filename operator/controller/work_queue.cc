@@ -82,6 +82,7 @@ absl::Time WorkQueue::Promote(absl::Time now) {
 absl::Time WorkQueue::NextFrom() const {
   if (queued_.empty()) return absl::InfiniteFuture();
   if (options_.at_once == 0 || std::ssize(processing_) < options_.at_once) return absl::InfinitePast();
+  if (std::ssize(processing_) >= options_.at_once + options_.most_held_up) return absl::InfiniteFuture();
   std::vector<absl::Time> begun;
   for (const auto& [key, since] : processing_) begun.push_back(since);
   const auto last = begun.end() - options_.at_once;
@@ -119,13 +120,6 @@ void WorkQueue::Done(const std::string& key) {
   if (again_.erase(key) == 0) return;
   --adds_;  // it was counted when it was added
   Enqueue(key, false);
-}
-
-bool WorkQueue::LacksWorkers(std::size_t workers) {
-  absl::MutexLock lock(&mutex_);
-  const absl::Time now = clock_();
-  Promote(now);
-  return processing_.size() >= workers && NextFrom() <= now;
 }
 
 void WorkQueue::Shutdown() {

@@ -22,9 +22,10 @@ struct WorkQueueOptions {
   absl::Duration first_backoff = absl::Milliseconds(5);
   absl::Duration most_backoff = absl::Seconds(60);
   // So many keys are processed at a time; 0: no limit. One that takes longer than `patience` is held up, by an
-  // admission webhook that does not answer, say, and no longer counts.
+  // admission webhook that does not answer, say, and no longer counts, unless too many are.
   int at_once = 0;
   absl::Duration patience = absl::Seconds(2);
+  int most_held_up = 16;
 };
 
 // What workqueue_* metrics are made of.
@@ -38,8 +39,8 @@ struct WorkQueueCounters {
   absl::Duration longest_running;  // the longest of them
 };
 
-// Keys to be reconciled, each by one worker at a time and never lost: a key that is added while it is processed is
-// handed out again after. Times are of a monotonic clock. Thread-safe.
+// Keys to be reconciled, each once at a time and never lost: a key that is added while it is processed is handed out
+// again after. Times are of a monotonic clock. Thread-safe.
 class WorkQueue {
  public:
   explicit WorkQueue(
@@ -61,8 +62,6 @@ class WorkQueue {
   };
   std::optional<Item> Get();
   void Done(const std::string& key);
-  // Whether a key could be processed now and all of `workers` are busy.
-  bool LacksWorkers(std::size_t workers);
 
   void Shutdown();
   // Until nothing is processed; false: not within `limit`.

@@ -105,28 +105,25 @@ TEST_F(WorkQueueTest, WhatIsHeldUpMakesRoomForOthers) {
   WorkQueueOptions options;
   options.at_once = 2;
   options.patience = absl::Seconds(2);
+  options.most_held_up = 1;
   WorkQueue queue(options, [this] { return now_; });
-  for (const char* key : {"a", "b", "c", "d", "e"}) queue.Add(key);
-  EXPECT_TRUE(queue.LacksWorkers(0));
-  queue.Get();
+  for (const char* key : {"a", "b", "c", "d", "e", "f"}) queue.Add(key);
+  EXPECT_EQ(queue.Get()->key, "a");
   now_ += absl::Seconds(1);
-  EXPECT_FALSE(queue.LacksWorkers(2)) << "one of them is idle";
-  EXPECT_TRUE(queue.LacksWorkers(1));
-  queue.Get();
-  EXPECT_FALSE(queue.LacksWorkers(2)) << "two are processed";
+  EXPECT_EQ(queue.Get()->key, "b");
   now_ += absl::Seconds(1);
-  EXPECT_TRUE(queue.LacksWorkers(2)) << "a is held up";
-  EXPECT_EQ(queue.Get()->key, "c");
-  EXPECT_FALSE(queue.LacksWorkers(3));
+  EXPECT_EQ(queue.Get()->key, "c") << "a is held up";
   queue.Done("c");
   EXPECT_EQ(queue.Get()->key, "d");
   queue.Done("a");
-  EXPECT_FALSE(queue.LacksWorkers(2)) << "b and d are processed";
   now_ += absl::Seconds(1);
   EXPECT_EQ(queue.Get()->key, "e") << "b is held up too";
-  queue.AddAfter("f", absl::Seconds(2));
-  now_ += absl::Seconds(2);
-  EXPECT_TRUE(queue.LacksWorkers(3)) << "f is due, and nobody has looked";
+  now_ += absl::Hours(1);
+  queue.Add("g");
+  std::thread other([&queue] { EXPECT_EQ(queue.Get()->key, "f"); });
+  EXPECT_EQ(queue.counters().processing, 3u) << "too many are held up";
+  queue.Done("b");
+  other.join();
 }
 
 TEST_F(WorkQueueTest, WhoWaitsForRoomIsToldOfIt) {

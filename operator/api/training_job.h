@@ -327,7 +327,7 @@ struct TrainingJobStatus {
   MembershipStatus membership;
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
-  // The newest incarnation given out for each role and index; stored before the process is started.
+  // The newest incarnation given out for each role and index; stored before the process is started, but for the first.
   std::map<std::string, int> incarnations;  // "worker-2" -> 3
   // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.
   std::vector<FailureRecord> recent_failures;

@@ -8,7 +8,9 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -30,6 +32,7 @@ constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
 constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publishes
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
+constexpr absl::Duration kListRetry = absl::Seconds(1);
 
 // The pass that this thread makes, carries out, or did last: a number of this process's.
 thread_local std::uint64_t current_pass = 0;
@@ -207,12 +210,35 @@ class Operator::Impl {
     while (!Stopped()) {
       if (job_reflector_->WaitForSync(absl::Seconds(1)) && pod_reflector_->WaitForSync(absl::Seconds(1))) break;
     }
+    std::unordered_set<std::string> found;
+    while (!Stopped()) {
+      const absl::Status listed = ListUids(found);
+      if (listed.ok()) break;
+      spdlog::warn("the jobs that there are cannot be listed: {}", std::string(listed.message()));
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kListRetry);
+    }
     if (Stopped()) return;
+    reconciler_.SetFound(std::move(found));
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     work_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     MakePasses();
+  }
+
+  // Of all jobs, as they are by now: a cache may be behind what an earlier leader saw.
+  absl::Status ListUids(std::unordered_set<std::string>& uids) {
+    kube::ListOptions options;
+    options.limit = options_.watch.page_size;
+    options.spec_fields = {"suspend"};  // nothing of it is looked at
+    do {
+      const absl::StatusOr<kube::ListPage> page = client_.List(kube::kTrainingJobs, options_.namespace_name, options);
+      if (!page.ok()) return page.status();
+      for (const kube::Json& job : page->items) uids.insert(kube::ReadMeta(job).uid);
+      options.continue_token = page->continue_token;
+    } while (!options.continue_token.empty());
+    return absl::OkStatus();
   }
 
   bool Stopped() const {

@@ -42,24 +42,14 @@ std::uint64_t ParseVersion(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? version : 0;
 }
 
-// What a status to be stored says that the stored one does not.
-enum class News {
-  kNone,
-  kProgress,
-  kPicture,    // phase, counts, messages: for people
-  kReady,      // all members train: people wait for it, no decision does
-  kEssential,  // what later decisions rest on, or people wait for
-};
-
-// As metrics call it; empty where there is none.
+// As metrics call it.
 std::string_view Name(News news) {
   switch (news) {
-    case News::kNone:
-      return "";
     case News::kProgress:
       return "progress";
     case News::kPicture:
       return "picture";
+    case News::kNone:  // but that of a status that was not stored in its time
     case News::kReady:
     case News::kEssential:
       break;
@@ -109,6 +99,22 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   after.last_progress_time = before.last_progress_time;
   after.last_progress_step = before.last_progress_step;
   return after == before ? News::kProgress : News::kPicture;
+}
+
+// Nobody has planned for a job with this status and stored what came of it.
+bool IsUnplanned(const api::TrainingJobStatus& status) { return status.observed_generation == 0; }
+
+// Whether `plan` of a job without any status does nothing but start its members.
+bool OnlyBegins(const planner::Plan& plan) {
+  bool starts = false;
+  for (const Action& action : plan.actions) {
+    if (action.type == ActionType::kStart) {
+      starts = true;
+    } else if (action.type != ActionType::kStoreStatus) {
+      return false;
+    }
+  }
+  return starts && plan.events.empty() && plan.status.failures.empty();
 }
 
 constexpr char kQuotaExceeded[] = "QuotaExceeded";
@@ -210,6 +216,8 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       hooks_(std::move(hooks)),
       clock_(std::move(clock)) {}
 
+void Reconciler::SetFound(std::unordered_set<std::string> uids) { found_ = std::move(uids); }
+
 Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string& uid) {
   absl::MutexLock lock(&mutex_);
   const auto found = memories_.find(key);
@@ -275,6 +283,7 @@ double Reconciler::TurnToTell(const std::string& uid, Memory::Untold& untold, do
   absl::MutexLock lock(&mutex_);
   if (!untold.turn.has_value()) {
     const double gap = std::min(options_.telling_gap * status_seconds_, kTurnsAheadSeconds);
+    if (gap == 0) return now;  // nothing is known to be slow
     // Neither further back than the burst nor, after a clock that was ahead, further off than turns are given.
     next_turn_to_tell_ =
         std::clamp(next_turn_to_tell_, now - (options_.telling_burst - 1) * gap, now + 2 * kTurnsAheadSeconds);
@@ -285,6 +294,34 @@ double Reconciler::TurnToTell(const std::string& uid, Memory::Untold& untold, do
     next_turn_to_tell_ += gap;
   }
   return std::min(latest, *untold.turn);
+}
+
+std::optional<double> Reconciler::StatusDue(Pass& pass, const planner::Plan& plan, News news) {
+  Memory& memory = pass.memory;
+  const std::string& uid = pass.stored->meta.uid;
+  const double now = pass.now;
+  if (memory.unwritten.has_value()) {
+    Memory::Untold& untold = memory.unwritten->untold;
+    untold.since = std::min(untold.since, now);  // a clock may have been ahead
+    return news == News::kEssential ? now : TurnToTell(uid, untold, now);
+  }
+  const api::TrainingJobStatus& status = pass.stored->job.status;
+  if (status == api::TrainingJobStatus() && pass.pods.empty() && !found_.contains(uid) && OnlyBegins(plan)) {
+    Memory::Untold untold = {now, std::nullopt};
+    const double turn = TurnToTell(uid, untold, now);
+    if (now < turn) memory.unwritten = {plan.status, untold};
+    return turn;
+  }
+  if (news == News::kNone) return std::nullopt;
+  if (news == News::kReady) return TurnToTell(uid, *memory.untold_ready, now);
+  if (news == News::kEssential) return now;
+  const std::optional<api::ProgressStatus>& told = status.progress;
+  // A leader that is new goes by what it reads.
+  const auto past = [now](double time) { return time <= now ? time : 0; };  // a clock may have been ahead
+  const double last = std::max(past(memory.status_written), past(told.has_value() ? told->last_update_time : 0));
+  const double due =
+      NextWrite(uid, news == News::kPicture ? options_.picture_interval : options_.progress_interval, last);
+  return news == News::kProgress && told.has_value() ? std::min(due, told->next_update_time.value_or(due)) : due;
 }
 
 void Reconciler::NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now) {
@@ -392,8 +429,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
 }
 
 bool Reconciler::LacksVerdict(const JobRecord& record, const Memory& memory, double now) {
-  const bool starts = !record.job.status.start_time.has_value() && !record.job.spec.suspend &&
-                      !record.meta.deletion_time.has_value();
+  const bool starts =
+      !record.job.status.start_time.has_value() && !record.job.spec.suspend && !record.meta.deletion_time.has_value();
   if (!starts || now < memory.starts_held_until) return false;
   const bool checked = memory.templates_checked == record.meta.generation;
   return !checked || (!memory.template_error.empty() && now >= memory.template_check_time + kTemplateRetrySeconds);
@@ -453,6 +490,7 @@ absl::Status Reconciler::StoreStatus(const JobRecord& record, const api::Trainin
   }
   memory.jobs_version = ParseVersion(kube::ReadMeta(*stored).resource_version);
   memory.status_written = now;
+  memory.unwritten.reset();
   if (hooks_.on_status) hooks_.on_status(record, status);
   return absl::OkStatus();
 }
@@ -691,7 +729,7 @@ Decision Reconciler::RefuseSpec(const std::shared_ptr<Pass>& pass) {
   status.phase = "Pending";
   status.reason = planner::kSpecInvalid;
   return {{}, [this, pass, status, message]() -> ReconcileResult {
-            const absl::Status stored = StoreStatus(*pass->record, status, pass->memory, pass->now);
+            const absl::Status stored = StoreStatus(*pass->stored, status, pass->memory, pass->now);
             if (!stored.ok()) return {stored, std::nullopt};
             Emit(*pass->record, {{true, planner::kSpecInvalid, message}});
             return {};
@@ -700,22 +738,27 @@ Decision Reconciler::RefuseSpec(const std::shared_ptr<Pass>& pass) {
 
 Decision Reconciler::Decide(const std::string& key) {
   const Seen seen = {ParseVersion(jobs_->resource_version()), ParseVersion(pods_->resource_version())};
-  kube::Store<JobRecord>::Pointer record = jobs_->Get(key);
-  if (record == nullptr) {
+  const kube::Store<JobRecord>::Pointer stored = jobs_->Get(key);
+  if (stored == nullptr) {
     Forget(key);
     return {};
   }
-  if (!record->managed_here) return {};
+  if (!stored->managed_here) return {};
   const auto pass = std::make_shared<Pass>();
   pass->now = clock_();
-  pass->memory = Recall(key, record->meta.uid);
-  pass->pods = pods_->Group(record->meta.uid);
-  pass->record = std::move(record);
+  pass->memory = Recall(key, stored->meta.uid);
+  pass->pods = pods_->Group(stored->meta.uid);
+  pass->stored = pass->record = stored;
   if (IsStale(pass->memory, seen, pass->pods)) {
     if (hooks_.on_stale) hooks_.on_stale();
     return {{absl::OkStatus(), options_.stale_check}, nullptr};
   }
   pass->memory.deleted.clear();
+  if (pass->memory.unwritten.has_value()) {
+    const auto told = std::make_shared<JobRecord>(*stored);
+    told->job.status = pass->memory.unwritten->status;
+    pass->record = told;
+  }
   Decision decision = pass->record->errors.empty() ? Advance(pass) : RefuseSpec(pass);
   if (!decision.carry_out) {
     Remember(key, std::move(pass->memory));
@@ -732,8 +775,8 @@ Decision Reconciler::Decide(const std::string& key) {
 Decision Reconciler::Advance(const std::shared_ptr<Pass>& pass) {
   const JobRecord& record = *pass->record;
   Memory& memory = pass->memory;
-  memory.starts_held_until = std::min<double>(
-      memory.starts_held_until, pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
+  memory.starts_held_until = std::min<double>(memory.starts_held_until,
+                                              pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
   if (!LacksVerdict(record, memory, pass->now)) return Plan(pass, absl::OkStatus());
   const auto check = [this, pass] { return CheckTemplates(*pass->record, pass->memory, pass->now); };
   if (RolesWithTemplates(record.job.spec).empty()) return Plan(pass, check());  // nobody is asked
@@ -759,30 +802,23 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   Work work;
   work.checked = checked;
   work.was_blocked = observed.obstacle.has_value();
+  if (IsUnplanned(record.job.status) && found_.contains(record.meta.uid)) observed.unrecorded_starts = 1;
   work.plan = planner::MakePlan(record.job, observed, now);
   planner::Plan& plan = work.plan;
   NoteReady(record, plan.status, memory, now);
   if (plan.requeue_after.has_value()) work.requeue_after = absl::Seconds(*plan.requeue_after);
   if (!memory.template_error.empty()) work.requeue_after = absl::Seconds(kTemplateRetrySeconds);
-  const auto look_again_at = [&work, now](double time) { LookAgainAfter(absl::Seconds(time - now), work.requeue_after); };
+  const auto look_again_at = [&work, now](double time) {
+    LookAgainAfter(absl::Seconds(time - now), work.requeue_after);
+  };
 
-  News news = Compare(record.job.status, plan);
-  double due = now;
-  if (news == News::kProgress || news == News::kPicture) {
-    const std::optional<api::ProgressStatus>& told = record.job.status.progress;
-    // A leader that is new goes by what it reads.
-    const auto past = [now](double time) { return time <= now ? time : 0; };  // a clock may have been ahead
-    const double last = std::max(past(memory.status_written), past(told.has_value() ? told->last_update_time : 0));
-    due = NextWrite(record.meta.uid, news == News::kPicture ? options_.picture_interval : options_.progress_interval,
-                    last);
-    if (news == News::kProgress && told.has_value()) due = std::min(due, told->next_update_time.value_or(due));
-  } else if (news == News::kReady) {
-    due = TurnToTell(record.meta.uid, *memory.untold_ready, now);
-  }
-  if (now < due) {
-    look_again_at(due);
-  } else {
-    work.news = Name(news);
+  const News news = Compare(record.job.status, plan);
+  if (const std::optional<double> due = StatusDue(*pass, plan, news); due.has_value()) {
+    if (now < *due) {
+      look_again_at(*due);
+    } else {
+      work.news = Name(news);
+    }
   }
   // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
   // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
@@ -810,7 +846,7 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
   ReconcileResult result;
   result.requeue_after = work.requeue_after;
   if (!work.news.empty()) {
-    result.status = StoreStatus(record, plan.status, memory, pass.now);
+    result.status = StoreStatus(*pass.stored, plan.status, memory, pass.now);
     if (!result.status.ok()) {
       // Not at once, as the plan may want it: the queue backs off.
       if (result.requeue_after.has_value()) result.requeue_after = std::max(*result.requeue_after, kStoreRetry);

@@ -48,6 +48,7 @@ struct ReconcilerOptions {
   // That a job is ready is told at once, unless many become ready together where writing is slow, as making pods comes
   // first: after a burst so many times pass from one such status to the next as storing one takes lately. None waits
   // longer than the patience, or than the turns of writes above where many run.
+  // A job's first status likewise, which says nothing yet that its pods do not: see Reconciler.
   int telling_burst = 20;
   double telling_gap = 20;
   absl::Duration telling_patience = absl::Minutes(1);
@@ -62,6 +63,15 @@ struct ReconcilerHooks {
   std::function<void()> on_stale;
   std::function<void(const JobRecord& before, const api::TrainingJobStatus& after)> on_status;
   std::function<void(std::string_view news)> on_status_write;  // essential, picture, progress
+};
+
+// What a status to be stored says that the stored one does not.
+enum class News {
+  kNone,
+  kProgress,
+  kPicture,    // phase, counts, messages: for people
+  kReady,      // all members train: people wait for it, no decision does
+  kEssential,  // what later decisions rest on, or people wait for
 };
 
 struct ReconcileResult {
@@ -81,12 +91,20 @@ struct Decision {
 //
 // It never acts on a cache that has not seen its own writes: names are deterministic and writes carry preconditions, so
 // that what slips through is refused by the server.
+//
+// A status is stored before anything is done that it speaks of. One may wait: the first, as long as it says no more
+// than that each member was started once. Until it is stored this memory goes by it. A leader that comes after and
+// finds a job without a status takes each member for started once already, so that no incarnation is given out twice.
 class Reconciler {
  public:
   // All outlive it. `clock`: seconds since 1970.
   Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
              const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,
              std::function<double()> clock);
+
+  // The uids of all jobs that there were, asked for anew, after this process began to lead: of these a leader before
+  // may have made pods. Before the first pass.
+  void SetFound(std::unordered_set<std::string> uids);
 
   // A pass over the job of this key. What it decides is to be carried out before the next.
   Decision Decide(const std::string& key);
@@ -107,6 +125,11 @@ class Reconciler {
       std::optional<double> turn;  // when to tell it
     };
     std::optional<Untold> untold_ready;  // the job is ready, and the stored status does not say so
+    struct Unwritten {
+      api::TrainingJobStatus status;
+      Untold untold;
+    };
+    std::optional<Unwritten> unwritten;  // the first status of the job, which waits for its turn
     std::optional<planner::Obstacle> obstacle;
     int refusals = 0;                    // in a row
     double starts_held_until = 0;        // so that a job that is refused does not ask again and again
@@ -128,7 +151,8 @@ class Reconciler {
 
   // One pass, from what it sees to what comes of it.
   struct Pass {
-    kube::Store<JobRecord>::Pointer record;
+    kube::Store<JobRecord>::Pointer stored;  // what the cache has
+    kube::Store<JobRecord>::Pointer record;  // the same with the status that it may not have yet
     std::vector<kube::Store<Pod>::Pointer> pods;
     double now = 0;
     Memory memory;
@@ -153,6 +177,9 @@ class Reconciler {
   double NextWrite(const std::string& uid, absl::Duration interval, double last);
   // When `untold` is told: at a turn of its own, or about when to ask again for one where too many wait.
   double TurnToTell(const std::string& uid, Memory::Untold& untold, double now);
+  // When the status of `plan`, which says `news`, is to be stored; nothing: not at all. Keeps it in the memory if it is
+  // the job's first and has to wait.
+  std::optional<double> StatusDue(Pass& pass, const planner::Plan& plan, News news);
   // Keeps in `memory` since when the job is ready without having been told, and says so in `status`.
   void NoteReady(const JobRecord& record, api::TrainingJobStatus& status, Memory& memory, double now);
   // Its instances are in the order of the pods, then those that vanished. What is remembered of pods that are in the
@@ -201,7 +228,7 @@ class Reconciler {
   // A plan, and what else is to be done in this pass.
   struct Work {
     planner::Plan plan;
-    std::string_view news;  // of the status that is to be stored; empty: none is
+    std::string_view news;  // of the status that is to be stored, as metrics call it; empty: none is
     bool makes_service = false;
     bool makes_budget = false;
     absl::Status checked;  // what came of checking the templates
@@ -219,6 +246,7 @@ class Reconciler {
   CoordinatorGateway* const gateway_;
   const ReconcilerHooks hooks_;
   const std::function<double()> clock_;
+  std::unordered_set<std::string> found_;  // see SetFound
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
   int over_ ABSL_GUARDED_BY(mutex_) = 0;                  // of these

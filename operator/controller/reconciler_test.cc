@@ -6,6 +6,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ using ::testing::Contains;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Not;
 
 constexpr char kNamespace[] = "team";
 constexpr char kKey[] = "team/lenet";
@@ -80,6 +82,9 @@ class ReconcilerTest : public ::testing::Test {
     };
     reconciler_ = std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks,
                                                [this] { return now_ += each_look_takes_; });
+    std::unordered_set<std::string> found;
+    for (const Json& job : server_.List(kube::kTrainingJobs)) found.insert(kube::ReadMeta(job).uid);
+    reconciler_->SetFound(std::move(found));
   }
 
   void CreateJob(int ps = 1, int workers = 2, const Json& more = Json::object(), const std::string& name = "lenet") {
@@ -111,9 +116,9 @@ class ReconcilerTest : public ::testing::Test {
 
   // Decides, which asks nobody, and carries it out at once.
   ReconcileResult Reconcile(const std::string& key) {
-    const std::size_t asked = server_.requests().size();
+    const std::size_t asked = server_.CountRequests();
     const Decision decision = reconciler_->Decide(key);
-    EXPECT_EQ(server_.requests().size(), asked);
+    EXPECT_EQ(server_.CountRequests(), asked);
     return decision.carry_out ? decision.carry_out() : decision.result;
   }
 
@@ -127,6 +132,42 @@ class ReconcilerTest : public ::testing::Test {
     for (const std::string& name : names) {
       ASSERT_TRUE(Reconcile(absl::StrCat(kNamespace, "/", name)).status.ok());
     }
+  }
+
+  std::ptrdiff_t Told(const std::vector<std::string>& names) const {
+    return std::count_if(names.begin(), names.end(), [this](const std::string& name) { return !Status(name).empty(); });
+  }
+
+  // Until each has a status.
+  void TellAll(const std::vector<std::string>& names) {
+    for (int i = 0; i < 100 && Told(names) < std::ssize(names); ++i) {
+      now_ += 5;
+      ReconcileAll(names);
+    }
+    EXPECT_EQ(Told(names), std::ssize(names));
+  }
+
+  // From now on first statuses wait for their turn.
+  void TakeTurns() {
+    options_.telling_burst = 1;
+    options_.telling_gap = 1e6;
+    Restart();
+    each_look_takes_ = 0.001;
+    const std::vector<std::string> others = CreateJobs(6);
+    ReconcileAll(others);
+    each_look_takes_ = 0;
+    for (const std::string& name : others) server_.Remove(kube::kTrainingJobs, kNamespace, name);
+    for (const std::string& name : PodNames()) {
+      if (!absl::StartsWith(name, "lenet")) server_.Remove(kube::kPods, kNamespace, name);
+    }
+  }
+
+  // Makes a job and its pods; its first status waits.
+  void BeginUntold(int ps = 1, int workers = 2, const Json& more = Json::object()) {
+    TakeTurns();
+    CreateJob(ps, workers, more);
+    ReconcileAll({"lenet"});
+    EXPECT_EQ(Status(), Json::object());
   }
 
   // From their first pods to the pass that finds all of them members; answers when that was.
@@ -525,6 +566,7 @@ TEST_F(ReconcilerTest, WhereWritingIsSlowJobsAreToldThatTheyAreReadyByAndBy) {
   options_.telling_burst = 1;
   Restart();
   const std::vector<std::string> names = CreateJobs(kJobs);
+  TellAll(names);
   const double ready = BecomeReady(names);
   EXPECT_EQ(ToldReady(names), 1) << "the first at once";
   for (const double seconds : {10.0, 20.0, 28.0}) {
@@ -549,6 +591,81 @@ TEST_F(ReconcilerTest, WhereWritingIsSlowJobsAreToldThatTheyAreReadyByAndBy) {
           << name << ": when it was, not when it was told";
     }
   }
+}
+
+TEST_F(ReconcilerTest, InARushPodsComeBeforeTheFirstStatus) {
+  constexpr int kJobs = 30;
+  each_look_takes_ = 0.01;
+  options_.telling_gap = 300;
+  options_.telling_burst = 5;
+  Restart();
+  const std::vector<std::string> names = CreateJobs(kJobs);
+  const double begun = now_;
+  ReconcileAll(names);
+  EXPECT_GE(Told(names), 4) << "a burst, of turns that become longer";
+  EXPECT_LE(Told(names), 8);
+  EXPECT_EQ(PodNames().size(), 3u * kJobs);
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  const int stored = status_writes_["essential"];
+  TellAll(names);
+  for (const std::string& name : names) {
+    const Json status = Status(name);
+    EXPECT_EQ(status.at("incarnations").size(), 3u);
+    EXPECT_EQ(status.at("incarnations").at("worker-0"), 1);
+    EXPECT_NEAR(*kube::ParseTime(status.at("startTime").get<std::string>()), begun, 5) << "when it was, not when told";
+  }
+  EXPECT_LE(ToldReady(names), kJobs);
+  EXPECT_LE(status_writes_["essential"] - stored, kJobs) << "that they are ready was told with it";
+}
+
+TEST_F(ReconcilerTest, WhatEndsBeforeTheFirstStatusIsToldAtOnce) {
+  BeginUntold();
+  RunPods();
+  EndPod("lenet-worker-1", 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Status().at("restarts").at("total"), 1);
+  EXPECT_EQ(Status().at("incarnations").at("worker-0"), 1);
+  EXPECT_EQ(Status().at("incarnations").at("worker-1"), 2);
+}
+
+TEST_F(ReconcilerTest, WhoVanishesBeforeTheFirstStatusIsMissed) {
+  BeginUntold();
+  RunPods();
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Status(), Json::object());
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Status().at("restarts").at("total"), 1);
+  Settle();
+  EXPECT_EQ(Status().at("incarnations").at("worker-1"), 2);
+}
+
+TEST_F(ReconcilerTest, WhatIsRefusedBeforeTheFirstStatusIsTold) {
+  TakeTurns();
+  server_.Inject("POST", "/pods", FakeApiServer::Refuse(403, "Forbidden", "exceeded quota: q"), -1);
+  CreateJob();
+  Refresh();
+  EXPECT_FALSE(Reconcile().status.ok());
+  EXPECT_EQ(Status(), Json::object());
+  Refresh();
+  static_cast<void>(Reconcile());
+  EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
+}
+
+TEST_F(ReconcilerTest, ALeaderThatFindsAJobWithoutAStatusGivesNoNumberOutTwice) {
+  BeginUntold();
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
+  Restart();
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Status().at("incarnations"), (Json{{"coordinator-0", 1}, {"ps-0", 1}, {"worker-0", 1}, {"worker-1", 2}}));
+  EXPECT_EQ(PodNames().size(), 4u);
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+  EXPECT_THAT(events_, Not(Contains("WorkerReplaced")));
 }
 
 TEST_F(ReconcilerTest, WhatWaitsToBeToldWaitsNoLongerOnceWritingIsQuickAgain) {
@@ -1244,7 +1361,8 @@ TEST_F(ReconcilerTest, JobsOfSomebodyElseAreLeftAlone) {
 }
 
 // Random ends of pods, refusals and broken connections, caches that lag, and an operator that is killed at any moment:
-// incarnations are never used twice, are stored before they are used, and in the end everything runs.
+// incarnations are never used twice, are stored before they are used, unless they are the first, and in the end
+// everything runs.
 TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
   for (std::uint32_t seed = 0; seed < Seeds(25); ++seed) {
     SCOPED_TRACE(seed);
@@ -1252,24 +1370,37 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
     for (const std::string& name : PodNames()) server_.Remove(kube::kPods, kNamespace, name);
     server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
     gateway_ = FakeGateway();
-    Restart();
-    CreateJob(
-        2, 3,
-        {{"failurePolicy", {{"maxRestarts", 1000}, {"maxRestartsPerReplica", 1000}}}, {"progressDeadlineSeconds", 0}});
+    const Json more = {{"failurePolicy", {{"maxRestarts", 1000}, {"maxRestartsPerReplica", 1000}}},
+                       {"progressDeadlineSeconds", 0}};
+    const bool untold = seed % 2 == 1;
+    if (untold) {
+      BeginUntold(2, 3, more);
+    } else {
+      Restart();
+      CreateJob(2, 3, more);
+    }
     std::set<std::string> seen_uids;
     std::map<std::string, int> newest;  // incarnation by pod name
     const auto check = [&] {
-      const Json incarnations = Status().value("incarnations", Json::object());
+      const Json status = Status();
+      const Json incarnations = status.value("incarnations", Json::object());
+      const int untold_incarnation = untold && status.empty() ? 1 : 0;
       for (const Json& pod : server_.List(kube::kPods)) {
         const std::string name = kube::FindText(pod, {"metadata", "name"});
         const int incarnation = std::stoi(kube::FindText(pod, {"metadata", "labels", kIncarnationLabel}));
         const std::string instance = name.substr(std::string("lenet-").size());
-        ASSERT_GE(incarnations.value(instance, 0), incarnation) << name << " was made before its number was stored";
+        ASSERT_GE(incarnations.value(instance, untold_incarnation), incarnation)
+            << name << " was made before its number was stored";
         if (!seen_uids.insert(kube::FindText(pod, {"metadata", "uid"})).second) continue;
         ASSERT_GT(incarnation, newest[name]) << name << " used a number twice";
         newest[name] = incarnation;
       }
     };
+    ASSERT_NO_FATAL_FAILURE(check());
+    if (seed % 4 == 1) {  // nobody who saw it goes on
+      server_.Remove(kube::kPods, kNamespace, PodNames()[random() % 6]);
+      Restart();
+    }
     for (int step = 0; step < 60; ++step) {
       switch (random() % 8) {
         case 0:

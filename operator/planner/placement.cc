@@ -17,16 +17,18 @@ void Start(Context& context, api::Role role, int index) {
   for (const Instance& instance : context.observed.instances) {
     if (instance.role == role && instance.index == index) incarnation = std::max(incarnation, instance.incarnation);
   }
+  const bool first = incarnation == 0;
+  if (first) incarnation = context.observed.unrecorded_starts;
   ++incarnation;
   Action start;
   start.type = ActionType::kStart;
   start.role = role;
   start.index = index;
   start.incarnation = incarnation;
-  start.reason = incarnation == 1 ? "first start" : "replacement";
+  start.reason = first ? "first start" : "replacement";
   start.avoid_nodes = AvoidedNodes(context.status);
   context.actions.push_back(start);
-  if (incarnation == 1) return;
+  if (first) return;
   if (role == api::Role::kWorker) NoteStart(context, index);
   // What was given up, or refused, and is tried again is no news until it runs.
   if (!IsRetried(context.status, role, index) && !context.observed.obstacle.has_value()) {

@@ -1,5 +1,6 @@
 #include "operator/planner/plan.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "operator/planner/avoid_nodes.h"
@@ -31,6 +32,11 @@ bool TemplatesAreValid(Context& context) {
 
 void Begin(Context& context) {
   if (context.status.start_time) return;
+  // Somebody may have begun who did not come to say so.
+  for (const Instance& instance : context.observed.instances) {
+    int& given_out = context.status.incarnations[InstanceName(instance.role, instance.index)];
+    given_out = std::max(given_out, instance.incarnation);
+  }
   context.status.start_time = context.now;
   context.status.last_progress_time = context.now;
   context.status.last_progress_step = 0;

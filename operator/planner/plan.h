@@ -66,6 +66,8 @@ struct Observed {
   bool deletion_requested = false;
   std::optional<Obstacle> obstacle;
   double starts_held_until = 0;  // after an obstacle: nothing is started before
+  // So often each instance may have been started by somebody of whom the status says nothing: of a job that has none.
+  int unrecorded_starts = 0;
   // What the platform has against the job's templates; empty: nothing.
   std::string template_error;
   bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
@@ -77,13 +79,16 @@ struct Observed {
 };
 
 enum class ActionType {
-  kStoreStatus,  // must be durable before any later action of the same plan
-  kStart,        // role, index, incarnation; what is left of an ended instance of this role and index is removed first
-  kStop,         // uid: graceful, then forced after the grace period
-  kForceStop,    // uid: stuck in terminating
-  kFinish,       // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
-  kRemove,       // uid: what is left of an instance that has ended, once the job is over (podCleanup)
-  kDeleteJob,    // the job itself, ttlSecondsAfterFinished after its end
+  // Must be durable before any later action of the same plan; unless the job has no status yet, the plan only starts,
+  // and
+  // whoever could plan for it after this caller sets unrecorded_starts.
+  kStoreStatus,
+  kStart,      // role, index, incarnation; what is left of an ended instance of this role and index is removed first
+  kStop,       // uid: graceful, then forced after the grace period
+  kForceStop,  // uid: stuck in terminating
+  kFinish,     // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
+  kRemove,     // uid: what is left of an instance that has ended, once the job is over (podCleanup)
+  kDeleteJob,  // the job itself, ttlSecondsAfterFinished after its end
 };
 
 struct Action {

@@ -392,6 +392,11 @@ class FakeApiServer::Impl {
     return CountLocked(method, target);
   }
 
+  std::size_t CountRequests() const {
+    const std::lock_guard lock(mutex_);
+    return requests_.size();
+  }
+
   bool WaitForWatches(int count, absl::Duration limit) const {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, Clock::now() + absl::ToChronoNanoseconds(limit),
@@ -1125,6 +1130,7 @@ std::vector<FakeApiServer::Request> FakeApiServer::requests() const { return imp
 int FakeApiServer::CountRequests(const std::string& method, const std::string& target) const {
   return impl_->CountRequests(method, target);
 }
+std::size_t FakeApiServer::CountRequests() const { return impl_->CountRequests(); }
 bool FakeApiServer::WaitForRequests(const std::string& method, const std::string& target, int count,
                                     absl::Duration limit) const {
   return impl_->WaitForRequests(method, target, count, limit);

@@ -111,6 +111,7 @@ class FakeApiServer {
   std::vector<Request> requests() const;
   // With this method (empty: any) and a target that contains `target`.
   int CountRequests(const std::string& method, const std::string& target) const;
+  std::size_t CountRequests() const;  // all of them
   // Waits until there are so many; false: not within `limit`.
   bool WaitForRequests(const std::string& method, const std::string& target, int count, absl::Duration limit) const;
   int connections() const;  // accepted since the start

@@ -180,7 +180,7 @@ TEST_F(ClusterCommandsTest, GetListsTheJobsOfANamespaceOrOfAll) {
   ASSERT_EQ(all.size(), 3u);
   EXPECT_THAT(all[0], StartsWith("NAMESPACE  NAME"));
   EXPECT_THAT(all[1], StartsWith("other      another  Pending  0/2      0/1"));
-  EXPECT_THAT(all[1], ::testing::EndsWith("NotSeenByOperator"));
+  EXPECT_THAT(all[1], ::testing::EndsWith("NoStatusYet"));
   const Json json = Json::parse(Run({"get", "lenet", "--context", "test", "-o", "json"}));
   ASSERT_EQ(json.size(), 1u);
   EXPECT_EQ(json[0]["namespace"], "team");

@@ -106,7 +106,7 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   overview.namespace_name = record.meta.namespace_name;
   overview.job = record.meta.name;
   overview.phase = seen ? status.phase : "Pending";
-  overview.reason = seen ? status.reason : record.managed_here ? "NotSeenByOperator" : "ManagedElsewhere";
+  overview.reason = seen ? status.reason : record.managed_here ? "NoStatusYet" : "ManagedElsewhere";
   overview.running = !planner::IsOver(status);
   const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
   if (overview.running && overview.reason.empty() && scheduled != nullptr && !scheduled->status)

@@ -223,6 +223,10 @@ class Explainer {
   }
 
   void SayNeverSeen() {
+    if (const std::size_t live = CountLive(); live > 0) {
+      return Say(Severity::kAttention, absl::StrCat("The job begins: ", live, " ", MemberWord(live), " ", IsOrAre(live),
+                                                    " there. Many jobs do, so its first status has to wait."));
+    }
     const double age = situation_.created_time.has_value() ? now_ - *situation_.created_time : 0;
     if (age < kOperatorSeconds) {
       return Say(Severity::kAttention, "The job was just made; no operator has looked at it yet.");

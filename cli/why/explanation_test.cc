@@ -261,6 +261,8 @@ TEST(ExplainTest, AnOperatorThatSeemsAbsent) {
               HasSubstr("No operator has looked at this job in the 5m10s since it was made"));
   situation.created_time = kNow - 2;
   EXPECT_THAT(Explain(situation, kNow).headline, HasSubstr("just made"));
+  situation.instances = Training().instances;
+  EXPECT_THAT(Explain(situation, kNow).headline, HasSubstr("The job begins: 4 pods are there"));
 
   situation = Training();
   situation.job.metadata.generation = 3;

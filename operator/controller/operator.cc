@@ -109,8 +109,8 @@ class Operator::Impl {
   ~Impl() {
     Stop();
     if (publisher_.joinable()) publisher_.join();
-    if (starter_.joinable()) starter_.join();
     Drain();
+    if (starter_.joinable()) starter_.join();
     threads_.reset();
     job_reflector_.reset();
     pod_reflector_.reset();

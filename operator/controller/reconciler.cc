@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
@@ -100,9 +101,6 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   after.last_progress_step = before.last_progress_step;
   return after == before ? News::kProgress : News::kPicture;
 }
-
-// Nobody has planned for a job with this status and stored what came of it.
-bool IsUnplanned(const api::TrainingJobStatus& status) { return status.observed_generation == 0; }
 
 // Whether `plan` of a job without any status does nothing but start its members.
 bool OnlyBegins(const planner::Plan& plan) {
@@ -342,8 +340,11 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
   observed.deletion_requested = record.meta.deletion_time.has_value();
   observed.obstacle = memory.obstacle;
   observed.starts_held_until = memory.starts_held_until;
-  observed.template_error = memory.template_error;
-  observed.templates_unchecked = memory.templates_checked != record.meta.generation;
+  observed.unrecorded_starts = found_.contains(record.meta.uid) ? 1 : 0;
+  if (pods.empty()) {  // else it has begun
+    observed.template_error = memory.template_error;
+    observed.templates_unchecked = memory.templates_checked != record.meta.generation;
+  }
   if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
   std::unordered_map<std::string_view, const kube::Store<Pod>::Pointer*> cached;
   for (const kube::Store<Pod>::Pointer& pod : pods) {
@@ -428,12 +429,14 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
       job::RecentFailures(record.job.status));
 }
 
-bool Reconciler::LacksVerdict(const JobRecord& record, const Memory& memory, double now) {
-  const bool starts =
-      !record.job.status.start_time.has_value() && !record.job.spec.suspend && !record.meta.deletion_time.has_value();
-  if (!starts || now < memory.starts_held_until) return false;
+bool Reconciler::LacksVerdict(const Pass& pass) {
+  const JobRecord& record = *pass.record;
+  const Memory& memory = pass.memory;
+  const bool starts = !record.job.status.start_time.has_value() && pass.pods.empty() && !record.job.spec.suspend &&
+                      !record.meta.deletion_time.has_value();
+  if (!starts || pass.now < memory.starts_held_until) return false;
   const bool checked = memory.templates_checked == record.meta.generation;
-  return !checked || (!memory.template_error.empty() && now >= memory.template_check_time + kTemplateRetrySeconds);
+  return !checked || (!memory.template_error.empty() && pass.now >= memory.template_check_time + kTemplateRetrySeconds);
 }
 
 absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory, double now) {
@@ -754,6 +757,8 @@ Decision Reconciler::Decide(const std::string& key) {
     return {{absl::OkStatus(), options_.stale_check}, nullptr};
   }
   pass->memory.deleted.clear();
+  // Somebody else stored one, or an answer was lost.
+  if (stored->job.status != api::TrainingJobStatus()) pass->memory.unwritten.reset();
   if (pass->memory.unwritten.has_value()) {
     const auto told = std::make_shared<JobRecord>(*stored);
     told->job.status = pass->memory.unwritten->status;
@@ -765,9 +770,8 @@ Decision Reconciler::Decide(const std::string& key) {
     return decision;
   }
   decision.carry_out = [this, key, pass, carry_out = std::move(decision.carry_out)] {
-    ReconcileResult result = carry_out();
-    Remember(key, std::move(pass->memory));
-    return result;
+    const absl::Cleanup remember = [&] { Remember(key, std::move(pass->memory)); };
+    return carry_out();
   };
   return decision;
 }
@@ -777,7 +781,7 @@ Decision Reconciler::Advance(const std::shared_ptr<Pass>& pass) {
   Memory& memory = pass->memory;
   memory.starts_held_until = std::min<double>(memory.starts_held_until,
                                               pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
-  if (!LacksVerdict(record, memory, pass->now)) return Plan(pass, absl::OkStatus());
+  if (!LacksVerdict(*pass)) return Plan(pass, absl::OkStatus());
   const auto check = [this, pass] { return CheckTemplates(*pass->record, pass->memory, pass->now); };
   if (RolesWithTemplates(record.job.spec).empty()) return Plan(pass, check());  // nobody is asked
   return {{}, [this, pass, check] {
@@ -802,7 +806,6 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   Work work;
   work.checked = checked;
   work.was_blocked = observed.obstacle.has_value();
-  if (IsUnplanned(record.job.status) && found_.contains(record.meta.uid)) observed.unrecorded_starts = 1;
   work.plan = planner::MakePlan(record.job, observed, now);
   planner::Plan& plan = work.plan;
   NoteReady(record, plan.status, memory, now);

@@ -103,14 +103,15 @@ class Reconciler {
              std::function<double()> clock);
 
   // The uids of all jobs that there were, asked for anew, after this process began to lead: of these a leader before
-  // may have made pods. Before the first pass.
+  // may have started members of which nothing tells. Before the first pass.
   void SetFound(std::unordered_set<std::string> uids);
 
   // A pass over the job of this key. What it decides is to be carried out before the next.
   Decision Decide(const std::string& key);
 
  private:
-  // What is remembered of a job between two passes; losing it costs a write or a question, never a mistake.
+  // What is remembered of a job between two passes. Losing that of all jobs, and SetFound anew, costs a write or a
+  // question, never a mistake.
   struct Memory {
     std::string uid;
     std::uint64_t jobs_version = 0;  // the cache must have seen these of our own writes
@@ -194,7 +195,7 @@ class Reconciler {
   static void NoteAlive(const std::vector<kube::Store<Pod>::Pointer>& pods, const api::TrainingJobStatus& status,
                         Memory& memory);
   // Whether the job is about to begin and nobody knows what the platform says of its templates.
-  static bool LacksVerdict(const JobRecord& record, const Memory& memory, double now);
+  static bool LacksVerdict(const Pass& pass);
   // Keeps in `memory` what the platform says of the job's templates. An error: it says nothing yet.
   absl::Status CheckTemplates(const JobRecord& record, Memory& memory, double now);
   // What came of asking for something new, `what` in words should it have failed. Then nothing new is asked for before

@@ -668,6 +668,43 @@ TEST_F(ReconcilerTest, ALeaderThatFindsAJobWithoutAStatusGivesNoNumberOutTwice) 
   EXPECT_THAT(events_, Not(Contains("WorkerReplaced")));
 }
 
+TEST_F(ReconcilerTest, NorIfItIsSuspendedBeforeItsStatusIsStored) {
+  BeginUntold();
+  Restart();
+  ChangeSpec([](Json& spec) { spec["suspend"] = true; });
+  Settle();
+  RunPods();
+  Settle();
+  EXPECT_THAT(PodNames(), ::testing::IsEmpty());
+  ChangeSpec([](Json& spec) { spec["suspend"] = false; });
+  Settle();
+  EXPECT_EQ(Status().at("incarnations"), (Json{{"coordinator-0", 2}, {"ps-0", 2}, {"worker-0", 2}, {"worker-1", 2}}));
+}
+
+TEST_F(ReconcilerTest, NorIfNobodyAnswersForItsTemplates) {
+  BeginUntold(1, 2, {{"worker", {{"template", {{"spec", {{"containers", Json::array({{{"name", "trainer"}}})}}}}}}}});
+  server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
+  Restart();
+  server_.Inject("POST", "dryRun", FakeApiServer::Refuse(500, "InternalError", "no"), -1);
+  Settle();
+  EXPECT_EQ(Condition("TemplateInvalid"), "") << "they were accepted once: it runs";
+  EXPECT_EQ(Status().at("incarnations").at("worker-0"), 1);
+  EXPECT_EQ(Status().at("incarnations").at("worker-1"), 2);
+}
+
+TEST_F(ReconcilerTest, AStatusThatSomebodyElseStoredGoesBeforeOneThatWaits) {
+  BeginUntold();
+  server_.Modify(kube::kTrainingJobs, kNamespace, "lenet", [](Json& job) {
+    job["status"] = {{"observedGeneration", 1},
+                     {"phase", "Pending"},
+                     {"startTime", "2027-01-15T08:00:00Z"},
+                     {"incarnations", {{"coordinator-0", 1}, {"ps-0", 1}, {"worker-0", 1}, {"worker-1", 5}}}};
+  });
+  EndPod("lenet-worker-1", 1);
+  Settle();
+  EXPECT_EQ(Status().at("incarnations").at("worker-1"), 6);
+}
+
 TEST_F(ReconcilerTest, WhatWaitsToBeToldWaitsNoLongerOnceWritingIsQuickAgain) {
   constexpr int kJobs = 30;
   each_look_takes_ = 0.1;

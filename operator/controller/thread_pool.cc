@@ -28,7 +28,7 @@ void ThreadPool::Run(std::function<void()> task) {
     return;
   }
   try {
-    threads_.emplace_back([this, task] { Serve(task); });
+    threads_.emplace_back([this, task]() mutable { Serve(std::move(task)); });
   } catch (const std::system_error& error) {
     lock.Release();
     spdlog::warn("no thread for a task: {}", error.what());
@@ -40,6 +40,7 @@ void ThreadPool::Serve(std::function<void()> task) {
   Seat seat;
   while (task) {
     task();
+    task = nullptr;  // and what it holds
     absl::MutexLock lock(&mutex_);
     idle_.push_back(&seat);
     while (!seat.task && !closing_) seat.called.Wait(&mutex_);

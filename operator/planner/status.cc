@@ -65,6 +65,15 @@ bool KnowsFromBefore(const Context& context) {
          IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
 }
 
+// The coordinator takes itself for a replacement by its number, which may be the second without there having been a
+// first.
+bool Recovers(const Context& context, const CoordinatorReport& report) {
+  if (report.phase != CoordinatorPhase::kRecovering) return false;
+  const api::TrainingJobStatus& status = context.job.status;  // not with what is about to be counted
+  return report.parameters_lost || report.updates_applied > 0 || status.last_progress_step > 0 ||
+         status.coordinator.restarts > 0 || status.parameter_server.restarts > 0;
+}
+
 void UpdateParametersLost(Context& context) {
   const api::Condition* lost = FindCondition(context.status, kParametersLost);
   const CoordinatorReport* report = TrainingReport(context);
@@ -83,7 +92,7 @@ void UpdateParametersLost(Context& context) {
 
 void UpdateRecovering(Context& context) {
   const CoordinatorReport* report = CurrentReport(context);
-  if (report != nullptr && report->phase == CoordinatorPhase::kRecovering && !IsTrue(context.status, kRecovering)) {
+  if (report != nullptr && Recovers(context, *report) && !IsTrue(context.status, kRecovering)) {
     context.SetCondition(kRecovering, true, "CoordinatorRecovering", report->message);
     return;
   }
@@ -304,9 +313,8 @@ void UpdatePhase(Context& context) {
 bool TrainingHasBegun(const Context& context) {
   if (context.status.last_progress_step > 0) return true;
   const CoordinatorReport* report = context.report();
-  return report != nullptr &&
-         (report->phase == CoordinatorPhase::kRecovering || report->phase == CoordinatorPhase::kTraining ||
-          report->phase == CoordinatorPhase::kFinishing);
+  return report != nullptr && (Recovers(context, *report) || report->phase == CoordinatorPhase::kTraining ||
+                               report->phase == CoordinatorPhase::kFinishing);
 }
 
 void ReportParametersLost(Context& context, const std::string& what) {

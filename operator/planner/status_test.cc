@@ -160,6 +160,18 @@ TEST(StatusTest, RecoveringUntilTheNewCoordinatorReportsTraining) {
   EXPECT_THAT(EventReasons(world.Step()), Not(Contains("Recovered")));
 }
 
+TEST(StatusTest, WhereNothingIsLostNothingRecovers) {
+  FakeWorld world(1, 1);
+  world.observed.unrecorded_starts = 1;  // so the coordinator is told that it is the second
+  world.Step();
+  world.now += 1;
+  world.Report(CoordinatorPhase::kRecovering, 0);
+  EXPECT_FALSE(IsTrue(world.Step().status, kRecovering));
+  world.Fail(kPs, 0, 1);
+  world.Step();
+  EXPECT_EQ(FindCondition(world.job.status, kParametersLost), nullptr) << "training has not begun";
+}
+
 TEST(StatusTest, WhatWasKnownHoldsUntilTheCoordinatorCanHaveBeenHeard) {
   FakeWorld world = FakeWorld::Training(1, 2);
   world.Step();

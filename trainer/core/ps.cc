@@ -30,14 +30,14 @@ bool PsCore::ShouldRegister(Time now) const {
 }
 
 absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now) {
+  if (reply.status() == v1::SYNC_WRONG_JOB) return wrong_job_.OnWrongJob(now);
+  wrong_job_.Forget();
   if (reply.incarnation() < highest_incarnation_) return absl::OkStatus();
   highest_incarnation_ = reply.incarnation();
   if (reply.status() == v1::SYNC_OK) last_registered_ = now;
   if (reply.status() == v1::SYNC_WAIT) last_registered_.reset();
   if (reply.status() == v1::SYNC_REPLACED) return absl::AbortedError(reply.message());
-  if (reply.status() == v1::SYNC_WRONG_JOB || reply.status() == v1::SYNC_REFUSED) {
-    return absl::FailedPreconditionError(reply.message());
-  }
+  if (reply.status() == v1::SYNC_REFUSED) return absl::FailedPreconditionError(reply.message());
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "trainer/core/optimizer.h"
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/time.h"
+#include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
 
@@ -53,6 +54,7 @@ class PsCore {
   // that lives on may be the one that talks, and the name leads to the newest.
   bool ShouldRegister(Time now) const;
   // From then on, coordinators older than the one that answered are refused. kAborted: this process has been replaced.
+  // What another job's coordinator says is not heard; kFailedPrecondition: see WrongJob, or refused.
   absl::Status OnRegisterReply(const v1::RegisterPsReply& reply, Time now);
   v1::LedgerReply ReadLedger() const;
   v1::PsStats stats() const;
@@ -120,6 +122,7 @@ class PsCore {
   std::uint64_t members_version_ = 0;
   std::optional<Time> last_directive_;
   std::optional<Time> last_registered_;
+  WrongJob wrong_job_;
   v1::PsStats stats_;
   double staleness_mean_ = 0;
 

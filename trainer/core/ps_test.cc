@@ -324,6 +324,27 @@ TEST_F(PsTest, AnOlderCoordinatorIsRefused) {
   EXPECT_EQ(ps_->OnDirect(other_process, absl::ZeroDuration()).status(), v1::SYNC_REFUSED);
 }
 
+TEST_F(PsTest, AnotherJobsCoordinatorIsNotHeardAndNotAskedForEver) {
+  Begin();
+  v1::RegisterPsReply stranger;
+  stranger.set_status(v1::SYNC_WRONG_JOB);
+  stranger.set_incarnation(7);
+  v1::RegisterPsReply ours;
+  ours.set_status(v1::SYNC_OK);
+  ours.set_incarnation(1);
+  Time now = absl::ZeroDuration();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_TRUE(ps_->OnRegisterReply(stranger, now).ok());
+    EXPECT_TRUE(ps_->ShouldRegister(now));
+    EXPECT_EQ(ps_->MakeRegistration().highest_incarnation(), 1u);
+    now += WrongJob::kPatience - absl::Seconds(1);
+    EXPECT_TRUE(ps_->OnRegisterReply(stranger, now).ok());
+    EXPECT_TRUE(ps_->OnRegisterReply(ours, now).ok());
+  }
+  EXPECT_TRUE(ps_->OnRegisterReply(stranger, now).ok());
+  EXPECT_TRUE(absl::IsFailedPrecondition(ps_->OnRegisterReply(stranger, now + WrongJob::kPatience)));
+}
+
 TEST_F(PsTest, ANewIncarnationKeepsWhatIsHereAndANewGenerationDropsIt) {
   Begin();
   EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kApplied);

@@ -143,14 +143,19 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
                              WorkerOutput* output) {
   if (!sync_in_flight_ || call != sync_call_ || finished_.has_value()) return;
   sync_in_flight_ = false;
-  if (!reply.ok()) {
+  const bool wrong_job = reply.ok() && reply->status() == v1::SYNC_WRONG_JOB;
+  if (!reply.ok() || wrong_job) {
     // To say goodbye is a courtesy: the lease ends without it too, and whoever shuts down may have ended the others.
     if (leaving_) finished_ = absl::OkStatus();
     // Leases last longer than a coordinator's restart: go on with what is held and ask again.
     next_sync_ = std::min(next_sync_, now + absl::Milliseconds(100));
+    if (wrong_job && !finished_.has_value()) {
+      if (absl::Status lost = wrong_job_.OnWrongJob(now); !lost.ok()) finished_ = std::move(lost);
+    }
     Pump(now, output);
     return;
   }
+  wrong_job_.Forget();
   if (reply->incarnation() < incarnation_) {  // an older coordinator
     Pump(now, output);
     return;

@@ -14,6 +14,7 @@
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/time.h"
+#include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
 
@@ -173,6 +174,7 @@ class WorkerCore {
   bool accepted_ = false;
   std::uint64_t sequence_ = 0;
   std::uint32_t incarnation_ = 0;  // the newest coordinator heard of
+  WrongJob wrong_job_;
   JobUid uid_{};
 
   bool sync_in_flight_ = false;

@@ -323,6 +323,27 @@ TEST_F(WorkerTest, AnOlderCoordinatorIsNotHeard) {
   EXPECT_GT(calls, 4);
 }
 
+// The address of a coordinator that is gone, which somebody else got.
+v1::WorkerSyncReply AnotherJobs() {
+  v1::WorkerSyncReply reply;
+  reply.set_incarnation(7);
+  reply.set_status(v1::SYNC_WRONG_JOB);
+  reply.set_message("another job");
+  return reply;
+}
+
+TEST_F(WorkerTest, AnotherJobsCoordinatorIsNotHeard) {
+  MakeWorker();
+  int calls = 0;
+  answer_ = [&](const v1::WorkerSyncRequest& request) { return ++calls % 3 != 1 ? AnotherJobs() : Grant(request); };
+  ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId&) {
+    now_ += absl::Milliseconds(300);
+    return Verdict::kApply;
+  }));
+  EXPECT_TRUE(worker_->finished()->ok()) << *worker_->finished();
+  EXPECT_EQ(worker_->stats().steps(), kUpdates);
+}
+
 // Asked in the middle of an update, a worker finishes it, says goodbye and ends.
 TEST_F(WorkerTest, LeavesAfterItsUpdate) {
   MakeWorker();

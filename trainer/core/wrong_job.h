@@ -10,9 +10,9 @@
 
 namespace downpour::core {
 
-// Whether to go on asking a coordinator that says that it is another job's. The address of one that is gone may be given
-// to somebody else while its name still leads there, for as long as names are cached; so that is no answer, for a while.
-// Not thread-safe.
+// Whether to go on asking a coordinator that says that it is another job's. The address of one that is gone may be
+// given to somebody else while its name still leads there, for as long as names are cached; so that is no answer, for a
+// while. Not thread-safe.
 class WrongJob {
  public:
   static constexpr absl::Duration kPatience = absl::Minutes(2);
@@ -21,8 +21,8 @@ class WrongJob {
   absl::Status OnWrongJob(Time now) {
     if (!since_.has_value()) since_ = now;
     if (now - *since_ < kPatience) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("the coordinator's address is that of another job, for ", absl::FormatDuration(kPatience), " now"));
+    return absl::FailedPreconditionError(absl::StrCat("the coordinator's address is that of another job, for ",
+                                                      absl::FormatDuration(kPatience), " now"));
   }
   // Ours has answered.
   void Forget() { since_.reset(); }

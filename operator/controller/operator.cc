@@ -257,9 +257,10 @@ class Operator::Impl {
 
   // One pass after the other. What they decide waits for the API server, and is carried out side by side.
   void MakePasses() {
+    std::uint64_t passes = 0;
     while (const std::optional<WorkQueue::Item> item = queue_.Get()) {
       const std::string& key = item->key;
-      const std::uint64_t number = current_pass = ++passes_begun_;
+      const std::uint64_t number = current_pass = ++passes;
       const absl::Time begun = absl::Now();
       Decision decision;
       if (absl::Status defect = Guard([&] { decision = reconciler_.Decide(key); }); !defect.ok()) {
@@ -332,7 +333,6 @@ class Operator::Impl {
   bool leading_ ABSL_GUARDED_BY(mutex_) = false;
   std::string lost_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> work_begun_ = false;
-  std::atomic<std::uint64_t> passes_begun_ = 0;
   std::atomic<std::int64_t> published_at_ = absl::ToInt64Nanoseconds(kube::MonotonicNow());
 
   WorkQueue queue_;

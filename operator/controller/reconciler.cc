@@ -102,6 +102,9 @@ News Compare(const api::TrainingJobStatus& before, const planner::Plan& plan) {
   return after == before ? News::kProgress : News::kPicture;
 }
 
+// No status of the job has been stored by anybody.
+bool IsUntold(const JobRecord& stored) { return stored.job.status == api::TrainingJobStatus(); }
+
 // Whether `plan` of a job without any status does nothing but start its members.
 bool OnlyBegins(const planner::Plan& plan) {
   bool starts = false;
@@ -303,8 +306,7 @@ std::optional<double> Reconciler::StatusDue(Pass& pass, const planner::Plan& pla
     untold.since = std::min(untold.since, now);  // a clock may have been ahead
     return news == News::kEssential ? now : TurnToTell(uid, untold, now);
   }
-  const api::TrainingJobStatus& status = pass.stored->job.status;
-  if (status == api::TrainingJobStatus() && pass.pods.empty() && !found_.contains(uid) && OnlyBegins(plan)) {
+  if (IsUntold(*pass.stored) && pass.pods.empty() && !found_.contains(uid) && OnlyBegins(plan)) {
     Memory::Untold untold = {now, std::nullopt};
     const double turn = TurnToTell(uid, untold, now);
     if (now < turn) memory.unwritten = {plan.status, untold};
@@ -313,7 +315,7 @@ std::optional<double> Reconciler::StatusDue(Pass& pass, const planner::Plan& pla
   if (news == News::kNone) return std::nullopt;
   if (news == News::kReady) return TurnToTell(uid, *memory.untold_ready, now);
   if (news == News::kEssential) return now;
-  const std::optional<api::ProgressStatus>& told = status.progress;
+  const std::optional<api::ProgressStatus>& told = pass.stored->job.status.progress;
   // A leader that is new goes by what it reads.
   const auto past = [now](double time) { return time <= now ? time : 0; };  // a clock may have been ahead
   const double last = std::max(past(memory.status_written), past(told.has_value() ? told->last_update_time : 0));
@@ -758,7 +760,7 @@ Decision Reconciler::Decide(const std::string& key) {
   }
   pass->memory.deleted.clear();
   // Somebody else stored one, or an answer was lost.
-  if (stored->job.status != api::TrainingJobStatus()) pass->memory.unwritten.reset();
+  if (!IsUntold(*stored)) pass->memory.unwritten.reset();
   if (pass->memory.unwritten.has_value()) {
     const auto told = std::make_shared<JobRecord>(*stored);
     told->job.status = pass->memory.unwritten->status;

@@ -615,7 +615,7 @@ TEST_F(ReconcilerTest, InARushPodsComeBeforeTheFirstStatus) {
     EXPECT_EQ(status.at("incarnations").at("worker-0"), 1);
     EXPECT_NEAR(*kube::ParseTime(status.at("startTime").get<std::string>()), begun, 5) << "when it was, not when told";
   }
-  EXPECT_LE(ToldReady(names), kJobs);
+  EXPECT_GE(ToldReady(names), kJobs - 8) << "all but those of the burst, which may have to wait again";
   EXPECT_LE(status_writes_["essential"] - stored, kJobs) << "that they are ready was told with it";
 }
 

@@ -91,7 +91,7 @@ class Operator::Impl {
     job_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &jobs_, seed());
     watch.resource = kube::kPods;
     watch.label_selector = absl::StrCat(kManagedByLabel, "=", kManagedByValue);
-    watch.spec_fields = PodSpecFields();
+    watch.fields = PodFields();
     pod_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &pods_, seed());
     if (options_.elect_leader) {
       kube::ClientOptions client = options_.client;
@@ -231,7 +231,7 @@ class Operator::Impl {
   absl::Status ListUids(std::unordered_set<std::string>& uids) {
     kube::ListOptions options;
     options.limit = options_.watch.page_size;
-    options.spec_fields = {"suspend"};  // nothing of it is looked at
+    options.metadata_only = true;
     do {
       const absl::StatusOr<kube::ListPage> page = client_.List(kube::kTrainingJobs, options_.namespace_name, options);
       if (!page.ok()) return page.status();

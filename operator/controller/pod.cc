@@ -12,6 +12,26 @@ namespace {
 using kube::Find;
 using kube::FindText;
 using kube::Json;
+using kube::ProtobufField;
+using Kind = kube::ProtobufField::Kind;
+
+constexpr ProtobufField kSpecFields[] = {{10, "nodeName", Kind::kText}};
+constexpr ProtobufField kWaitingFields[] = {{1, "reason", Kind::kText}, {2, "message", Kind::kText}};
+constexpr ProtobufField kRunningFields[] = {{1, "startedAt", Kind::kTime}};
+constexpr ProtobufField kTerminatedFields[] = {{1, "exitCode", Kind::kInteger},
+                                               {3, "reason", Kind::kText},
+                                               {4, "message", Kind::kText},
+                                               {6, "finishedAt", Kind::kTime}};
+constexpr ProtobufField kStateFields[] = {{1, "waiting", Kind::kMessage, kWaitingFields},
+                                          {2, "running", Kind::kMessage, kRunningFields},
+                                          {3, "terminated", Kind::kMessage, kTerminatedFields}};
+constexpr ProtobufField kContainerFields[] = {{1, "name", Kind::kText}, {2, "state", Kind::kMessage, kStateFields}};
+constexpr ProtobufField kConditionFields[] = {
+    {1, "type", Kind::kText}, {2, "status", Kind::kText}, {5, "reason", Kind::kText}, {6, "message", Kind::kText}};
+constexpr ProtobufField kStatusFields[] = {
+    {1, "phase", Kind::kText},   {2, "conditions", Kind::kMessages, kConditionFields},
+    {3, "message", Kind::kText}, {4, "reason", Kind::kText},
+    {6, "podIP", Kind::kText},   {8, "containerStatuses", Kind::kMessages, kContainerFields}};
 
 std::optional<int> ParseNumber(const kube::ObjectMeta& meta, const char* label, int least) {
   const auto found = meta.labels.find(label);
@@ -70,7 +90,12 @@ void ReadContainer(const Json& object, Pod& pod) {
 
 }  // namespace
 
-std::vector<std::string> PodSpecFields() { return {"nodeName"}; }
+kube::ProtobufFields PodFields() {
+  static const std::vector<ProtobufField> fields = {{1, "metadata", Kind::kMessage, kube::MetadataFields()},
+                                                    {2, "spec", Kind::kMessage, kSpecFields},
+                                                    {3, "status", Kind::kMessage, kStatusFields}};
+  return fields;
+}
 
 std::optional<Pod> DecodePod(const Json& object, const Pod* /*before*/) {
   Pod pod;

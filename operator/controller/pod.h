@@ -7,6 +7,7 @@
 
 #include "operator/api/training_job.h"
 #include "operator/kube/object.h"
+#include "operator/kube/protobuf_object.h"
 #include "operator/planner/plan.h"
 
 namespace downpour::controller {
@@ -28,6 +29,7 @@ struct PodCondition {
   std::string status;  // "True", "False", "Unknown"
   std::string reason;
   std::string message;
+  friend bool operator==(const PodCondition&, const PodCondition&) = default;
 };
 
 // What the operator keeps of a pod.
@@ -51,10 +53,11 @@ struct Pod {
   std::optional<double> started_time;  // while it runs
   std::optional<double> finished_time;
   bool waiting = false;
+  friend bool operator==(const Pod&, const Pod&) = default;
 };
 
-// What DecodePod reads of a pod's spec.
-std::vector<std::string> PodSpecFields();
+// What DecodePod reads.
+kube::ProtobufFields PodFields();
 
 // Nothing for a pod that lacks a label of ours or carries one that makes no sense. Nothing is taken from `before`.
 std::optional<Pod> DecodePod(const kube::Json& object, const Pod* before = nullptr);

@@ -5,7 +5,8 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "operator/kube/json_text.h"
+#include "operator/kube/watch.h"
+#include "tests/support/test_data.h"
 
 namespace downpour::controller {
 namespace {
@@ -38,7 +39,7 @@ Json Terminated(int exit_code, const std::string& reason) {
 }
 
 TEST(PodTest, ReadsWhatThePlannerNeeds) {
-  const std::optional<Pod> pod = DecodePod(*kube::ParseJson(MakeObject().dump(), PodSpecFields()));
+  const std::optional<Pod> pod = DecodePod(MakeObject());
   ASSERT_TRUE(pod.has_value());
   EXPECT_EQ(pod->role, api::Role::kWorker);
   EXPECT_EQ(pod->meta.controller_uid, "job-uid");
@@ -53,6 +54,38 @@ TEST(PodTest, ReadsWhatThePlannerNeeds) {
   EXPECT_FALSE(instance.terminating);
   EXPECT_EQ(instance.node, "node-1");
   EXPECT_FALSE(instance.exit_code.has_value()) << "that is another container's";
+}
+
+// A pod's life as a real server told it, in the encoding that is asked for and in the other.
+TEST(PodTest, BothEncodingsSayTheSame) {
+  kube::WatchDecoder decoder(PodFields());
+  const auto events = decoder.Decode(ReadTestData("watch.pb"));
+  kube::WatchDecoder json_decoder;
+  const auto expected = json_decoder.Decode(ReadTestData("watch.json"));
+  ASSERT_TRUE(events.ok()) << events.status();
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_EQ(events->size(), expected->size());
+  std::vector<Pod> life;
+  for (std::size_t i = 0; i < events->size(); ++i) {
+    SCOPED_TRACE(i);
+    const std::optional<Pod> pod = DecodePod((*events)[i].object);
+    EXPECT_TRUE(pod == DecodePod((*expected)[i].object)) << (*events)[i].object << (*expected)[i].object;
+    if (pod.has_value()) life.push_back(*pod);
+  }
+  ASSERT_EQ(life.size(), 10u) << "bookmarks are no pods";
+  EXPECT_EQ(life[0].meta.controller_uid, "3b709f5e-ef8e-47bd-b8f1-4671efb88fc6");
+  EXPECT_EQ(life[0].job_name, "lenet");
+  EXPECT_EQ(WaitingReason(life[1]), "Unschedulable: 0/1 nodes are available: 1 Insufficient nvidia.com/gpu.");
+  EXPECT_EQ(WaitingReason(life[3]), "ImagePullBackOff: Back-off pulling image \xE2\x80\x94 sp\xC3\xA4ter");
+  EXPECT_EQ(life[4].phase, "Running");
+  EXPECT_EQ(life[4].node, "somewhere");
+  EXPECT_EQ(life[4].address, "10.0.0.7");
+  EXPECT_EQ(life[4].started_time, kube::ParseTime("2026-01-02T03:04:07Z"));
+  EXPECT_EQ(life[6].exit_code, 137);
+  EXPECT_EQ(life[6].container_reason, "OOMKilled");
+  EXPECT_EQ(life[6].container_message, "the last line");
+  EXPECT_EQ(life[6].finished_time, kube::ParseTime("2026-01-02T04:00:00Z"));
+  EXPECT_EQ(life[6].reason, "Evicted");
 }
 
 TEST(PodTest, PodsWithoutOurLabelsAreNotOurs) {

@@ -6,6 +6,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "operator/kube/json_text.h"
+#include "operator/kube/protobuf_object.h"
 
 namespace downpour::kube {
 namespace {
@@ -64,7 +65,8 @@ ApiError ReadApiError(const HttpResponse& response) {
   ApiError error;
   error.code = response.status;
   error.retry_after = response.retry_after;
-  const absl::StatusOr<Json> status = ParseJson(response.body);
+  const absl::StatusOr<Json> status =
+      IsProtobuf(response.body) ? ParseProtobuf(response.body, {}) : ParseJson(response.body);
   if (status.ok() && FindText(*status, {"kind"}) == "Status") {
     error.reason = FindText(*status, {"reason"});
     error.message = absl::StrCat(FindText(*status, {"message"}), UnexpectedCauses(*status));

@@ -23,6 +23,8 @@ constexpr char kMergePatch[] = "application/merge-patch+json";
 constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
 // Of what was written only the metadata comes back; errors come whole.
 constexpr char kMetadataOnly[] = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+constexpr char kMetadataListOnly[] =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 // Else the server looks for fields that it does not know, to warn of them, which nobody reads.
 const std::vector<std::pair<std::string, std::string>> kUnchecked = {{"fieldValidation", "Ignore"}};
 constexpr std::size_t kMaxLogLineBytes = std::size_t{1} << 20;
@@ -79,10 +81,11 @@ class Client::Impl {
   }
 
   absl::StatusOr<Json> DoJson(const HttpRequest& request, const std::stop_token& stop = {},
-                              const std::vector<std::string>& spec_fields = {}) {
+                              ProtobufFields fields = {}) {
     const absl::StatusOr<HttpResponse> response = Do(request, stop);
     if (!response.ok()) return response.status();
-    absl::StatusOr<Json> json = ParseJson(response->body, spec_fields);
+    absl::StatusOr<Json> json =
+        IsProtobuf(response->body) ? ParseProtobuf(response->body, fields) : ParseJson(response->body);
     if (!json.ok()) return WithPrefix(Describe(request), json.status());
     if (!json->is_object()) return absl::DataLossError(absl::StrCat(Describe(request), ": the answer is no object"));
     return json;
@@ -179,7 +182,9 @@ absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view
   if (options.continue_token.empty()) add("resourceVersion", options.resource_version);
   if (options.limit > 0) add("limit", absl::StrCat(options.limit));
   add("continue", options.continue_token);
-  absl::StatusOr<Json> json = impl_->DoJson(request, options.stop, options.spec_fields);
+  if (options.metadata_only) request.accept = kMetadataListOnly;
+  if (!options.fields.empty()) request.accept = kAcceptProtobuf;
+  absl::StatusOr<Json> json = impl_->DoJson(request, options.stop, options.fields);
   if (!json.ok()) return json.status();
 
   ListPage page;

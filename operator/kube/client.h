@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "operator/kube/object.h"
+#include "operator/kube/protobuf_object.h"
 #include "operator/kube/transport.h"
 
 namespace downpour::kube {
@@ -23,8 +24,10 @@ struct ListOptions {
   std::string resource_version;  // empty: the newest; "0": whatever the server has in its cache
   std::int64_t limit = 0;        // 0: everything
   std::string continue_token;
-  std::vector<std::string> spec_fields;  // of the items, these alone are read; empty: all
-  std::stop_token stop;                  // ends this call with kCancelled
+  // Of a built-in resource: it is asked for in Protocol Buffers, and of an item these alone are read; empty: in JSON.
+  ProtobufFields fields;
+  bool metadata_only = false;  // of the items; servers that cannot answer with the whole
+  std::stop_token stop;        // ends this call with kCancelled
 };
 
 struct ListPage {

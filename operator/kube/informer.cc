@@ -77,7 +77,7 @@ class Reflector::Impl {
     list.label_selector = options_.label_selector;
     list.limit = options_.page_size;
     list.continue_token = step.continue_token;
-    list.spec_fields = options_.spec_fields;
+    list.fields = options_.fields;
     list.stop = stop;
     const absl::StatusOr<kube::ListPage> page = client_->List(options_.resource, options_.namespace_name, list);
     if (stop.stop_requested()) return;
@@ -115,10 +115,11 @@ class Reflector::Impl {
                      {"resourceVersion", resource_version},
                      {"timeoutSeconds", absl::StrCat(absl::ToInt64Seconds(absl::Ceil(lasts, absl::Seconds(1))))}};
     if (!options_.label_selector.empty()) request.query.emplace_back("labelSelector", options_.label_selector);
+    if (!options_.fields.empty()) request.accept = kAcceptProtobuf;
     request.timeout = options_.silence;
 
     const absl::Duration start = MonotonicNow();
-    WatchDecoder decoder(options_.spec_fields);
+    WatchDecoder decoder(options_.fields);
     WatchEnd end = WatchEnd::kClosed;
     absl::Status reason = absl::UnavailableError("the server ended the watch at once");
     const absl::StatusOr<HttpResponse> response = transport_->Stream(request, stop, [&](std::string_view bytes) {

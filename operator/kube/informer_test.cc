@@ -11,6 +11,7 @@
 #include "operator/kube/json_text.h"
 #include "tests/support/fake_api_server.h"
 #include "tests/support/plain_credentials.h"
+#include "tests/support/test_data.h"
 
 namespace downpour::kube {
 namespace {
@@ -25,14 +26,13 @@ constexpr absl::Duration kPatience = absl::Seconds(30);
 struct Item {
   ObjectMeta meta;
   std::int64_t n = 0;
-  bool more = false;  // in its spec
 };
 using Items = Store<Item>;
 
 std::optional<Item> DecodeItem(const Json& object, const Item* /*before*/) {
   const auto n = FindInteger(object, {"spec", "n"});
   if (!n.has_value()) return std::nullopt;
-  return Item{ReadMeta(object), *n, Find(object, {"spec", "more"}) != nullptr};
+  return Item{ReadMeta(object), *n};
 }
 
 Json Pod(const std::string& name, int n, const std::string& owner = "") {
@@ -83,7 +83,7 @@ class InformerTest : public ::testing::Test {
     changes_.push_back(absl::StrCat(before == nullptr  ? "+"
                                     : after == nullptr ? "-"
                                                        : "~",
-                                    item.meta.name, "=", item.n, item.more ? " and more" : ""));
+                                    item.meta.name, "=", item.n));
     changed_.notify_all();
   }
   // Waits for so many changes and answers all there are.
@@ -122,25 +122,28 @@ class InformerTest : public ::testing::Test {
   std::unique_ptr<Reflector> reflector_;
 };
 
-TEST_F(InformerTest, ReadsOfSpecsWhatItIsAskedFor) {
-  for (const bool all : {true, false}) {
-    SCOPED_TRACE(all);
-    options_.spec_fields = all ? std::vector<std::string>() : std::vector<std::string>{"n"};
-    const auto put = [this](const std::string& name, int n) {
-      Json pod = Pod(name, n);
-      pod["spec"]["more"] = true;
-      server_.Put(kPods, pod);
-    };
-    put("listed", 1);
-    StartAndSync();
-    put("watched", 2);
-    const std::string more = all ? " and more" : "";
-    EXPECT_THAT(Changes(2), ElementsAre("+listed=1" + more, "+watched=2" + more));
-    reflector_.reset();
-    for (const char* const name : {"listed", "watched"}) server_.Remove(kPods, "team", name);
-    items_.OnListBegin();
-    items_.OnListEnd("0");
-    changes_.clear();
+// The answers are those of a real server.
+TEST_F(InformerTest, ReadsProtocolBuffersWhereItAsksForThem) {
+  constexpr ProtobufField::Kind kMessage = ProtobufField::Kind::kMessage;
+  const ProtobufField fields[] = {{1, "metadata", kMessage, MetadataFields()}};
+  Items items(
+      [](const Json& object, const Item*) {
+        return Item{ReadMeta(object), 0};
+      },
+      [](const Item& item) { return item.meta.controller_uid; },
+      [this](const Items::Pointer& before, const Items::Pointer& after) { OnChange(before, after); });
+  options_.fields = fields;
+  server_.Inject("GET", "limit=", FakeApiServer::Respond(200, ReadTestData("list.pb")));
+  server_.Inject("GET", "watch=true", FakeApiServer::Stream({ReadTestData("watch.pb")}, End::kHang));
+  Reflector reflector(options_, &client_, watches_.get(), &items, 1);
+  reflector.Start();
+  const std::vector<std::string> changes = Changes(11);
+  ASSERT_EQ(changes.size(), 11u);
+  EXPECT_EQ(changes.front(), "+lenet-worker-2=0");
+  EXPECT_EQ(changes.back(), "-lenet-worker-2=0");
+  EXPECT_EQ(reflector.state().failures, 0u);
+  for (const FakeApiServer::Request& request : server_.requests()) {
+    EXPECT_EQ(request.headers.at("accept"), kAcceptProtobuf) << request.Target();
   }
 }
 

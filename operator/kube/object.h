@@ -53,6 +53,7 @@ struct ObjectMeta {
   std::string controller_uid;  // of the owner with controller: true; empty: none
   // "namespace/name", or "name" of a resource without namespaces.
   std::string Key() const { return namespace_name.empty() ? name : namespace_name + "/" + name; }
+  friend bool operator==(const ObjectMeta&, const ObjectMeta&) = default;
 };
 
 // ReadMeta(object).Key() without reading the rest.

@@ -102,20 +102,6 @@ TEST(JsonText, LeavesManagedFieldsOutOfObjectsOnly) {
   EXPECT_EQ(*read, expected);
 }
 
-TEST(JsonText, ReadsOfSpecsOnlyWhatItIsAskedFor) {
-  for (const char* const number : {"1", "100000000000000000000"}) {  // the second is read in another way
-    const std::string text = absl::StrCat(R"({
-      "spec": {"a": 1, "b": {"spec": 2}}, "items": [{"spec": {"b": {"a": 1}, "c": )",
-                                          number, R"(}, "status": {"c": 3}}],
-      "object": {"spec": {"c": 4, "a": {"c": 5}}, "metadata": {"c": 6, "managedFields": 7}}, "other": {"spec": {"c": 8}}})");
-    const absl::StatusOr<Json> read = ParseJson(text, {"a", "b"});
-    ASSERT_TRUE(read.ok()) << read.status();
-    EXPECT_EQ(*read, Json::parse(R"({
-      "spec": {"a": 1, "b": {"spec": 2}}, "items": [{"spec": {"b": {"a": 1}}, "status": {"c": 3}}],
-      "object": {"spec": {"a": {"c": 5}}, "metadata": {"c": 6}}, "other": {"spec": {"c": 8}}})"));
-  }
-}
-
 Json RandomJson(std::mt19937& random, int depth) {
   const auto below = [&random](unsigned limit) { return static_cast<unsigned>(random() % limit); };
   const auto text = [&] {

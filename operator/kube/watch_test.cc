@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "operator/kube/json_text.h"
+#include "tests/support/test_data.h"
 
 namespace downpour::kube {
 namespace {
@@ -116,7 +117,7 @@ TEST(WatchDecoder, RefusesDeepNesting) {
 TEST(WatchDecoder, LimitsTheLine) {
   const std::string head = R"({"type":"ADDED","object":{"metadata":{"name":")";
   const std::string tail = R"("}}})";
-  const std::string filled = head + std::string(kMaxWatchLineBytes - head.size() - tail.size(), 'x') + tail;
+  const std::string filled = head + std::string(kMaxWatchEventBytes - head.size() - tail.size(), 'x') + tail;
   WatchDecoder decoder;
   const auto events = decoder.Decode(filled + "\n");
   ASSERT_TRUE(events.ok()) << events.status();
@@ -127,9 +128,10 @@ TEST(WatchDecoder, LimitsTheLine) {
   const std::string piece(1 << 16, 'x');
   absl::Status status;
   std::size_t bytes = 0;
-  for (; status.ok() && bytes <= 2 * kMaxWatchLineBytes; bytes += piece.size()) status = endless.Decode(piece).status();
+  for (; status.ok() && bytes <= 2 * kMaxWatchEventBytes; bytes += piece.size())
+    status = endless.Decode(piece).status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
-  EXPECT_LE(bytes, kMaxWatchLineBytes + 2 * piece.size());
+  EXPECT_LE(bytes, kMaxWatchEventBytes + 2 * piece.size());
 }
 
 TEST(WatchDecoder, NoticesAnEndWithinALine) {
@@ -139,6 +141,47 @@ TEST(WatchDecoder, NoticesAnEndWithinALine) {
   EXPECT_TRUE(absl::IsDataLoss(decoder.Finish()));
   ASSERT_TRUE(decoder.Decode(line.substr(10)).ok());
   EXPECT_TRUE(decoder.Finish().ok());
+}
+
+// As a real server wrote them: tests/testdata/kubernetes/README.md.
+TEST(WatchDecoder, CutsOfFramesChangeNothing) {
+  const std::string good = ReadTestData("watch.pb");
+  for (const std::string& text : {good, good.substr(0, good.size() - 1), good + std::string("\0\0\0\1x", 5) + good}) {
+    const Decoded whole = DecodeAll(text, [&] { return text.size(); });
+    EXPECT_GE(whole.events.size(), 10u);
+    EXPECT_EQ(whole.end.ok(), text == good) << whole.end;
+    EXPECT_EQ(DecodeAll(text, [] { return 1; }), whole);
+    for (std::uint32_t seed = 0; seed < 100; ++seed) {
+      std::mt19937 random(seed);
+      EXPECT_EQ(DecodeAll(text, [&] { return std::uniform_int_distribution<std::size_t>(1, 4000)(random); }), whole)
+          << seed;
+    }
+  }
+}
+
+TEST(WatchDecoder, LimitsTheFrame) {
+  // Nothing is waited for that could not be taken.
+  WatchDecoder decoder;
+  EXPECT_TRUE(absl::IsResourceExhausted(decoder.Decode(std::string("\0\x80\0\1", 4)).status()));
+  EXPECT_TRUE(absl::IsResourceExhausted(decoder.Finish()));
+  WatchDecoder patient;
+  EXPECT_TRUE(patient.Decode(std::string("\0\x80\0\0", 4)).ok());
+  EXPECT_TRUE(absl::IsDataLoss(patient.Finish()));
+}
+
+TEST(WatchDecoder, AFrameOfNoEventIsAnError) {
+  for (const std::string& frame : {std::string(), std::string("x"),
+                                   std::string("\x0a\x05"
+                                               "ADDED"),
+                                   std::string("\x0a\x05"
+                                               "ADDED"
+                                               "\x12\x02\x0a\x00",
+                                               11)}) {
+    WatchDecoder decoder;
+    const std::string head("\0\0\0", 3);
+    const auto events = decoder.Decode(head + static_cast<char>(frame.size()) + frame);
+    EXPECT_TRUE(absl::IsDataLoss(events.status())) << events.status();
+  }
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ class World {
     kube::ReflectorOptions watch;
     watch.resource = kube::kPods;
     watch.label_selector = absl::StrCat(controller::kManagedByLabel, "=", controller::kManagedByValue);
-    watch.spec_fields = controller::PodSpecFields();
+    watch.fields = controller::PodFields();
     reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &pods_, 1);
     reflector_->Start();
   }

@@ -14,10 +14,16 @@ namespace {
 using downpour::fuzz::Require;
 namespace kube = downpour::kube;
 
+kube::ProtobufFields Fields() {
+  static const kube::ProtobufField fields[] = {
+      {1, "metadata", kube::ProtobufField::Kind::kMessage, kube::MetadataFields()}};
+  return fields;
+}
+
 // All events as text, and how it ended.
 template <typename NextCut>
 std::vector<std::string> DecodeAll(std::string_view text, NextCut next_cut) {
-  kube::WatchDecoder decoder;
+  kube::WatchDecoder decoder(Fields());
   std::vector<std::string> events;
   absl::Status end;
   while (!text.empty() && end.ok()) {

@@ -55,6 +55,10 @@ metrics.serviceMonitor.interval=soon
 metrics.serviceMonitor.enabled=true,metrics.service.enabled=false
 REFUSED
 
+# Two operators at once need an election, in an upgrade too.
+grep -q '^  strategy: {type: Recreate}' "$work/namespaced-values.yaml" || fail "an upgrade without an election starts the new operator beside the old one"
+if grep -q '^  strategy:' "$work/defaults.yaml"; then fail "an upgrade with an election stops the old operator first"; fi
+
 # What must not be in any role.
 if grep -nE "secrets|pods/exec|pods/attach|pods/portforward|impersonate|escalate|'\*'|\"\*\"|\[\*\]" "$work"/*.yaml; then
   fail "a right that the operator does not need"

@@ -91,9 +91,9 @@ void ReadContainer(const Json& object, Pod& pod) {
 }  // namespace
 
 kube::ProtobufFields PodFields() {
-  static const std::vector<ProtobufField> fields = {{1, "metadata", Kind::kMessage, kube::MetadataFields()},
-                                                    {2, "spec", Kind::kMessage, kSpecFields},
-                                                    {3, "status", Kind::kMessage, kStatusFields}};
+  static const ProtobufField fields[] = {{1, "metadata", Kind::kMessage, kube::MetadataFields()},
+                                         {2, "spec", Kind::kMessage, kSpecFields},
+                                         {3, "status", Kind::kMessage, kStatusFields}};
   return fields;
 }
 

@@ -74,6 +74,8 @@ ApiError ReadApiError(const HttpResponse& response) {
     if (!error.retry_after.has_value() && seconds.has_value() && *seconds > 0) {
       error.retry_after = absl::Seconds(std::min<std::int64_t>(*seconds, 86'400));
     }
+  } else if (IsProtobuf(response.body)) {
+    error.message = std::string(status.status().message());
   } else {
     // Of a proxy in between. Control characters would let it write lines of its own into a log.
     error.message = response.body.substr(0, kLongestPlainText);

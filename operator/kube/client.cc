@@ -21,7 +21,7 @@ namespace {
 
 constexpr char kMergePatch[] = "application/merge-patch+json";
 constexpr char kApplyPatch[] = "application/apply-patch+yaml";  // JSON is YAML
-// Of what was written only the metadata comes back; errors come whole.
+// Only the metadata comes back: of what was written, and of the items of a list. Errors come whole.
 constexpr char kMetadataOnly[] = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 constexpr char kMetadataListOnly[] =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";

@@ -25,8 +25,9 @@ struct ListOptions {
   std::int64_t limit = 0;        // 0: everything
   std::string continue_token;
   // Of a built-in resource: it is asked for in Protocol Buffers, and of an item these alone are read; empty: in JSON.
+  // Not owned.
   ProtobufFields fields;
-  bool metadata_only = false;  // of the items; servers that cannot answer with the whole
+  bool metadata_only = false;  // of the items, without `fields`; servers that cannot answer with the whole
   std::stop_token stop;        // ends this call with kCancelled
 };
 

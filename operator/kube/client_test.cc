@@ -122,6 +122,14 @@ TEST_F(ClientTest, ListsInPagesAndBySelectors) {
   } while (!options.continue_token.empty());
   EXPECT_THAT(names, ElementsAre("pod-0", "pod-1", "pod-2", "pod-3", "pod-4"));
 
+  ListOptions metadata;
+  metadata.metadata_only = true;
+  const auto bare = client.List(kPods, "team", metadata);
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  ASSERT_EQ(bare->items.size(), 5u);
+  EXPECT_EQ(FindText(bare->items[0], {"metadata", "name"}), "pod-0");
+  EXPECT_EQ(Find(bare->items[0], {"spec"}), nullptr);
+
   ListOptions odd;
   odd.label_selector = "parity=odd,parity!=even";
   EXPECT_EQ(client.List(kPods, "", odd)->items.size(), 3u);

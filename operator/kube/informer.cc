@@ -1,6 +1,7 @@
 #include "operator/kube/informer.h"
 
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 
 #include "absl/status/status.h"
@@ -25,7 +26,8 @@ ReflectorPlan::Limits LimitsOf(const ReflectorOptions& options) {
 // Of an event of type ERROR: its object is what a refused request has for a body.
 absl::Status ErrorOfEvent(const Json& object) {
   HttpResponse response;
-  response.status = static_cast<int>(FindInteger(object, {"code"}).value_or(500));
+  const std::int64_t code = FindInteger(object, {"code"}).value_or(0);
+  response.status = code > 0 ? static_cast<int>(code) : 500;
   response.body = DumpJson(object);
   return ToStatus(ReadApiError(response));
 }

@@ -42,7 +42,7 @@ struct ReflectorOptions {
   Resource resource;
   std::string namespace_name;  // empty: all
   std::string label_selector;
-  ProtobufFields fields;  // as of ListOptions
+  ProtobufFields fields;  // as of ListOptions; outlive the reflector
   std::int64_t page_size = 500;
   // Servers end a watch after a random time in this range; the client hangs up `slack` after that.
   absl::Duration watch_shortest = absl::Seconds(240);

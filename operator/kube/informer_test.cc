@@ -208,13 +208,16 @@ TEST_F(InformerTest, LeavesOutAndCountsWhatItCannotDecode) {
 }
 
 TEST_F(InformerTest, ListsAgainAfter410) {
-  for (const bool as_event : {true, false}) {
+  const std::string frame = ReadTestData("expired.pb");
+  for (const std::string& event : {std::string(kExpiredLine), frame, std::string()}) {
+    const bool as_event = !event.empty();
+    SCOPED_TRACE(event);
     changes_.clear();
     server_.Put(kPods, Pod("a", 1));
     server_.Put(kPods, Pod("b", 1));
     // While the watch is away, one object goes, one comes, and the server forgets that it was so.
     FakeApiServer::Reaction expired =
-        as_event ? FakeApiServer::Stream({kExpiredLine}) : FakeApiServer::Refuse(410, "Expired", "too old");
+        as_event ? FakeApiServer::Stream({event}) : FakeApiServer::Refuse(410, "Expired", "too old");
     expired.before = [&] {
       server_.Remove(kPods, "team", "b");
       server_.Put(kPods, Pod("c", 1));
@@ -240,7 +243,9 @@ TEST_F(InformerTest, ListsAgainAfter410) {
     }
     EXPECT_THAT(versions, ElementsAre("newest", "newest"));
     reflector_.reset();
-    server_.Remove(kPods, "team", "c");
+    for (const char* const name : {"a", "c"}) server_.Remove(kPods, "team", name);
+    items_.OnListBegin();
+    items_.OnListEnd("0");
   }
 }
 

@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "operator/kube/json_text.h"
 #include "simdjson.h"
 
 namespace downpour::kube {
@@ -30,7 +32,6 @@ constexpr ProtobufField kMetadataFields[] = {
     {9, "deletionTimestamp", Kind::kTime},
     {10, "deletionGracePeriodSeconds", Kind::kInteger},
     {11, "labels", Kind::kTextMap},
-    {12, "annotations", Kind::kTextMap},
     {13, "ownerReferences", Kind::kMessages, kOwnerFields},
 };
 
@@ -75,8 +76,8 @@ class Message {
     return value;
   }
   std::optional<std::string_view> ReadBytes() {
-    std::uint32_t size;
-    if (!input_.ReadVarint32(&size)) return Fail();
+    std::uint64_t size;
+    if (!input_.ReadVarint64(&size)) return Fail();
     const auto begin = static_cast<std::size_t>(input_.CurrentPosition());
     if (size > bytes_.size() - begin || !input_.Skip(static_cast<int>(size))) return Fail();
     return bytes_.substr(begin, size);
@@ -110,21 +111,26 @@ class Message {
 
 bool ReadMessage(std::string_view bytes, ProtobufFields fields, Json& json);
 
-// Seconds since 1970; nothing: the zero time, or malformed.
+// Seconds since 1970; nothing: the zero time, of which nothing is written. False: malformed.
 bool ReadTime(std::string_view bytes, std::optional<double>& seconds) {
   constexpr int kSeconds = 1;
   Message message(bytes);
   while (const std::optional<Tag> tag = message.Next()) {
-    if (tag->number != kSeconds || tag->wire != Tag::Wire::kVarint) {
+    if (tag->number != kSeconds) {
       message.Skip(tag->wire);
-    } else if (const auto value = message.ReadVarint(); value.has_value() && *value != 0) {
+    } else if (const auto value = tag->wire == Tag::Wire::kVarint ? message.ReadVarint() : message.Fail()) {
       seconds = static_cast<double>(static_cast<std::int64_t>(*value));
     }
   }
   return message.ok();
 }
 
-bool IsText(std::string_view bytes) { return simdjson::validate_utf8(bytes.data(), bytes.size()); }
+// Servers store what they get in this encoding as it is: one bad text must not make a whole list unreadable.
+std::string ToText(std::string_view bytes) {
+  std::string text(bytes);
+  if (simdjson::validate_utf8(text)) return text;
+  return Json::parse(DumpJson(text)).get<std::string>();
+}
 
 // The last value of each of these fields, all of them strings, bytes or messages.
 bool ReadBytesOf(std::string_view bytes, std::initializer_list<std::pair<int, std::string_view*>> wanted) {
@@ -144,26 +150,25 @@ bool ReadBytesOf(std::string_view bytes, std::initializer_list<std::pair<int, st
 bool ReadMapEntry(std::string_view bytes, Json& map) {
   std::string_view key;
   std::string_view value;
-  if (!ReadBytesOf(bytes, {{1, &key}, {2, &value}}) || !IsText(key) || !IsText(value)) return false;
-  map[std::string(key)] = std::string(value);
+  if (!ReadBytesOf(bytes, {{1, &key}, {2, &value}})) return false;
+  map[ToText(key)] = ToText(value);
   return true;
 }
 
 bool ReadField(Message& message, const ProtobufField& field, Json& json) {
-  const auto name = [&field] { return std::string(field.name); };
-  if (field.kind == Kind::kInteger || field.kind == Kind::kBool) {
+  const auto name = [&field] { return std::string(field.name()); };
+  if (field.kind() == Kind::kInteger || field.kind() == Kind::kBool) {
     const std::optional<std::uint64_t> value = message.ReadVarint();
     if (!value.has_value()) return false;
-    json[name()] = field.kind == Kind::kBool ? Json(*value != 0) : Json(static_cast<std::int64_t>(*value));
+    json[name()] = field.kind() == Kind::kBool ? Json(*value != 0) : Json(static_cast<std::int64_t>(*value));
     return true;
   }
   const std::optional<std::string_view> bytes = message.ReadBytes();
   if (!bytes.has_value()) return false;
-  switch (field.kind) {
+  switch (field.kind()) {
     case Kind::kText:
-      if (!IsText(*bytes)) return false;
-      // That servers write each of them, empty or not, is no news.
-      if (!bytes->empty()) json[name()] = std::string(*bytes);
+      // Servers write each of them, empty or not.
+      if (!bytes->empty()) json[name()] = ToText(*bytes);
       return true;
     case Kind::kTime: {
       std::optional<double> seconds;
@@ -176,10 +181,10 @@ bool ReadField(Message& message, const ProtobufField& field, Json& json) {
     case Kind::kMessage: {
       Json& child = json[name()];  // again: merged, as Protocol Buffers say
       if (child.is_null()) child = Json::object();
-      return ReadMessage(*bytes, field.message, child);
+      return ReadMessage(*bytes, field.message(), child);
     }
     case Kind::kMessages:
-      return ReadMessage(*bytes, field.message, json[name()].emplace_back(Json::object()));
+      return ReadMessage(*bytes, field.message(), json[name()].emplace_back(Json::object()));
     case Kind::kInteger:
     case Kind::kBool:
       break;
@@ -191,12 +196,12 @@ bool ReadMessage(std::string_view bytes, ProtobufFields fields, Json& json) {
   Message message(bytes);
   while (const std::optional<Tag> tag = message.Next()) {
     const auto field = std::find_if(fields.begin(), fields.end(),
-                                    [&tag](const ProtobufField& known) { return known.number == tag->number; });
+                                    [&tag](const ProtobufField& known) { return known.number() == tag->number; });
     if (field == fields.end()) {
       message.Skip(tag->wire);
       continue;
     }
-    const bool varint = field->kind == Kind::kInteger || field->kind == Kind::kBool;
+    const bool varint = field->kind() == Kind::kInteger || field->kind() == Kind::kBool;
     if (tag->wire != (varint ? Tag::Wire::kVarint : Tag::Wire::kBytes) || !ReadField(message, *field, json)) {
       return false;
     }
@@ -212,12 +217,16 @@ bool IsProtobuf(std::string_view bytes) { return bytes.starts_with(kMagic); }
 
 absl::StatusOr<Json> ParseProtobuf(std::string_view bytes, ProtobufFields fields) {
   if (!IsProtobuf(bytes)) return Malformed("it begins otherwise");
+  if (bytes.size() > kMaxJsonBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an object must be of at most ", kMaxJsonBytes, " bytes, got ", bytes.size()));
+  }
   // runtime.Unknown: what an object is, and the object. Without either it was cut.
   std::string_view type;
   std::string_view raw;
   std::string_view kind;
   if (!ReadBytesOf(bytes.substr(kMagic.size()), {{1, &type}, {2, &raw}}) || !ReadBytesOf(type, {{2, &kind}}) ||
-      !IsText(kind) || kind.empty() || raw.data() == nullptr) {
+      kind.empty() || raw.data() == nullptr) {
     return Malformed("its envelope is broken");
   }
   const ProtobufField list_fields[] = {{1, "metadata", Kind::kMessage, kListMetadataFields},
@@ -225,8 +234,8 @@ absl::StatusOr<Json> ParseProtobuf(std::string_view bytes, ProtobufFields fields
   const ProtobufFields known = kind == "Status"         ? ProtobufFields(kStatusFields)
                                : kind.ends_with("List") ? ProtobufFields(list_fields)
                                                         : fields;
-  Json json = {{"kind", std::string(kind)}};
-  if (!ReadMessage(raw, known, json)) return Malformed(absl::StrCat("a broken ", std::string(kind)));
+  Json json = {{"kind", ToText(kind)}};
+  if (!ReadMessage(raw, known, json)) return Malformed(absl::StrCat("a broken ", ToText(kind)));
   return json;
 }
 
@@ -234,13 +243,13 @@ absl::StatusOr<Json> ParseProtobufEvent(std::string_view bytes, ProtobufFields f
   std::string_view type;
   std::string_view extension;
   std::string_view object;
-  if (!ReadBytesOf(bytes, {{1, &type}, {2, &extension}}) || !ReadBytesOf(extension, {{1, &object}}) || !IsText(type)) {
+  if (!ReadBytesOf(bytes, {{1, &type}, {2, &extension}}) || !ReadBytesOf(extension, {{1, &object}})) {
     return Malformed("a broken event");
   }
   absl::StatusOr<Json> parsed = ParseProtobuf(object, fields);
   if (!parsed.ok()) return parsed.status();
   Json json = Json::object();
-  json["type"] = std::string(type);
+  json["type"] = ToText(type);
   json["object"] = *std::move(parsed);
   return json;
 }

@@ -1,8 +1,8 @@
 #ifndef DOWNPOUR_OPERATOR_KUBE_PROTOBUF_OBJECT_H_
 #define DOWNPOUR_OPERATOR_KUBE_PROTOBUF_OBJECT_H_
 
+#include <cstddef>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -16,24 +16,42 @@ namespace downpour::kube {
 struct ProtobufField;
 using ProtobufFields = std::span<const ProtobufField>;
 
-// A field of a message, as its generated.proto has it, and where JSON has it. Plain value; `message` is not owned.
-struct ProtobufField {
+// A field of a message, as its generated.proto has it, and where JSON has it. Plain value, which does not own the
+// fields of what it consists of: tables of them are constants.
+class ProtobufField {
+ public:
   enum class Kind {
-    kText,      // string
-    kInteger,   // int32, int64
-    kBool,      // bool
-    kTime,      // meta/v1 Time; JSON: RFC 3339, to the second
-    kTextMap,   // map<string, string>
-    kMessage,   // of `message`
+    kText,     // string
+    kInteger,  // int32, int64
+    kBool,     // bool
+    kTime,     // meta/v1 Time; JSON: RFC 3339, to the second
+    kTextMap,  // map<string, string>
+    kMessage,
     kMessages,  // repeated
   };
-  int number;
-  std::string_view name;
-  Kind kind;
-  ProtobufFields message = {};
+
+  constexpr ProtobufField(int number, std::string_view name, Kind kind) : number_(number), name_(name), kind_(kind) {}
+  constexpr ProtobufField(int number, std::string_view name, Kind kind, ProtobufFields message);
+
+  constexpr int number() const { return number_; }
+  constexpr std::string_view name() const { return name_; }
+  constexpr Kind kind() const { return kind_; }
+  constexpr ProtobufFields message() const;  // of kMessage and kMessages
+
+ private:
+  int number_;
+  std::string_view name_;
+  Kind kind_;
+  const ProtobufField* message_ = nullptr;
+  std::size_t message_size_ = 0;
 };
 
-// Of meta/v1 ObjectMeta, what ReadMeta reads.
+constexpr ProtobufField::ProtobufField(int number, std::string_view name, Kind kind, ProtobufFields message)
+    : number_(number), name_(name), kind_(kind), message_(message.data()), message_size_(message.size()) {}
+
+constexpr ProtobufFields ProtobufField::message() const { return {message_, message_size_}; }
+
+// Of meta/v1 ObjectMeta, what ReadMeta reads, but for annotations: some are long, and nobody here looks at a pod's.
 ProtobufFields MetadataFields();
 
 // What asks for it; servers that cannot answer in JSON.
@@ -43,7 +61,8 @@ inline constexpr char kAcceptProtobuf[] = "application/vnd.kubernetes.protobuf,a
 bool IsProtobuf(std::string_view bytes);
 
 // A body as the JSON that it stands for, of these fields and `kind`: an object with `fields`, a list of such objects,
-// or a Status. Fields that have their type's zero may be missing. kDataLoss: cut, or not what the fields say.
+// or a Status. Texts that are empty are missing; what is not UTF-8 in one becomes U+FFFD, as in the server's JSON.
+// kDataLoss: cut, or not what the fields say. kResourceExhausted: larger than JSON may be.
 absl::StatusOr<Json> ParseProtobuf(std::string_view bytes, ProtobufFields fields);
 
 // An event of a watch: `type` and `object`, the latter as of ParseProtobuf.

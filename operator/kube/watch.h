@@ -25,7 +25,7 @@ struct WatchEvent {
 // each behind its length of 4 bytes, the highest first. Not thread-safe. After an error it answers that error for ever.
 class WatchDecoder {
  public:
-  // `fields`: as of ParseProtobuf.
+  // `fields`: as of ParseProtobuf; not owned.
   explicit WatchDecoder(ProtobufFields fields = {}) : fields_(fields) {}
 
   // Events that became complete. kDataLoss: what is no event; kResourceExhausted: one that is too long. Events before

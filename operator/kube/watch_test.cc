@@ -1,6 +1,8 @@
 #include "operator/kube/watch.h"
 
+#include <algorithm>
 #include <random>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "operator/kube/json_text.h"

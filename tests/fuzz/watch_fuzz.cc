@@ -60,7 +60,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return std::size_t{1} + (step >> 16) % 41;
   });
   Require(whole == cut, "cuts change nothing");
-  // The same bytes as the body of a refusal.
+  // The same bytes as the body of an answer.
+  const auto body = kube::ParseProtobuf(text, Fields());
+  if (body.ok()) Require(kube::ParseJson(kube::DumpJson(*body)).ok(), "what is read is text");
+  // And of a refusal.
   const auto error = kube::ReadApiError({500, std::string(text), {}});
   Require(kube::GetApiError(kube::ToStatus(error))->code == 500, "an error survives its status");
   return 0;

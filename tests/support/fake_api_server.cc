@@ -575,7 +575,7 @@ class FakeApiServer::Impl {
       }
       const std::lock_guard lock(mutex_);
       answer = Handle(*address, request);
-      if (request.method != "GET") KeepWhatIsAccepted(request, answer);
+      KeepWhatIsAccepted(request, answer);
     } catch (const Failure& failure) {
       answer = {failure.code, DumpJson(StatusObject(failure))};
     } catch (const Json::exception& error) {
@@ -589,14 +589,24 @@ class FakeApiServer::Impl {
     return socket.Write(kube::Response(answer.status, answer.body, {{"Content-Type", answer.content_type}})) && !close;
   }
 
-  // A client may ask for the metadata alone of what it writes.
+  // A client may ask for the metadata alone of what it writes or lists.
   static void KeepWhatIsAccepted(const Request& request, Answer& answer) {
     const auto accept = request.headers.find("accept");
     if (accept == request.headers.end() || accept->second.find("as=PartialObjectMetadata") == std::string::npos) return;
-    const Json whole = Json::parse(answer.body);
+    if (request.method == "GET" && accept->second.find("as=PartialObjectMetadataList") == std::string::npos) return;
+    Json whole = Json::parse(answer.body);
+    if (whole.is_object() && whole.contains("items")) {
+      whole["kind"] = "PartialObjectMetadataList";
+      whole["apiVersion"] = "meta.k8s.io/v1";
+      for (Json& item : whole["items"]) item = MetadataOf(item);
+      answer.body = DumpJson(whole);
+      return;
+    }
     if (!whole.is_object() || !whole.contains("metadata") || whole.value("kind", "") == "Status") return;
-    answer.body = DumpJson(
-        {{"apiVersion", "meta.k8s.io/v1"}, {"kind", "PartialObjectMetadata"}, {"metadata", whole["metadata"]}});
+    answer.body = DumpJson(MetadataOf(whole));
+  }
+  static Json MetadataOf(const Json& whole) {
+    return {{"apiVersion", "meta.k8s.io/v1"}, {"kind", "PartialObjectMetadata"}, {"metadata", whole.at("metadata")}};
   }
 
   // --- verbs; all with the lock ---

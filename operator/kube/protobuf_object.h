@@ -13,7 +13,7 @@
 // k8s.io/apimachinery/pkg/runtime/serializer/protobuf describes. Only fields that are named here are read.
 namespace downpour::kube {
 
-struct ProtobufField;
+class ProtobufField;
 using ProtobufFields = std::span<const ProtobufField>;
 
 // A field of a message, as its generated.proto has it, and where JSON has it. Plain value, which does not own the

@@ -65,8 +65,7 @@ ApiError ReadApiError(const HttpResponse& response) {
   ApiError error;
   error.code = response.status;
   error.retry_after = response.retry_after;
-  const absl::StatusOr<Json> status =
-      IsProtobuf(response.body) ? ParseProtobuf(response.body, {}) : ParseJson(response.body);
+  const absl::StatusOr<Json> status = ParseBody(response.body, {});
   if (status.ok() && FindText(*status, {"kind"}) == "Status") {
     error.reason = FindText(*status, {"reason"});
     error.message = absl::StrCat(FindText(*status, {"message"}), UnexpectedCauses(*status));

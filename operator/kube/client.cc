@@ -84,8 +84,7 @@ class Client::Impl {
                               ProtobufFields fields = {}) {
     const absl::StatusOr<HttpResponse> response = Do(request, stop);
     if (!response.ok()) return response.status();
-    absl::StatusOr<Json> json =
-        IsProtobuf(response->body) ? ParseProtobuf(response->body, fields) : ParseJson(response->body);
+    absl::StatusOr<Json> json = ParseBody(response->body, fields);
     if (!json.ok()) return WithPrefix(Describe(request), json.status());
     if (!json->is_object()) return absl::DataLossError(absl::StrCat(Describe(request), ": the answer is no object"));
     return json;

@@ -70,14 +70,15 @@ class Message {
     }
     return Tag{static_cast<int>(tag >> 3), static_cast<Tag::Wire>(tag & 7)};
   }
-  std::optional<std::uint64_t> ReadVarint() {
+  // The value of a field that must be of this type; nothing: it is not, or is cut.
+  std::optional<std::uint64_t> ReadVarint(Tag::Wire wire) {
     std::uint64_t value;
-    if (!input_.ReadVarint64(&value)) return Fail();
+    if (wire != Tag::Wire::kVarint || !input_.ReadVarint64(&value)) return Fail();
     return value;
   }
-  std::optional<std::string_view> ReadBytes() {
+  std::optional<std::string_view> ReadBytes(Tag::Wire wire) {
     std::uint64_t size;
-    if (!input_.ReadVarint64(&size)) return Fail();
+    if (wire != Tag::Wire::kBytes || !input_.ReadVarint64(&size)) return Fail();
     const auto begin = static_cast<std::size_t>(input_.CurrentPosition());
     if (size > bytes_.size() - begin || !input_.Skip(static_cast<int>(size))) return Fail();
     return bytes_.substr(begin, size);
@@ -85,10 +86,10 @@ class Message {
   void Skip(Tag::Wire wire) {
     switch (wire) {
       case Tag::Wire::kVarint:
-        ReadVarint();
+        ReadVarint(wire);
         return;
       case Tag::Wire::kBytes:
-        ReadBytes();
+        ReadBytes(wire);
         return;
       case Tag::Wire::kFixed64:
       case Tag::Wire::kFixed32:
@@ -97,13 +98,14 @@ class Message {
     }
     Fail();  // groups, which these messages never had
   }
+  bool ok() const { return ok_; }
+
+ private:
   std::nullopt_t Fail() {
     ok_ = false;
     return std::nullopt;
   }
-  bool ok() const { return ok_; }
 
- private:
   const std::string_view bytes_;
   CodedInputStream input_;
   bool ok_ = true;
@@ -118,7 +120,7 @@ bool ReadTime(std::string_view bytes, std::optional<double>& seconds) {
   while (const std::optional<Tag> tag = message.Next()) {
     if (tag->number != kSeconds) {
       message.Skip(tag->wire);
-    } else if (const auto value = tag->wire == Tag::Wire::kVarint ? message.ReadVarint() : message.Fail()) {
+    } else if (const auto value = message.ReadVarint(tag->wire)) {
       seconds = static_cast<double>(static_cast<std::int64_t>(*value));
     }
   }
@@ -140,7 +142,7 @@ bool ReadBytesOf(std::string_view bytes, std::initializer_list<std::pair<int, st
         std::find_if(wanted.begin(), wanted.end(), [&tag](const auto& one) { return one.first == tag->number; });
     if (found == wanted.end()) {
       message.Skip(tag->wire);
-    } else if (const auto value = tag->wire == Tag::Wire::kBytes ? message.ReadBytes() : message.Fail()) {
+    } else if (const auto value = message.ReadBytes(tag->wire)) {
       *found->second = *value;
     }
   }
@@ -155,41 +157,37 @@ bool ReadMapEntry(std::string_view bytes, Json& map) {
   return true;
 }
 
-bool ReadField(Message& message, const ProtobufField& field, Json& json) {
-  const auto name = [&field] { return std::string(field.name()); };
-  if (field.kind() == Kind::kInteger || field.kind() == Kind::kBool) {
-    const std::optional<std::uint64_t> value = message.ReadVarint();
-    if (!value.has_value()) return false;
-    json[name()] = field.kind() == Kind::kBool ? Json(*value != 0) : Json(static_cast<std::int64_t>(*value));
+bool ReadNumber(Message& message, Tag::Wire wire, const ProtobufField& field, Json& json) {
+  const std::optional<std::uint64_t> value = message.ReadVarint(wire);
+  if (!value.has_value()) return false;
+  json[std::string(field.name())] =
+      field.kind() == Kind::kBool ? Json(*value != 0) : Json(static_cast<std::int64_t>(*value));
+  return true;
+}
+
+bool ReadField(Message& message, Tag::Wire wire, const ProtobufField& field, Json& json) {
+  if (field.kind() == Kind::kInteger || field.kind() == Kind::kBool) return ReadNumber(message, wire, field, json);
+  const std::optional<std::string_view> bytes = message.ReadBytes(wire);
+  if (!bytes.has_value()) return false;
+  const std::string name(field.name());
+  if (field.kind() == Kind::kText) {
+    // Servers write each of them, empty or not.
+    if (!bytes->empty()) json[name] = ToText(*bytes);
     return true;
   }
-  const std::optional<std::string_view> bytes = message.ReadBytes();
-  if (!bytes.has_value()) return false;
-  switch (field.kind()) {
-    case Kind::kText:
-      // Servers write each of them, empty or not.
-      if (!bytes->empty()) json[name()] = ToText(*bytes);
-      return true;
-    case Kind::kTime: {
-      std::optional<double> seconds;
-      if (!ReadTime(*bytes, seconds)) return false;
-      if (seconds.has_value()) json[name()] = FormatTime(*seconds);
-      return true;
-    }
-    case Kind::kTextMap:
-      return ReadMapEntry(*bytes, json[name()]);
-    case Kind::kMessage: {
-      Json& child = json[name()];  // again: merged, as Protocol Buffers say
-      if (child.is_null()) child = Json::object();
-      return ReadMessage(*bytes, field.message(), child);
-    }
-    case Kind::kMessages:
-      return ReadMessage(*bytes, field.message(), json[name()].emplace_back(Json::object()));
-    case Kind::kInteger:
-    case Kind::kBool:
-      break;
+  if (field.kind() == Kind::kTime) {
+    std::optional<double> seconds;
+    if (!ReadTime(*bytes, seconds)) return false;
+    if (seconds.has_value()) json[name] = FormatTime(*seconds);
+    return true;
   }
-  return false;
+  Json& value = json[name];
+  if (field.kind() == Kind::kTextMap) return ReadMapEntry(*bytes, value);
+  if (field.kind() == Kind::kMessages) {
+    return ReadMessage(*bytes, field.message(), value.emplace_back(Json::object()));
+  }
+  if (value.is_null()) value = Json::object();  // else it is merged, as Protocol Buffers say
+  return ReadMessage(*bytes, field.message(), value);
 }
 
 bool ReadMessage(std::string_view bytes, ProtobufFields fields, Json& json) {
@@ -199,10 +197,7 @@ bool ReadMessage(std::string_view bytes, ProtobufFields fields, Json& json) {
                                     [&tag](const ProtobufField& known) { return known.number() == tag->number; });
     if (field == fields.end()) {
       message.Skip(tag->wire);
-      continue;
-    }
-    const bool varint = field->kind() == Kind::kInteger || field->kind() == Kind::kBool;
-    if (tag->wire != (varint ? Tag::Wire::kVarint : Tag::Wire::kBytes) || !ReadField(message, *field, json)) {
+    } else if (!ReadField(message, tag->wire, *field, json)) {
       return false;
     }
   }
@@ -237,6 +232,10 @@ absl::StatusOr<Json> ParseProtobuf(std::string_view bytes, ProtobufFields fields
   Json json = {{"kind", ToText(kind)}};
   if (!ReadMessage(raw, known, json)) return Malformed(absl::StrCat("a broken ", ToText(kind)));
   return json;
+}
+
+absl::StatusOr<Json> ParseBody(std::string_view bytes, ProtobufFields fields) {
+  return IsProtobuf(bytes) ? ParseProtobuf(bytes, fields) : ParseJson(bytes);
 }
 
 absl::StatusOr<Json> ParseProtobufEvent(std::string_view bytes, ProtobufFields fields) {

@@ -65,6 +65,9 @@ bool IsProtobuf(std::string_view bytes);
 // kDataLoss: cut, or not what the fields say. kResourceExhausted: larger than JSON may be.
 absl::StatusOr<Json> ParseProtobuf(std::string_view bytes, ProtobufFields fields);
 
+// A body in whichever of both encodings it is, as of ParseProtobuf or ParseJson.
+absl::StatusOr<Json> ParseBody(std::string_view bytes, ProtobufFields fields);
+
 // An event of a watch: `type` and `object`, the latter as of ParseProtobuf.
 absl::StatusOr<Json> ParseProtobufEvent(std::string_view bytes, ProtobufFields fields);
 

@@ -3,24 +3,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
-#include "gtest/gtest.h"
+#include "tests/support/test_data.h"
 
 // The manifests that parser and CRD must agree on.
 namespace downpour::api::testing {
 
-// Tests run in the root of the source tree.
+// From the root of the source tree, where tests run.
 inline constexpr char kCorpus[] = "tests/testdata/manifests";
 
-inline std::string ReadText(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  EXPECT_TRUE(file.is_open()) << path;
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
+using downpour::ReadText;
 
 // Of kind "valid" or "invalid", sorted.
 inline std::vector<std::filesystem::path> Manifests(const std::string& kind) {

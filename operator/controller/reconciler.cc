@@ -5,13 +5,13 @@
 #include <charconv>
 #include <set>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
+#include "operator/controller/slow_start.h"
 #include "operator/controller/turn.h"
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
@@ -183,28 +183,6 @@ std::vector<api::Role> RolesWithTemplates(const api::TrainingJobSpec& spec) {
 }
 
 }  // namespace
-
-absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task) {
-  const auto most_at_once = static_cast<std::size_t>(std::max(1, most));
-  std::size_t batch = 1;
-  for (std::size_t first = 0; first < count;) {
-    const std::size_t size = std::min(batch, count - first);
-    std::vector<absl::Status> results(size);
-    {
-      std::vector<std::jthread> threads;
-      for (std::size_t i = 1; i < size; ++i) {
-        threads.emplace_back([&, i] { results[i] = task(first + i); });
-      }
-      results[0] = task(first);
-    }
-    for (absl::Status& result : results) {
-      if (!result.ok()) return std::move(result);
-    }
-    first += size;
-    batch = std::min(2 * batch, most_at_once);
-  }
-  return absl::OkStatus();
-}
 
 Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const kube::Store<JobRecord>* jobs,
                        const kube::Store<Pod>* pods, CoordinatorGateway* gateway, ReconcilerHooks hooks,

@@ -256,10 +256,6 @@ class Reconciler {
   double next_turn_to_tell_ ABSL_GUARDED_BY(mutex_) = 0;  // or earlier, by what is left of the burst
 };
 
-// Calls task(0) ... task(count - 1), `most` at a time at the most, and waits for all. After one that fails nothing new
-// is begun. First one alone, then 2, 4, 8, ...: what is refused is refused once. Returns the first error.
-absl::Status SlowStart(std::size_t count, int most, const std::function<absl::Status(std::size_t)>& task);
-
 }  // namespace downpour::controller
 
 #endif  // DOWNPOUR_OPERATOR_CONTROLLER_RECONCILER_H_

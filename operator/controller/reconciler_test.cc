@@ -1488,35 +1488,5 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
 }
 
 // More batches than a number has bits.
-TEST(SlowStartTest, DoesAllOfVeryMany) {
-  absl::Mutex mutex;
-  std::set<std::size_t> done;
-  EXPECT_TRUE(SlowStart(500, 2, [&](std::size_t i) {
-                absl::MutexLock lock(&mutex);
-                done.insert(i);
-                return absl::OkStatus();
-              }).ok());
-  EXPECT_EQ(done.size(), 500u);
-}
-
-TEST(SlowStartTest, DoublesAndStopsAtTheFirstError) {
-  absl::Mutex mutex;
-  std::set<std::size_t> done;
-  EXPECT_TRUE(SlowStart(100, 8, [&](std::size_t i) {
-                absl::MutexLock lock(&mutex);
-                EXPECT_TRUE(done.insert(i).second);
-                return absl::OkStatus();
-              }).ok());
-  EXPECT_EQ(done.size(), 100u);
-  int calls = 0;
-  EXPECT_FALSE(SlowStart(100, 8, [&](std::size_t) {
-                 absl::MutexLock lock(&mutex);
-                 ++calls;
-                 return absl::PermissionDeniedError("no");
-               }).ok());
-  EXPECT_EQ(calls, 1) << "what is refused is refused once";
-  EXPECT_TRUE(SlowStart(0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
-}
-
 }  // namespace
 }  // namespace downpour::controller

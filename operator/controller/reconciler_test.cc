@@ -1487,6 +1487,5 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
   }
 }
 
-// More batches than a number has bits.
 }  // namespace
 }  // namespace downpour::controller

@@ -6,7 +6,6 @@
 #include <optional>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -21,7 +20,8 @@ class Starter {
 
   absl::Status Run() {
     Work();
-    while (std::optional<std::thread> helper = TakeHelper()) helper->join();
+    // While one is waited for it may bring others.
+    for (std::size_t i = 0; std::thread* const helper = Helper(i); ++i) helper->join();
     absl::MutexLock lock(&mutex_);
     if (defect_ != nullptr) std::rethrow_exception(defect_);
     return error_;
@@ -50,21 +50,17 @@ class Starter {
     absl::MutexLock lock(&mutex_);
     error_.Update(status);
     // The thread that calls this goes on with one of those that are left.
-    if (!error_.ok() || next_ + 1 >= count_ || begun_ == most_helpers_) return;
+    if (!error_.ok() || next_ + 1 >= count_ || helpers_.size() == most_helpers_) return;
     try {
       helpers_.emplace_back([this] { Work(); });
-      ++begun_;
     } catch (const std::system_error&) {  // the system has no thread left; those that there are do the work
     }
   }
 
-  // One that was not waited for yet; while it is, it may bring others.
-  std::optional<std::thread> TakeHelper() {
+  // nullptr: there are no more so far.
+  std::thread* Helper(std::size_t i) {
     absl::MutexLock lock(&mutex_);
-    if (helpers_.empty()) return std::nullopt;
-    std::thread helper = std::move(helpers_.front());
-    helpers_.pop_front();
-    return helper;
+    return i < helpers_.size() ? &helpers_[i] : nullptr;
   }
 
   const std::size_t count_;
@@ -72,10 +68,9 @@ class Starter {
   const std::function<absl::Status(std::size_t)>& task_;
   absl::Mutex mutex_;
   std::size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::size_t begun_ ABSL_GUARDED_BY(mutex_) = 0;  // helpers
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
-  std::exception_ptr defect_ ABSL_GUARDED_BY(mutex_);  // what a task threw
-  std::deque<std::thread> helpers_ ABSL_GUARDED_BY(mutex_);
+  std::exception_ptr defect_ ABSL_GUARDED_BY(mutex_);        // what a task threw
+  std::deque<std::thread> helpers_ ABSL_GUARDED_BY(mutex_);  // which stay where they are as others come
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/mutex.h"
@@ -16,6 +17,19 @@ namespace {
 
 TEST(SlowStartTest, WithoutTasksNothingIsCalled) {
   EXPECT_TRUE(SlowStart(0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
+}
+
+TEST(SlowStartTest, DoesAllOfVeryMany) {
+  for (const auto& [count, most] : {std::pair{500, 2}, std::pair{100, 8}}) {
+    absl::Mutex mutex;
+    std::set<std::size_t> done;
+    EXPECT_TRUE(SlowStart(static_cast<std::size_t>(count), most, [&](std::size_t i) {
+                  absl::MutexLock lock(&mutex);
+                  EXPECT_TRUE(done.insert(i).second);
+                  return absl::OkStatus();
+                }).ok());
+    EXPECT_EQ(done.size(), static_cast<std::size_t>(count));
+  }
 }
 
 TEST(SlowStartTest, DoesAllOnceAndNoMoreThanAllowedAtATime) {

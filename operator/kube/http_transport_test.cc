@@ -281,6 +281,24 @@ TEST_F(HttpTransportTest, StreamsGiveEachPieceAsItComes) {
   EXPECT_EQ(text.substr(0, 4), "abcd");
 }
 
+TEST_F(HttpTransportTest, PiecesOfAStreamInARushComeTogether) {
+  const auto transport = Connect();
+  constexpr std::size_t kPieces = 200;
+  FakeApiServer::Reaction rush = FakeApiServer::Stream(std::vector<std::string>(kPieces, "x"));
+  rush.gap = absl::Milliseconds(1);
+  server_.Inject("", "", rush);
+  std::size_t bytes = 0;
+  std::size_t calls = 0;
+  const auto response = transport->Stream(Request("GET", "/"), {}, [&](std::string_view piece) {
+    bytes += piece.size();
+    ++calls;
+    return true;
+  });
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_EQ(bytes, kPieces);
+  EXPECT_LT(calls, kPieces / 4);
+}
+
 TEST_F(HttpTransportTest, ABrokenStreamIsUnavailableAfterWhatCame) {
   const auto transport = Connect();
   for (const End end : {End::kReset, End::kClose}) {

@@ -41,9 +41,10 @@ class Transport {
   // kResourceExhausted: a body larger than 64 MiB; kUnauthenticated: the credentials cannot be read.
   virtual absl::StatusOr<HttpResponse> Exchange(const HttpRequest& request, std::stop_token stop) = 0;
 
-  // Calls `on_data` with every piece of the body as it arrives until the server ends the stream (the response),
-  // `on_data` returns false or `stop` is requested (kCancelled), or nothing came for `request.timeout`
-  // (kDeadlineExceeded). A status other than 200 is answered with its body, and `on_data` is not called.
+  // Calls `on_data` with every piece of the body as it arrives, those that follow one another closely together, until
+  // the server ends the stream (the response), `on_data` returns false or `stop` is requested (kCancelled), or nothing
+  // came for `request.timeout` (kDeadlineExceeded). A status other than 200 is answered with its body, and `on_data` is
+  // not called.
   virtual absl::StatusOr<HttpResponse> Stream(const HttpRequest& request, std::stop_token stop,
                                               const std::function<bool(std::string_view)>& on_data) = 0;
 };

@@ -123,11 +123,7 @@ class Inbox {
     std::string taken;
     {
       std::unique_lock lock(mutex_);
-      awaited_bytes_ = least;
-      if (absl::Status status = Wait(lock, stop, wait, [&] { return bytes_.size() >= least || ended_; });
-          !status.ok()) {
-        return status;
-      }
+      if (absl::Status status = WaitForBytes(lock, stop, wait, least); !status.ok()) return status;
       if (bytes_.empty() && !end_.ok()) return end_;
       taken.swap(bytes_);
     }
@@ -137,8 +133,7 @@ class Inbox {
   // Lets more come. Why it did not, Take says.
   void Gather(const std::stop_token& stop, absl::Duration wait) {
     std::unique_lock lock(mutex_);
-    awaited_bytes_ = kMaxWaitingBytes;
-    Wait(lock, stop, wait, [&] { return bytes_.size() >= kMaxWaitingBytes || ended_; }).IgnoreError();
+    WaitForBytes(lock, stop, wait, kMaxWaitingBytes).IgnoreError();
   }
   // Nobody takes anything from now on. False: it had ended.
   bool Abandon() {
@@ -163,6 +158,12 @@ class Inbox {
     }
     if (stop.stop_requested()) return absl::CancelledError("stopped");
     return absl::DeadlineExceededError("nothing came from the API server in time");
+  }
+
+  absl::Status WaitForBytes(std::unique_lock<std::mutex>& lock, const std::stop_token& stop, absl::Duration wait,
+                            std::size_t least) {
+    awaited_bytes_ = least;
+    return Wait(lock, stop, wait, [&] { return bytes_.size() >= least || ended_; });
   }
 
   // Without the lock: the continuation of the task may run at once.
@@ -502,14 +503,12 @@ class HttpTransport final : public Transport {
     const absl::StatusOr<Inbox::Head> head = call->WaitForHead(stop, request.timeout);
     if (!head.ok()) return head.status();
     if (head->status != 200) return ReadAll(call, stop, MonotonicNow() + request.timeout);
-    absl::Duration last = -absl::InfiniteDuration();
     for (;;) {
-      // In a rush a reader that wakes up for each event costs more than what it reads. Alone, an event does not wait.
-      if (MonotonicNow() - last < 2 * kGatherTime) call->Gather(stop, kGatherTime);
       const absl::StatusOr<std::string> piece = call->Take(stop, request.timeout, 1);
       if (!piece.ok()) return piece.status();
       if (piece->empty() || !on_data(*piece)) break;
-      last = MonotonicNow();
+      // In a rush a reader that wakes up for each event costs more than what it reads. Alone, an event does not wait.
+      call->Gather(stop, kGatherTime);
     }
     return HttpResponse{head->status, "", head->retry_after};
   }

@@ -527,7 +527,7 @@ absl::Status Reconciler::Remove(const JobRecord& record, const std::vector<const
   std::unordered_map<std::string, const Pod*> by_uid;
   for (const kube::Store<Pod>::Pointer& pod : pods) by_uid[pod->meta.uid] = pod.get();
   absl::Mutex memory_mutex;
-  return SlowStart(removals.size(), options_.most_parallel, [&](std::size_t i) {
+  return SlowStart(helpers_, removals.size(), options_.most_parallel, [&](std::size_t i) {
     const Action& action = *removals[i];
     const auto found = by_uid.find(action.uid);
     if (found == by_uid.end()) return absl::OkStatus();
@@ -620,7 +620,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   absl::Mutex memory_mutex;
   const std::uint64_t newest = memory.pods_version;
   std::atomic<bool> broken_off = false;
-  absl::Status started = SlowStart(starts.size(), options_.most_parallel, [&](std::size_t i) {
+  absl::Status started = SlowStart(helpers_, starts.size(), options_.most_parallel, [&](std::size_t i) {
     // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
     if (IsCurrent(record)) return CreatePod(record, starts[i], pods, memory, memory_mutex);
     broken_off = true;

@@ -19,6 +19,7 @@
 #include "operator/controller/job_record.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/pod.h"
+#include "operator/controller/thread_pool.h"
 #include "operator/kube/client.h"
 #include "operator/kube/event_recorder.h"
 #include "operator/kube/informer.h"
@@ -248,6 +249,7 @@ class Reconciler {
   const ReconcilerHooks hooks_;
   const std::function<double()> clock_;
   std::unordered_set<std::string> found_;  // see SetFound
+  ThreadPool helpers_;  // that make or delete the pods of a job beside the thread that carries its pass out
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);
   int over_ ABSL_GUARDED_BY(mutex_) = 0;                  // of these

@@ -16,14 +16,16 @@ namespace downpour::controller {
 namespace {
 
 TEST(SlowStartTest, WithoutTasksNothingIsCalled) {
-  EXPECT_TRUE(SlowStart(0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
+  ThreadPool pool;
+  EXPECT_TRUE(SlowStart(pool, 0, 8, [](std::size_t) { return absl::InternalError("never"); }).ok());
 }
 
 TEST(SlowStartTest, DoesAllOfVeryMany) {
+  ThreadPool pool;
   for (const auto& [count, most] : {std::pair{500, 2}, std::pair{100, 8}}) {
     absl::Mutex mutex;
     std::set<std::size_t> done;
-    EXPECT_TRUE(SlowStart(static_cast<std::size_t>(count), most, [&](std::size_t i) {
+    EXPECT_TRUE(SlowStart(pool, static_cast<std::size_t>(count), most, [&](std::size_t i) {
                   absl::MutexLock lock(&mutex);
                   EXPECT_TRUE(done.insert(i).second);
                   return absl::OkStatus();
@@ -33,6 +35,7 @@ TEST(SlowStartTest, DoesAllOfVeryMany) {
 }
 
 TEST(SlowStartTest, DoesAllOnceAndNoMoreThanAllowedAtATime) {
+  ThreadPool pool;
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
     const std::size_t count = random() % 60;
@@ -42,7 +45,7 @@ TEST(SlowStartTest, DoesAllOnceAndNoMoreThanAllowedAtATime) {
     int running = 0;
     int most_running = 0;
     int succeeded = 0;
-    EXPECT_TRUE(SlowStart(count, most, [&](std::size_t i) {
+    EXPECT_TRUE(SlowStart(pool, count, most, [&](std::size_t i) {
                   {
                     absl::MutexLock lock(&mutex);
                     most_running = std::max(most_running, ++running);
@@ -62,10 +65,11 @@ TEST(SlowStartTest, DoesAllOnceAndNoMoreThanAllowedAtATime) {
 }
 
 TEST(SlowStartTest, AsManyAsAllowedRunAtATimeInTheEnd) {
+  ThreadPool pool;
   // The first alone; its success lets two run at a time, and theirs four, which wait for each other here.
   auto* const two = new absl::Barrier(2);
   auto* const four = new absl::Barrier(4);
-  EXPECT_TRUE(SlowStart(7, 4, [&](std::size_t i) {
+  EXPECT_TRUE(SlowStart(pool, 7, 4, [&](std::size_t i) {
                 if ((i == 1 || i == 2) && two->Block()) delete two;
                 if (i >= 3 && four->Block()) delete four;
                 return absl::OkStatus();
@@ -73,8 +77,9 @@ TEST(SlowStartTest, AsManyAsAllowedRunAtATimeInTheEnd) {
 }
 
 TEST(SlowStartTest, WhatIsRefusedIsRefusedOnce) {
+  ThreadPool pool;
   std::atomic<int> calls = 0;
-  const absl::Status refused = SlowStart(100, 8, [&](std::size_t) {
+  const absl::Status refused = SlowStart(pool, 100, 8, [&](std::size_t) {
     ++calls;
     return absl::PermissionDeniedError("no");
   });
@@ -83,9 +88,10 @@ TEST(SlowStartTest, WhatIsRefusedIsRefusedOnce) {
 }
 
 TEST(SlowStartTest, AfterAFailureNothingNewIsBegun) {
+  ThreadPool pool;
   for (int bad = 0; bad < 40; ++bad) {
     int calls = 0;
-    EXPECT_FALSE(SlowStart(1000, 1, [&](std::size_t) {
+    EXPECT_FALSE(SlowStart(pool, 1000, 1, [&](std::size_t) {
                    return calls++ == bad ? absl::InternalError("bad") : absl::OkStatus();
                  }).ok());
     EXPECT_EQ(calls, bad + 1);
@@ -93,9 +99,10 @@ TEST(SlowStartTest, AfterAFailureNothingNewIsBegun) {
 }
 
 TEST(SlowStartTest, WhatATaskThrowsComesOutOnceAllHaveEnded) {
+  ThreadPool pool;
   for (const std::size_t bad : {std::size_t{0}, std::size_t{1}, std::size_t{2}}) {
     std::atomic<int> calls = 0;
-    EXPECT_THROW((void)SlowStart(3, 2,
+    EXPECT_THROW((void)SlowStart(pool, 3, 2,
                                  [&](std::size_t i) {
                                    ++calls;
                                    if (i == bad) throw std::runtime_error("a defect");
@@ -107,9 +114,10 @@ TEST(SlowStartTest, WhatATaskThrowsComesOutOnceAllHaveEnded) {
 }
 
 TEST(SlowStartTest, WhatRunsBesideAFailureIsWaitedFor) {
+  ThreadPool pool;
   auto* const both = new absl::Barrier(2);
   std::atomic<bool> waited = false;
-  EXPECT_EQ(SlowStart(3, 2,
+  EXPECT_EQ(SlowStart(pool, 3, 2,
                       [&](std::size_t i) -> absl::Status {
                         if (i == 0) return absl::OkStatus();
                         if (both->Block()) delete both;

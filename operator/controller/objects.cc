@@ -153,6 +153,83 @@ void AddProbe(Json& container) {
           {{"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}});
 }
 
+absl::Status RefuseTemplate(api::Role role, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
+}
+
+// All of a pod but its name and what tells its process who it is.
+absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions& images, api::Role role) {
+  Json pod = Json::object();
+  if (const std::string* text = Template(job.spec, role); text != nullptr && !text->empty()) {
+    pod = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    if (!pod.is_object()) return RefuseTemplate(role, ": must be a map");
+  }
+  for (const char* key : {"metadata", "spec"}) {
+    Default(pod, key, Json::object());
+    if (!pod[key].is_object()) return RefuseTemplate(role, absl::StrCat(".", key, ": must be a map"));
+  }
+  Json& spec = pod["spec"];
+  Default(spec, "containers", Json::array());
+  if (!spec["containers"].is_array()) return RefuseTemplate(role, ".spec.containers: must be a list");
+
+  Json meta = Meta(job, "");
+  const auto keep = [&meta, &pod](const char* key) {
+    const Json& wanted = pod["metadata"].value(key, Json());
+    if (!wanted.is_object()) return;
+    Json merged = wanted;
+    if (meta.contains(key)) merged.update(meta[key]);
+    meta[key] = std::move(merged);
+  };
+  meta["labels"][kRoleLabel] = std::string(api::ToString(role));
+  meta["annotations"] = {{"prometheus.io/scrape", "true"},
+                         {"prometheus.io/port", absl::StrCat(kMetricsPort)},
+                         {"prometheus.io/path", "/metrics"}};
+  keep("labels");
+  keep("annotations");
+  pod["metadata"] = std::move(meta);
+  pod["apiVersion"] = "v1";
+  pod["kind"] = "Pod";
+
+  const bool worker = role == api::Role::kWorker;
+  spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
+  spec["subdomain"] = job.metadata.name;
+  Default(spec, "enableServiceLinks", false);
+  Default(spec, "automountServiceAccountToken", false);
+  Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);
+  Default(spec, "securityContext",
+          {{"runAsNonRoot", true},
+           {"runAsUser", kUser},
+           {"runAsGroup", kUser},
+           {"fsGroup", kUser},
+           {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+
+  Json& container = *FindContainer(spec["containers"]);
+  Default(container, "image", worker ? images.trainer : images.server);
+  Default(container, "imagePullPolicy", images.pull_policy);
+  Default(container, "command", Json::array({worker ? "downpour-worker" : "downpour-server"}));
+  // The end of the log becomes the reason that the job's status gives, without a right to read logs.
+  Default(container, "terminationMessagePolicy", "FallbackToLogsOnError");
+  Default(container, "securityContext",
+          {{"allowPrivilegeEscalation", false},
+           {"readOnlyRootFilesystem", true},
+           {"capabilities", {{"drop", Json::array({"ALL"})}}}});
+  Default(container, "ports",
+          worker ? Json::array({{{"name", "metrics"}, {"containerPort", kMetricsPort}}})
+                 : Json::array({{{"name", "grpc"}, {"containerPort", kControlPort}},
+                                {{"name", "metrics"}, {"containerPort", kMetricsPort}}}));
+  if (!worker) AddProbe(container);
+  AddMount(spec, container, "tmp", "/tmp");
+  const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
+  if (worker && job.spec.output.directory.empty()) AddMount(spec, container, "output", kOutputDirectory);
+
+  const absl::StatusOr<std::string> config =
+      job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
+  if (!config.ok()) return config.status();
+  SetVariable(container, kConfigVariable, {{"value", *config}});
+  SetVariable(container, "POD_IP", {{"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  return pod;
+}
+
 }  // namespace
 
 std::string PodName(const api::TrainingJob& job, api::Role role, int index) {
@@ -192,86 +269,21 @@ Json MakePodDisruptionBudget(const api::TrainingJob& job) {
                 {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}}}}}};
 }
 
-absl::StatusOr<Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
-                             int incarnation, const std::vector<std::string>& avoid_nodes) {
-  const auto refuse = [role](const std::string& what) {
-    return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
-  };
-  Json pod = Json::object();
-  if (const std::string* text = Template(job.spec, role); text != nullptr && !text->empty()) {
-    pod = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!pod.is_object()) return refuse(": must be a map");
-  }
-  for (const char* key : {"metadata", "spec"}) {
-    Default(pod, key, Json::object());
-    if (!pod[key].is_object()) return refuse(absl::StrCat(".", key, ": must be a map"));
-  }
-  Json& spec = pod["spec"];
-  Default(spec, "containers", Json::array());
-  if (!spec["containers"].is_array()) return refuse(".spec.containers: must be a list");
+PodsOfRole::PodsOfRole(const api::TrainingJob& job, const ImageOptions& images, api::Role role)
+    : job_(job), role_(role), common_(MakeCommon(job, images, role)) {}
 
-  const std::string name = PodName(job, role, index);
-  Json meta = Meta(job, name);
-  const auto keep = [&meta, &pod](const char* key) {
-    const Json& wanted = pod["metadata"].value(key, Json());
-    if (!wanted.is_object()) return;
-    Json merged = wanted;
-    if (meta.contains(key)) merged.update(meta[key]);
-    meta[key] = std::move(merged);
-  };
-  meta["labels"][kRoleLabel] = std::string(api::ToString(role));
+absl::StatusOr<Json> PodsOfRole::Make(int index, int incarnation, const std::vector<std::string>& avoid_nodes) const {
+  if (!common_.ok()) return common_.status();
+  Json pod = *common_;
+  const std::string name = PodName(job_, role_, index);
+  Json& meta = pod["metadata"];
+  meta["name"] = name;
   meta["labels"][kIndexLabel] = absl::StrCat(index);
   meta["labels"][kIncarnationLabel] = absl::StrCat(incarnation);
-  meta["annotations"] = {{"prometheus.io/scrape", "true"},
-                         {"prometheus.io/port", absl::StrCat(kMetricsPort)},
-                         {"prometheus.io/path", "/metrics"}};
-  keep("labels");
-  keep("annotations");
-  pod["metadata"] = std::move(meta);
-  pod["apiVersion"] = "v1";
-  pod["kind"] = "Pod";
-
-  if (!AvoidNodes(spec, avoid_nodes)) return refuse(".spec.affinity: is no affinity");
-
-  const bool worker = role == api::Role::kWorker;
-  spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
+  Json& spec = pod["spec"];
+  if (!AvoidNodes(spec, avoid_nodes)) return RefuseTemplate(role_, ".spec.affinity: is no affinity");
   spec["hostname"] = name;
-  spec["subdomain"] = job.metadata.name;
-  Default(spec, "enableServiceLinks", false);
-  Default(spec, "automountServiceAccountToken", false);
-  Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);
-  Default(spec, "securityContext",
-          {{"runAsNonRoot", true},
-           {"runAsUser", kUser},
-           {"runAsGroup", kUser},
-           {"fsGroup", kUser},
-           {"seccompProfile", {{"type", "RuntimeDefault"}}}});
-
-  Json& container = *FindContainer(spec["containers"]);
-  Default(container, "image", worker ? images.trainer : images.server);
-  Default(container, "imagePullPolicy", images.pull_policy);
-  container["args"] = Arguments(job, role, index, incarnation);
-  Default(container, "command", Json::array({worker ? "downpour-worker" : "downpour-server"}));
-  // The end of the log becomes the reason that the job's status gives, without a right to read logs.
-  Default(container, "terminationMessagePolicy", "FallbackToLogsOnError");
-  Default(container, "securityContext",
-          {{"allowPrivilegeEscalation", false},
-           {"readOnlyRootFilesystem", true},
-           {"capabilities", {{"drop", Json::array({"ALL"})}}}});
-  Default(container, "ports",
-          worker ? Json::array({{{"name", "metrics"}, {"containerPort", kMetricsPort}}})
-                 : Json::array({{{"name", "grpc"}, {"containerPort", kControlPort}},
-                                {{"name", "metrics"}, {"containerPort", kMetricsPort}}}));
-  if (!worker) AddProbe(container);
-  AddMount(spec, container, "tmp", "/tmp");
-  const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
-  if (worker && job.spec.output.directory.empty()) AddMount(spec, container, "output", kOutputDirectory);
-
-  const absl::StatusOr<std::string> config =
-      job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
-  if (!config.ok()) return config.status();
-  SetVariable(container, kConfigVariable, {{"value", *config}});
-  SetVariable(container, "POD_IP", {{"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
+  (*FindContainer(spec["containers"]))["args"] = Arguments(job_, role_, index, incarnation);
   return pod;
 }
 

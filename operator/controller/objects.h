@@ -33,11 +33,20 @@ std::string ProcessJobUid(const std::string& kubernetes_uid);
 kube::Json MakeService(const api::TrainingJob& job);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
-// The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What the
-// template says is kept where it does not contradict; it never runs on `avoid_nodes`. kInvalidArgument:
-// "spec.worker.template: ...".
-absl::StatusOr<kube::Json> MakePod(const api::TrainingJob& job, const ImageOptions& images, api::Role role, int index,
-                                   int incarnation, const std::vector<std::string>& avoid_nodes = {});
+// The pods of one role of a job, which must outlive this: all that they have in common is made once. Thread-safe.
+class PodsOfRole {
+ public:
+  PodsOfRole(const api::TrainingJob& job, const ImageOptions& images, api::Role role);
+  // The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What
+  // the template says is kept where it does not contradict; it never runs on `avoid_nodes`. kInvalidArgument:
+  // "spec.worker.template: ...".
+  absl::StatusOr<kube::Json> Make(int index, int incarnation, const std::vector<std::string>& avoid_nodes = {}) const;
+
+ private:
+  const api::TrainingJob& job_;
+  const api::Role role_;
+  const absl::StatusOr<kube::Json> common_;
+};
 
 }  // namespace downpour::controller
 

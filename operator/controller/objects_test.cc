@@ -28,7 +28,7 @@ api::TrainingJob MakeJob() {
 }
 
 Json Build(const api::TrainingJob& job, api::Role role, int index = 0, int incarnation = 1) {
-  const absl::StatusOr<Json> pod = MakePod(job, kImages, role, index, incarnation);
+  const absl::StatusOr<Json> pod = PodsOfRole(job, kImages, role).Make(index, incarnation);
   EXPECT_TRUE(pod.ok()) << pod.status();
   return pod.value_or(Json());
 }
@@ -65,6 +65,20 @@ TEST(ObjectsTest, APodTellsItsProcessWhoItIs) {
   EXPECT_EQ(read->index, 2);
   EXPECT_EQ(read->incarnation, 5);
   EXPECT_EQ(read->meta.controller_uid, "01234567-89ab-cdef-0123-456789abcdef");
+}
+
+TEST(ObjectsTest, PodsOfOneRoleDifferInWhoTheyAreAlone) {
+  const api::TrainingJob job = MakeJob();
+  const PodsOfRole workers(job, kImages, api::Role::kWorker);
+  EXPECT_EQ(*workers.Make(1, 3, {"node-a"}), *PodsOfRole(job, kImages, api::Role::kWorker).Make(1, 3, {"node-a"}));
+  // What was made before leaves nothing behind.
+  Json first = *workers.Make(0, 1);
+  const Json second = *workers.Make(1, 4);
+  first["metadata"]["name"] = second.at("metadata").at("name");
+  first["metadata"]["labels"] = second.at("metadata").at("labels");
+  first["spec"]["hostname"] = second.at("spec").at("hostname");
+  first["spec"]["containers"][0]["args"] = second.at("spec").at("containers").at(0).at("args");
+  EXPECT_EQ(first, second);
 }
 
 TEST(ObjectsTest, ThePartsOfEachRole) {
@@ -129,7 +143,7 @@ TEST(ObjectsTest, ATemplateThatIsNoneIsRefusedByPath) {
         std::pair{R"({"spec": 3})", "spec.worker.template.spec: must be a map"},
         std::pair{R"({"spec": {"containers": {}}})", "spec.worker.template.spec.containers: must be a list"}}) {
     job.spec.worker.pod_template = text;
-    EXPECT_EQ(std::string(MakePod(job, kImages, api::Role::kWorker, 0, 1).status().message()), error);
+    EXPECT_EQ(std::string(PodsOfRole(job, kImages, api::Role::kWorker).Make(0, 1).status().message()), error);
   }
 }
 
@@ -142,11 +156,11 @@ TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
   EXPECT_EQ(service.at("spec").at("selector").at(kRoleLabel), "coordinator") << "endpoints that nobody asks for cost";
 }
 
-TEST(MakePodTest, KeepsAwayFromNodes) {
+TEST(ObjectsTest, PodsKeepAwayFromNodes) {
   api::TrainingJob job = MakeJob();
   const auto terms = [&job](const std::string& pod_template, const std::vector<std::string>& nodes) {
     job.spec.worker.pod_template = pod_template;
-    const absl::StatusOr<Json> pod = MakePod(job, ImageOptions(), api::Role::kWorker, 0, 1, nodes);
+    const absl::StatusOr<Json> pod = PodsOfRole(job, ImageOptions(), api::Role::kWorker).Make(0, 1, nodes);
     const Json* found = pod.ok()
                             ? kube::Find(*pod, {"spec", "affinity", "nodeAffinity",
                                                 "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})

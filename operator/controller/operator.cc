@@ -28,7 +28,7 @@
 namespace downpour::controller {
 namespace {
 
-constexpr absl::Duration kPublishPeriod = absl::Seconds(2);
+constexpr absl::Duration kPublishPeriod = absl::Seconds(5);
 constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publishes
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);

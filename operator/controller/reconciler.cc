@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -423,7 +424,7 @@ absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory,
   std::string refusal;
   for (const api::Role role : RolesWithTemplates(record.job.spec)) {
     const std::string whose = absl::StrCat("the template of ", std::string(api::ToString(role)));
-    absl::StatusOr<kube::Json> pod = MakePod(record.job, options_.images, role, 0, 1);
+    absl::StatusOr<kube::Json> pod = PodsOfRole(record.job, options_.images, role).Make(0, 1);
     absl::Status status = pod.status();
     if (pod.ok())
       status =
@@ -537,10 +538,9 @@ absl::Status Reconciler::Remove(const JobRecord& record, const std::vector<const
   });
 }
 
-absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const Pods& pods, Memory& memory,
-                                   absl::Mutex& memory_mutex) {
-  const absl::StatusOr<kube::Json> wanted =
-      MakePod(record.job, options_.images, start.role, start.index, start.incarnation, start.avoid_nodes);
+absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start, const PodsOfRole& pods_of_role,
+                                   const Pods& pods, Memory& memory, absl::Mutex& memory_mutex) {
+  const absl::StatusOr<kube::Json> wanted = pods_of_role.Make(start.index, start.incarnation, start.avoid_nodes);
   if (!wanted.ok()) return wanted.status();
   // What is left of the start before bears the same name.
   for (const kube::Store<Pod>::Pointer& pod : pods) {
@@ -617,12 +617,16 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   if (memory.service == Memory::Service::kThere && clock_() >= memory.service_seen + kServiceTrustedSeconds) {
     memory.service = Memory::Service::kUnknown;
   }
+  std::map<api::Role, PodsOfRole> roles;
+  for (const Action& start : starts) roles.try_emplace(start.role, record.job, options_.images, start.role);
   absl::Mutex memory_mutex;
   const std::uint64_t newest = memory.pods_version;
   std::atomic<bool> broken_off = false;
   absl::Status started = SlowStart(helpers_, starts.size(), options_.most_parallel, [&](std::size_t i) {
     // Thousands take a while. That it changed has put the job into the queue, for a pass that knows what is wanted now.
-    if (IsCurrent(record)) return CreatePod(record, starts[i], pods, memory, memory_mutex);
+    if (IsCurrent(record)) {
+      return CreatePod(record, starts[i], roles.at(starts[i].role), pods, memory, memory_mutex);
+    }
     broken_off = true;
     return absl::OkStatus();
   });

@@ -220,7 +220,7 @@ class Reconciler {
   absl::Status Remove(const JobRecord& record, const std::vector<const planner::Action*>& removals,
                       const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status DeletePod(const Pod& pod, bool at_once, Memory& memory, absl::Mutex& memory_mutex);
-  absl::Status CreatePod(const JobRecord& record, const planner::Action& start,
+  absl::Status CreatePod(const JobRecord& record, const planner::Action& start, const PodsOfRole& pods_of_role,
                          const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory, absl::Mutex& memory_mutex);
   // Decides, on caches that are up to date.
   Decision Advance(const std::shared_ptr<Pass>& pass);

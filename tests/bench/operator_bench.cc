@@ -225,7 +225,7 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
     const std::size_t index = static_cast<std::size_t>(number);
     const api::TrainingJob& job = (*jobs)[index / each];
     const auto [role, member] = members[index % each];
-    absl::StatusOr<Json> pod = controller::MakePod(job, flags.images, role, member, 1);
+    absl::StatusOr<Json> pod = controller::PodsOfRole(job, flags.images, role).Make(member, 1);
     if (!pod.ok()) return pod.status();
     (*pod)["metadata"]["ownerReferences"][0].update((*owners)[index / each]);
     // As the operator asks for it.

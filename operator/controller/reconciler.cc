@@ -276,6 +276,12 @@ double Reconciler::TurnToTell(const std::string& uid, Memory::Untold& untold, do
   return std::min(latest, *untold.turn);
 }
 
+bool Reconciler::IsRush(double now) {
+  absl::MutexLock lock(&mutex_);
+  // Further off than turns are given: after a clock that was ahead.
+  return now < next_turn_to_tell_ && next_turn_to_tell_ <= now + 2 * kTurnsAheadSeconds;
+}
+
 std::optional<double> Reconciler::StatusDue(Pass& pass, const planner::Plan& plan, News news) {
   Memory& memory = pass.memory;
   const std::string& uid = pass.stored->meta.uid;
@@ -387,8 +393,10 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
   memory.asked_since =
       memory.asked_since == 0 ? now : std::min(now, memory.asked_since);  // a clock may have been ahead
   if (coordinator == nullptr) return;
-  // While the platform has not started all of them yet, the coordinator has nothing to say that is urgent.
-  const bool starts = !observed.report.has_value() && !all_run && !ended;
+  // While the platform has not started all of them yet, or others wait to be told that they are ready, the coordinator
+  // has nothing to say that is urgent.
+  const bool waits = !all_run || (IsRush(now) && !planner::IsTrue(record.job.status, planner::kReady));
+  const bool starts = !observed.report.has_value() && !ended && waits;
   memory.moves = !at_rest && !starts;
   absl::Duration ask;
   if (!memory.moves) {

@@ -39,7 +39,8 @@ struct ReconcilerOptions {
   // Where many jobs run, each has to wait longer for its turn: these times the number of jobs that are not over. One
   // that starts, recovers or ends shares the turns of those that do so too, but is asked as often as a job at rest, and
   // often enough to hear why its pods ended before the planner takes that for failures (ten seconds). One that nobody
-  // has heard of and whose pods do not all run yet has nothing urgent to say, and is asked like one at rest.
+  // has heard of and whose pods do not all run yet, or that could not be told ready yet as others wait for it (see
+  // below), has nothing urgent to say, and is asked like one at rest.
   absl::Duration write_spacing = absl::Milliseconds(250);
   absl::Duration ask_spacing = absl::Milliseconds(50);
   absl::Duration ask_interval_after_end = absl::Seconds(3);
@@ -179,6 +180,8 @@ class Reconciler {
   double NextWrite(const std::string& uid, absl::Duration interval, double last);
   // When `untold` is told: at a turn of its own, or about when to ask again for one where too many wait.
   double TurnToTell(const std::string& uid, Memory::Untold& untold, double now);
+  // Whether turns to tell are taken for longer than now.
+  bool IsRush(double now);
   // When the status of `plan`, which says `news`, is to be stored; nothing: not at all. Keeps it in the memory if it is
   // the job's first and has to wait.
   std::optional<double> StatusDue(Pass& pass, const planner::Plan& plan, News news);

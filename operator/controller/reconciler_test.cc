@@ -817,6 +817,30 @@ TEST_F(ReconcilerTest, ACoordinatorIsAskedOnceAllRunOrOneHasEnded) {
   EXPECT_EQ(gateway_.periods.first, absl::ZeroDuration());
 }
 
+TEST_F(ReconcilerTest, InARushACoordinatorIsAskedWhenItsAnswerCanBeTold) {
+  each_look_takes_ = 0.01;
+  options_.telling_gap = 300;
+  options_.telling_burst = 2;
+  Restart();
+  const std::vector<std::string> names = CreateJobs(30);
+  ReconcileAll(names);
+  RunPods();
+  Refresh();
+  const std::string last = absl::StrCat(kNamespace, "/job-29");
+  ASSERT_TRUE(Reconcile(last).status.ok());
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(10));
+  EXPECT_EQ(gateway_.periods.first, absl::Seconds(10));
+  EndPod("job-29-worker-0", 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile(last).status.ok());
+  EXPECT_EQ(gateway_.periods.first, absl::ZeroDuration()) << "why it ended is wanted at once";
+  TellAll(names);
+  now_ += 60;
+  ASSERT_TRUE(Reconcile(absl::StrCat(kNamespace, "/job-28")).status.ok());
+  EXPECT_LE(gateway_.periods.ask, absl::Seconds(3)) << "nobody waits any more";
+  EXPECT_EQ(gateway_.periods.first, absl::ZeroDuration());
+}
+
 TEST_F(ReconcilerTest, WhyAPodEndedIsAskedBeforeItCountsAsAFailureHoweverManyJobsMove) {
   options_.ask_spacing = absl::Seconds(1);
   Restart();

@@ -75,6 +75,7 @@ def monitoring(world):
             lines = "\n  ".join(wrong + more)
             return f"not yet: {len(wrong + more)} have none:\n  {lines}" if lines else (queries, series)
         queries, series = world.wait("data for every query", test, 300)
+        world.wait_progress()  # what nobody was told of yet is not counted when it is lost
         lost = "trainingjob_lost_steps_total"
         before = sum(value for _, value in prometheus.query(lost))
         world.kubectl("delete", "pod", "lenet-ps-0", "--wait=false")

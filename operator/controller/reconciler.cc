@@ -395,8 +395,8 @@ void Reconciler::FollowCoordinator(const JobRecord& record, const Pods& pods, co
   if (coordinator == nullptr) return;
   // While the platform has not started all of them yet, or others wait to be told that they are ready, the coordinator
   // has nothing to say that is urgent.
-  const bool waits = !all_run || (IsRush(now) && !planner::IsTrue(record.job.status, planner::kReady));
-  const bool starts = !observed.report.has_value() && !ended && waits;
+  const bool starts = !observed.report.has_value() && !ended &&
+                      (!all_run || (!planner::IsTrue(record.job.status, planner::kReady) && IsRush(now)));
   memory.moves = !at_rest && !starts;
   absl::Duration ask;
   if (!memory.moves) {

@@ -10,8 +10,8 @@ the API server's own audit log, which is kept for both. The coordinators of the 
 the addresses of their pods. The jobs are spread over 25 namespaces: the controller-manager goes through all services and
 pods of one for each change.
 
-The speed of a virtual core changes by a third from one minute to the next. A fixed piece of work is timed beside each
-round; the row "at equal speed" divides by what it took. Where perf (Debian's linux-perf) can count them, another row has
+The speed of a virtual core changes by a third from one minute to the next. The scheduler and KWOK do the same for the same
+pods, whoever makes them: the row "at equal speed" divides by the CPU that these two took. Where perf (Debian's linux-perf) can count them, another row has
 the instructions that all programs and the kernel executed until all ran: they hardly vary.
 
 Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--rounds N] [--large WORKERS]
@@ -28,7 +28,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import threading
 import time
 import typing
 
@@ -57,31 +56,6 @@ AUDIT_POLICY = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages":
                            "verbs": ["create", "update", "patch", "delete", "deletecollection"]}, {"level": "None"}]}
 
 
-class FixedWork:
-    """How much CPU a fixed piece of work takes, again and again, in a process of its own; less than a hundredth of a core."""
-    LOOP = ("import time\n"
-            "while True:\n"
-            "    begun, x = time.thread_time(), 0\n"
-            "    for i in range(60000): x += i * i\n"
-            "    print(time.thread_time() - begun, flush=True)\n"
-            "    time.sleep(2)\n")
-
-    def __enter__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", self.LOOP], stdout=subprocess.PIPE, text=True)
-        self.seconds = []
-        self.reader = threading.Thread(target=lambda: self.seconds.extend(map(float, self.process.stdout)))
-        self.reader.start()
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-        self.reader.join()
-
-    def mean(self):
-        return statistics.mean(self.seconds)
-
-
 class Instructions:
     """How many the whole machine executes, as perf counts them; None where it cannot."""
 
@@ -103,10 +77,10 @@ class Instructions:
 
 
 class Start(typing.NamedTuple):
-    """Of all jobs: seconds until all run; seconds of a core that the fixed work took; the machine's instructions; watchers
-    of pods that were cut off."""
+    """Of all jobs: seconds until all run; seconds of CPU that the scheduler and KWOK took, which have the same to do for the
+    same pods; the machine's instructions; watchers of pods that were cut off."""
     seconds: float
-    fixed_work: float
+    same_work: float
     instructions: int | None
     cut_off: int
 
@@ -283,8 +257,8 @@ class Bench:
         self.run_operator(with_life=True)  # by itself: what follows would find a control plane that has done more
         name = f"{jobs}-jobs-all-running"
         rows = [compare(name, [one.seconds for one in ours], [one.seconds for one in reference], "s", 1.2),
-                compare(f"{name}-at-equal-speed", [one.seconds / one.fixed_work for one in ours],
-                        [one.seconds / one.fixed_work for one in reference], "fixed works")]
+                compare(f"{name}-at-equal-speed", [one.seconds / one.same_work for one in ours],
+                        [one.seconds / one.same_work for one in reference], "x the same work")]
         rows.append(row(f"{name}-watchers-cut-off", max(one.cut_off for one in ours), "a round",
                         max(one.cut_off for one in reference), runs=len(ours)))
         if all(one.instructions for one in ours + reference):
@@ -295,13 +269,14 @@ class Bench:
     def timed(self, step):
         """Seconds until all run, and what the machine was and did meanwhile."""
         self.new_fakes()
-        before = self.cut_off()
-        with FixedWork() as work, Instructions() as instructions:
+        before, cpu = self.cut_off(), self.cpu()
+        with Instructions() as instructions:
             seconds = self.step(step)["seconds"]
+        same_work = sum(used - cpu[name] for name, used in self.cpu().items() if name in ("kube-scheduler", "kwok"))
         counted = f"{instructions.count / 1e9:.1f} billion" if instructions.count else "not counted"
         cut_off = int(self.cut_off() - before)
-        say(f"the fixed work took {1000 * work.mean():.1f} ms; instructions: {counted}; watchers cut off: {cut_off}")
-        return Start(seconds, work.mean(), instructions.count, cut_off)
+        say(f"scheduler and KWOK took {same_work:.1f} s of CPU; instructions: {counted}; watchers cut off: {cut_off}")
+        return Start(seconds, same_work, instructions.count, cut_off)
 
     def run_platform(self):
         self.new_namespaces()

@@ -11,8 +11,8 @@ the addresses of their pods. The jobs are spread over 25 namespaces: the control
 pods of one for each change.
 
 The speed of a virtual core changes by a third from one minute to the next. The scheduler and KWOK do the same for the same
-pods, whoever makes them: the row "at equal speed" divides by the CPU that these two took. Where perf (Debian's linux-perf) can count them, another row has
-the instructions that all programs and the kernel executed until all ran: they hardly vary.
+pods, whoever makes them: the row "at equal speed" divides by the CPU that these two took. Where perf (Debian's linux-perf)
+can count them, another row has the instructions that all programs and the kernel executed until all ran: they hardly vary.
 
 Usage: bench_operator.py --bin BINARIES --output FILE [--jobs N] [--rounds N] [--large WORKERS]
 """
@@ -177,6 +177,7 @@ class Bench:
         return {name: cpu_seconds(process.pid()) for name, process in programs.items() if process.pid()}
 
     def step(self, name, *more, jobs=None, workers=WORKERS):
+        """What operator_bench printed, and with it the seconds of CPU of each program meanwhile."""
         before = self.cpu()
         done = subprocess.run(
             [pathlib.Path(self.options.bin) / "operator_bench", name, f"--kubeconfig={self.driver.kubeconfig}",
@@ -185,9 +186,10 @@ class Bench:
             stdout=subprocess.PIPE, text=True, timeout=1000, check=False)
         if done.returncode != 0:
             raise ClusterError(f"operator_bench {name} failed")
-        used = {key: round(value - before[key], 1) for key, value in self.cpu().items()}
-        say(f"{name}: {done.stdout.strip()[:200]}; CPU seconds {used}")
-        return json.loads(done.stdout)
+        used = {key: value - before[key] for key, value in self.cpu().items()}
+        told = {key: round(value, 1) for key, value in used.items()}
+        say(f"{name}: {done.stdout.strip()[:200]}; CPU seconds {told}")
+        return {**json.loads(done.stdout), "cpu": used}
 
     def namespaces(self):
         return [f"bench-{self.round}-{number}" for number in range(NAMESPACES)]
@@ -269,14 +271,14 @@ class Bench:
     def timed(self, step):
         """Seconds until all run, and what the machine was and did meanwhile."""
         self.new_fakes()
-        before, cpu = self.cut_off(), self.cpu()
+        before = self.cut_off()
         with Instructions() as instructions:
-            seconds = self.step(step)["seconds"]
-        same_work = sum(used - cpu[name] for name, used in self.cpu().items() if name in ("kube-scheduler", "kwok"))
+            done = self.step(step)
+        same_work = done["cpu"]["kube-scheduler"] + done["cpu"]["kwok"]
         counted = f"{instructions.count / 1e9:.1f} billion" if instructions.count else "not counted"
         cut_off = int(self.cut_off() - before)
         say(f"scheduler and KWOK took {same_work:.1f} s of CPU; instructions: {counted}; watchers cut off: {cut_off}")
-        return Start(seconds, same_work, instructions.count, cut_off)
+        return Start(done["seconds"], same_work, instructions.count, cut_off)
 
     def run_platform(self):
         self.new_namespaces()

@@ -39,7 +39,7 @@ from driver.process import Process
 from driver.samples import samples, samples_of, total
 
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
-from rows import print_table, row_of_limit, write_rows  # noqa: E402  pylint: disable=wrong-import-position
+from rows import print_table, row_of_limit, row_of_pairs, write_rows  # noqa: E402  pylint: disable=wrong-import-position
 
 PARAMETER_SERVERS, WORKERS = 2, 8
 PODS_OF_A_JOB = 1 + PARAMETER_SERVERS + WORKERS
@@ -92,12 +92,8 @@ def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, 
 
 
 def compare(name, ours, reference, unit, most=None):
-    """A row of rounds, each of ours between two of the reference. Its ratio is the median of theirs."""
-    ratios = [one / statistics.mean(around) for one, around in zip(ours, itertools.pairwise(reference))]
-    middle = statistics.median(ratios)
-    return {**row(name, statistics.median(ours), unit, statistics.median(reference),
-                  most and f"ratio <= {most}", most and middle <= most, [min(ratios), max(ratios)], len(ratios)),
-            "ratio": middle}
+    """A row of rounds, each of ours paired with the mean of the two of the reference that it lies between."""
+    return row_of_pairs(name, ours, [statistics.mean(around) for around in itertools.pairwise(reference)], unit, most=most)
 
 
 def quantile(values, share):

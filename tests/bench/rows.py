@@ -1,8 +1,39 @@
 """Rows of a benchmark's result: {name, ours, reference, ratio, unit, target, holds, runs, spread}."""
 
 import json
+import math
 import os
 import statistics
+
+# Two-sided 95 % quantiles of Student's t by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 14: 2.14, 19: 2.09}
+
+
+def row_of_pairs(name, ours, reference, unit, least=None, most=None):
+    """Of runs in turn: the geometric mean of the ratios with its 95 % confidence interval (Student's t on the logarithms),
+    which there is of two pairs and more. The mean has to be at least or at most so much."""
+    logs = [math.log(one / other) for one, other in zip(ours, reference)]
+    ratio, spread = math.exp(statistics.mean(logs)), None
+    if len(logs) > 1:
+        quantile = STUDENT[max(degrees for degrees in STUDENT if degrees < len(logs))]
+        factor = math.exp(quantile * statistics.stdev(logs) / math.sqrt(len(logs)))
+        spread = [ratio / factor, ratio * factor]
+    target, holds = None, None
+    if least is not None:
+        target, holds = f">= {least}", ratio >= least
+    if most is not None:
+        target, holds = f"<= {most}", ratio <= most
+    return {
+        "name": name,
+        "ours": statistics.median(ours),
+        "reference": statistics.median(reference),
+        "ratio": ratio,
+        "unit": unit,
+        "target": target,
+        "holds": holds,
+        "runs": len(logs),
+        "spread": spread,
+    }
 
 
 def row_of_limit(name, ours, limit, unit):

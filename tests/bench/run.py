@@ -10,21 +10,17 @@ Usage: run.py --bin BINARIES --output FILE [--pairs N] [--only NAME]
 
 import argparse
 import json
-import math
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
-from rows import print_table, row_of_limit, write_rows
+from rows import print_table, row_of_limit, row_of_pairs, write_rows
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATASET = "/usr/share/datasets/fashion-mnist"
-# Two-sided 95 % quantiles of Student's t by degrees of freedom.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 14: 2.14, 19: 2.09}
 RUN_TIMEOUT_SECONDS = 240
 MEBIBYTE = 1 << 20
 
@@ -33,26 +29,6 @@ TRAINING = [
     ("lenet-samples-per-second", "LeNet", 256, 2, 0.95),
     ("mlp-samples-per-second", "MLP", 128, 16, 0.5),
 ]
-
-
-def row_of_pairs(name, ours, reference, unit, target):
-    logs = [math.log(a / b) for a, b in zip(ours, reference)]
-    mean = statistics.mean(logs)
-    degrees = len(logs) - 1
-    quantile = STUDENT[max(k for k in STUDENT if k <= degrees)]
-    half = quantile * statistics.stdev(logs) / math.sqrt(len(logs))
-    ratio = math.exp(mean)
-    return {
-        "name": name,
-        "ours": statistics.median(ours),
-        "reference": statistics.median(reference),
-        "ratio": ratio,
-        "unit": unit,
-        "target": f">= {target}",
-        "holds": ratio >= target,
-        "runs": len(ours),
-        "spread": [math.exp(mean - half), math.exp(mean + half)],
-    }
 
 
 def peak_resident_bytes(pid):
@@ -154,7 +130,7 @@ def main():
             reference.append(result["samplesPerSecond"])
             print(f"{name}: pair {pair + 1}/{options.pairs}: ours {ours[-1]:,.0f}, reference {reference[-1]:,.0f} "
                   f"({result['layout']}, {result['threads']} threads)", file=sys.stderr, flush=True)
-        rows.append(row_of_pairs(name, ours, reference, "samples/s", target))
+        rows.append(row_of_pairs(name, ours, reference, "samples/s", least=target))
 
     if first_updates:
         rows.append(row_of_limit("first-update", first_updates, 3, "s"))

@@ -39,7 +39,7 @@ from driver.process import Process
 from driver.samples import samples, samples_of, total
 
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
-from rows import print_table, row_of_limit, row_of_pairs, write_rows  # noqa: E402  pylint: disable=wrong-import-position
+from rows import print_table, row, row_of_limit, row_of_pairs, write_rows  # noqa: E402  pylint: disable=wrong-import-position
 
 PARAMETER_SERVERS, WORKERS = 2, 8
 PODS_OF_A_JOB = 1 + PARAMETER_SERVERS + WORKERS
@@ -83,12 +83,6 @@ class Start(typing.NamedTuple):
     same_work: float
     instructions: int | None
     cut_off: int
-
-
-def row(name, ours, unit, reference=None, target=None, holds=None, spread=None, runs=1):
-    ratio = ours / reference if reference else None
-    return {"name": name, "ours": ours, "reference": reference, "ratio": ratio, "unit": unit, "target": target,
-            "holds": holds, "runs": runs, "spread": spread}
 
 
 def compare(name, ours, reference, unit, most=None):

@@ -9,6 +9,14 @@ import statistics
 STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 14: 2.14, 19: 2.09}
 
 
+def row(name, ours, unit, reference=None, target=None, holds=None, runs=1, spread=None, ratio=None):
+    """`ratio`: unless given, ours by the reference, if there is any."""
+    if ratio is None and reference:
+        ratio = ours / reference
+    return {"name": name, "ours": ours, "reference": reference, "ratio": ratio, "unit": unit, "target": target,
+            "holds": holds, "runs": runs, "spread": spread}
+
+
 def row_of_pairs(name, ours, reference, unit, least=None, most=None):
     """Of runs in turn: the geometric mean of the ratios with its 95 % confidence interval (Student's t on the logarithms),
     which there is of two pairs and more. The mean has to be at least or at most so much."""
@@ -23,32 +31,13 @@ def row_of_pairs(name, ours, reference, unit, least=None, most=None):
         target, holds = f">= {least}", ratio >= least
     if most is not None:
         target, holds = f"<= {most}", ratio <= most
-    return {
-        "name": name,
-        "ours": statistics.median(ours),
-        "reference": statistics.median(reference),
-        "ratio": ratio,
-        "unit": unit,
-        "target": target,
-        "holds": holds,
-        "runs": len(logs),
-        "spread": spread,
-    }
+    return row(name, statistics.median(ours), unit, statistics.median(reference), target, holds, len(logs), spread, ratio)
 
 
 def row_of_limit(name, ours, limit, unit):
     worst = max(ours)
-    return {
-        "name": name,
-        "ours": statistics.median(ours),
-        "reference": limit,
-        "ratio": statistics.median(ours) / limit,
-        "unit": unit,
-        "target": f"<= {limit} {unit}",
-        "holds": worst <= limit,
-        "runs": len(ours),
-        "spread": [min(ours) / limit, worst / limit],
-    }
+    return row(name, statistics.median(ours), unit, limit, f"<= {limit} {unit}", worst <= limit, len(ours),
+               [min(ours) / limit, worst / limit])
 
 
 def print_table(rows):

@@ -16,6 +16,11 @@ def blocked(world, reason, name="lenet"):
     return True if found and found[:2] == ("True", reason) else f"not yet: {found}"
 
 
+def blocked_by_endpoints(world):
+    found = world.condition("Blocked")
+    return True if found and "endpointslices" in found[2] else f"not yet: {found}"
+
+
 def check_calm(world, what, at_rest):
     """While it is blocked: how often the operator asks the API server, beyond what it does at rest (its Lease)."""
     rates = rates_a_minute(world.driver, 60, requests=REQUESTS, creations=CREATIONS)
@@ -57,11 +62,14 @@ def obstacles(world):
     world.wait_ready(1, 150)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
     world.wait("its pods to go", lambda: not world.pods(), 60)
-    # The service is made when the coordinator has an address; then nothing happens any more.
-    world.kubectl("create", "quota", "small", "--hard=services=0")
+    # The name of the coordinator is published when it has an address; then nothing happens any more.
+    world.kubectl("create", "quota", "small", "--hard=services=0,count/endpointslices.discovery.k8s.io=0")
     world.job(workers=1)
     world.wait("QuotaExceeded", lambda: blocked(world, "QuotaExceeded"), 60)
-    world.wait("its pods to run", lambda: all(pod["status"]["phase"] == "Running" for pod in world.get("pods")), 60)
+    check(not world.pods(), "pods were made that nobody can find")
+    world.kubectl("patch", "quota", "small", "--type=merge", "-p", '{"spec": {"hard": {"services": "1"}}}')
+    world.wait("its pods to run", lambda: [pod["status"]["phase"] for pod in world.get("pods")] == ["Running"] * 3, 60)
+    world.wait("QuotaExceeded of its endpoints", lambda: blocked_by_endpoints(world), 60)
     world.kubectl("delete", "quota", "small")
     world.wait_ready(1, 150)
 

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 
 from driver.base import ROOT, binaries, build, run
-from world import CHART, check, helm, install, scenario, uninstall
+from world import CHART, check, helm, install, scale_operator, scenario, uninstall
 
 
 def write_schemas(driver, folder):
@@ -68,3 +68,9 @@ def upgrade(world):
     check(all(after[name] == before[name] for name in before if name != "lenet-worker-0"), f"{before} became {after}")
     check(world.status()["restarts"] == {"total": 1, "counted": 0}, f"restarts: {world.status()['restarts']}")
     world.wait_progress()
+    scale_operator(world.driver, 0)
+    try:
+        world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
+    finally:
+        scale_operator(world.driver, 2)
+    world.wait("everything to go", lambda: not any(map(world.get, ("pods", "services", "endpointslices"))), 60)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
 #include "operator/controller/pod.h"
@@ -58,8 +59,8 @@ void Default(Json& object, const char* key, Json value) {
 }
 
 std::string CoordinatorAddress(const api::TrainingJob& job) {
-  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", job.metadata.name, ".",
-                      job.metadata.namespace_name, ".svc:", kControlPort);
+  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", kServiceName, ".", job.metadata.namespace_name,
+                      ".svc:", kControlPort);
 }
 
 Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incarnation) {
@@ -80,6 +81,8 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
   add("--metrics-listen", absl::StrCat("0.0.0.0:", kMetricsPort));
   return arguments;
 }
+
+Json ControlPorts() { return Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}}); }
 
 // Our container in the list; made if there is none.
 Json* FindContainer(Json& containers) {
@@ -192,7 +195,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions&
 
   const bool worker = role == api::Role::kWorker;
   spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
-  spec["subdomain"] = job.metadata.name;
+  spec["subdomain"] = kServiceName;
   Default(spec, "enableServiceLinks", false);
   Default(spec, "automountServiceAccountToken", false);
   Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);
@@ -244,16 +247,28 @@ std::string ProcessJobUid(const std::string& kubernetes_uid) {
   return uid;
 }
 
-Json MakeService(const api::TrainingJob& job) {
+Json MakeService(const std::string& namespace_name) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
-          {"metadata", Meta(job, job.metadata.name)},
-          {"spec",
-           {{"clusterIP", "None"},
-            {"publishNotReadyAddresses", true},
-            {"selector",
-             {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kCoordinator))}}},
-            {"ports", Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}})}}}};
+          {"metadata",
+           {{"name", kServiceName}, {"namespace", namespace_name}, {"labels", {{kManagedByLabel, kManagedByValue}}}}},
+          {"spec", {{"clusterIP", "None"}, {"ports", ControlPorts()}}}};
+}
+
+Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) {
+  Json meta = Meta(job, job.metadata.name);
+  meta["labels"]["kubernetes.io/service-name"] = kServiceName;
+  meta["labels"]["service.kubernetes.io/headless"] = "";  // nothing for the proxies of the nodes
+  meta["labels"]["endpointslice.kubernetes.io/managed-by"] = kManagedByValue;
+  return {{"apiVersion", kube::kEndpointSlices.ApiVersion()},
+          {"kind", kube::kEndpointSlices.kind},
+          {"metadata", std::move(meta)},
+          {"addressType", absl::StrContains(address, ":") ? "IPv6" : "IPv4"},
+          {"ports", ControlPorts()},
+          {"endpoints", Json::array({{{"addresses", Json::array({address})},
+                                      {"hostname", PodName(job, api::Role::kCoordinator, 0)},
+                                      // Whoever asks tries until it answers.
+                                      {"conditions", {{"ready", true}}}}})}};
 }
 
 Json MakePodDisruptionBudget(const api::TrainingJob& job) {

@@ -29,8 +29,12 @@ std::string PodSelector(const std::string& job_uid);
 // The uid of the job as the processes know it: 32 hexadecimal digits.
 std::string ProcessJobUid(const std::string& kubernetes_uid);
 
-// The headless service under whose name the coordinator is found, ready or not.
-kube::Json MakeService(const api::TrainingJob& job);
+// Of the headless service in each namespace with jobs.
+inline constexpr char kServiceName[] = "downpour-jobs";
+// The service itself: it selects nothing and belongs to no job.
+kube::Json MakeService(const std::string& namespace_name);
+// Under which name a coordinator with this address is found through that service, ready or not.
+kube::Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 // The pods of one role of a job, which must outlive this: all that they have in common is made once. Thread-safe.

@@ -51,7 +51,7 @@ TEST(ObjectsTest, APodTellsItsProcessWhoItIs) {
   EXPECT_EQ(container.at("command"), Json::array({"downpour-worker"}));
   EXPECT_EQ(Argument(container, "--index"), "2");
   EXPECT_EQ(Argument(container, "--incarnation"), "5");
-  EXPECT_EQ(Argument(container, "--coordinator"), "lenet-coordinator-0.lenet.team.svc:7070");
+  EXPECT_EQ(Argument(container, "--coordinator"), "lenet-coordinator-0.downpour-jobs.team.svc:7070");
   const Json config = Json::parse(container.at("env").at(0).at("value").get<std::string>());
   EXPECT_EQ(config.at("jobUid"), "0123456789abcdef0123456789abcdef");
   EXPECT_EQ(config.at("psReplicas"), 2);
@@ -147,13 +147,20 @@ TEST(ObjectsTest, ATemplateThatIsNoneIsRefusedByPath) {
   }
 }
 
-TEST(ObjectsTest, TheServiceFindsPodsThatAreNotReady) {
-  const Json service = MakeService(MakeJob());
-  EXPECT_EQ(service.at("metadata").at("name"), "lenet");
+TEST(ObjectsTest, ACoordinatorIsFoundUnderTheNameThatItsPodsAreGiven) {
+  const api::TrainingJob job = MakeJob();
+  const Json service = MakeService("team");
   EXPECT_EQ(service.at("spec").at("clusterIP"), "None");
-  EXPECT_EQ(service.at("spec").at("publishNotReadyAddresses"), true);
-  EXPECT_EQ(service.at("spec").at("selector").at(kJobUidLabel), "01234567-89ab-cdef-0123-456789abcdef");
-  EXPECT_EQ(service.at("spec").at("selector").at(kRoleLabel), "coordinator") << "endpoints that nobody asks for cost";
+  EXPECT_FALSE(service.at("spec").contains("selector")) << "the platform would go through all of them for each pod";
+  EXPECT_FALSE(service.at("metadata").contains("ownerReferences"));
+  const Json slice = MakeEndpointSlice(job, "10.0.0.7");
+  EXPECT_EQ(slice.at("metadata").at("labels").at("kubernetes.io/service-name"), kServiceName);
+  EXPECT_TRUE(slice.at("metadata").at("labels").contains("service.kubernetes.io/headless"));
+  EXPECT_EQ(slice.at("metadata").at("ownerReferences").at(0).at("uid"), job.metadata.uid);
+  EXPECT_EQ(slice.at("addressType"), "IPv4");
+  EXPECT_EQ(slice.at("endpoints").at(0).at("addresses").at(0), "10.0.0.7");
+  EXPECT_EQ(slice.at("endpoints").at(0).at("hostname"), "lenet-coordinator-0");
+  EXPECT_EQ(MakeEndpointSlice(job, "fd00::7").at("addressType"), "IPv6");
 }
 
 TEST(ObjectsTest, PodsKeepAwayFromNodes) {

@@ -64,7 +64,7 @@ class Operator::Impl {
         event_client_(make_transport(), options_.client, &client_metrics_),
         events_(&event_client_, "downpour-operator", options_.election.identity),
         jobs_(
-            DecodeJob, [](const JobRecord&) { return std::string(); },
+            DecodeJob, [](const JobRecord& job) { return job.meta.namespace_name; },
             [this](const auto& before, const auto& after) {
               if (work_begun_) queue_.Add((after != nullptr ? after : before)->meta.Key());
             }),
@@ -223,19 +223,37 @@ class Operator::Impl {
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     work_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
+    if (const absl::Status looked = QueueNamespaces(); !looked.ok()) {
+      spdlog::warn("services without jobs may be left over: {}", std::string(looked.message()));
+    }
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     MakePasses();
   }
 
   // Of all jobs, as they are by now: a cache may be behind what an earlier leader saw.
   absl::Status ListUids(std::unordered_set<std::string>& uids) {
+    return ForEach(kube::kTrainingJobs, "", [&uids](const kube::ObjectMeta& job) { uids.insert(job.uid); });
+  }
+
+  // The last job of a namespace may have gone while nobody led.
+  absl::Status QueueNamespaces() {
+    return ForEach(kube::kServices, absl::StrCat(kManagedByLabel, "=", kManagedByValue),
+                   [this](const kube::ObjectMeta& service) {
+                     if (service.name != kServiceName) return;
+                     queue_.Add(absl::StrCat(service.namespace_name, "/"), /*low_priority=*/true);
+                   });
+  }
+
+  absl::Status ForEach(const kube::Resource& resource, const std::string& label_selector,
+                       const std::function<void(const kube::ObjectMeta&)>& call) {
     kube::ListOptions options;
+    options.label_selector = label_selector;
     options.limit = options_.watch.page_size;
     options.metadata_only = true;
     do {
-      const absl::StatusOr<kube::ListPage> page = client_.List(kube::kTrainingJobs, options_.namespace_name, options);
+      const absl::StatusOr<kube::ListPage> page = client_.List(resource, options_.namespace_name, options);
       if (!page.ok()) return page.status();
-      for (const kube::Json& job : page->items) uids.insert(kube::ReadMeta(job).uid);
+      for (const kube::Json& object : page->items) call(kube::ReadMeta(object));
       options.continue_token = page->continue_token;
     } while (!options.continue_token.empty());
     return absl::OkStatus();

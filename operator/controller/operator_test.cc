@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "operator/controller/objects.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/http_transport.h"
 #include "tests/support/fake_api_server.h"
@@ -88,6 +89,24 @@ TEST_F(OperatorTest, EventsAreWrittenToTheEnd) {
   const std::vector<kube::Json> events = server_.List(kube::kEvents);
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(kube::FindText(events[0], {"reason"}), "SpecInvalid");
+}
+
+// The last job of a namespace went while no operator ran.
+TEST_F(OperatorTest, ServicesOfNamespacesWithoutJobsAreRemovedAtTheStart) {
+  for (const char* name : {"empty", "used"}) server_.Put(kube::kServices, MakeService(name));
+  kube::Json other = MakeService("others");
+  other["metadata"]["name"] = "lenet";
+  server_.Put(kube::kServices, other);
+  CreateJob("used", "lenet");
+  service::Metrics metrics;
+  Operator running(
+      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+  running.Start();
+  EXPECT_TRUE(server_.WaitForRequests("DELETE", "/namespaces/empty/services/downpour-jobs", 1, kLimit));
+  EXPECT_TRUE(server_.WaitForRequests("POST", "/namespaces/used/pods", 3, kLimit));
+  running.Stop();
+  EXPECT_TRUE(running.Wait().ok());
+  EXPECT_EQ(server_.CountRequests("DELETE", "/services"), 1);
 }
 
 // A thread that will not come back is no reason to wait for it for ever.

@@ -28,7 +28,7 @@ using Pods = std::vector<kube::Store<Pod>::Pointer>;
 
 constexpr double kTemplateRetrySeconds = 30;
 constexpr double kBudgetRetrySeconds = 60;
-constexpr double kServiceTrustedSeconds = 60;
+constexpr double kPublishedTrustedSeconds = 60;
 constexpr double kTurnsAheadSeconds = 10;
 constexpr double kLongestStatusSeconds = 1;
 constexpr double kNewestShare = 0.2;  // of the newest in a mean over the latest
@@ -167,10 +167,12 @@ absl::Status SomebodyElses(const kube::Resource& resource, const std::string& na
       absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
 }
 
-bool HasAddress(const Pods& pods, api::Role role) {
-  return std::any_of(pods.begin(), pods.end(), [role](const kube::Store<Pod>::Pointer& pod) {
-    return pod->role == role && !pod->address.empty() && !HasEnded(*pod);
-  });
+// Where the coordinator that may run is reached; empty: nowhere yet.
+std::string CoordinatorAddress(const Pods& pods) {
+  for (const kube::Store<Pod>::Pointer& pod : pods) {
+    if (pod->role == api::Role::kCoordinator && !pod->address.empty() && !HasEnded(*pod)) return pod->address;
+  }
+  return "";
 }
 
 std::vector<api::Role> RolesWithTemplates(const api::TrainingJobSpec& spec) {
@@ -194,7 +196,8 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       pods_(pods),
       gateway_(gateway),
       hooks_(std::move(hooks)),
-      clock_(std::move(clock)) {}
+      clock_(std::move(clock)),
+      services_(client, clock_) {}
 
 void Reconciler::SetFound(std::unordered_set<std::string> uids) { found_ = std::move(uids); }
 
@@ -581,50 +584,50 @@ void Reconciler::NoteObstacle(const absl::Status& status, const std::string& wha
   memory.starts_held_until = clock_() + planner::BackoffSeconds(backoff, ++memory.refusals + 1);
 }
 
-absl::Status Reconciler::LookForService(const JobRecord& record, Memory& memory) {
-  // What the server remembers will do: should it be old, the making of the service tells.
-  const absl::StatusOr<kube::Json> found =
-      client_->Get(kube::kServices, record.meta.namespace_name, record.meta.name, /*resource_version=*/"0");
-  if (absl::IsNotFound(found.status())) {
-    memory.service = Memory::Service::kMissing;
-    return absl::OkStatus();
-  }
-  if (!found.ok()) return found.status();
-  if (kube::ReadMeta(*found).controller_uid != record.meta.uid) {
-    return SomebodyElses(kube::kServices, record.meta.name);
-  }
-  memory.service = Memory::Service::kThere;
-  memory.service_seen = clock_();
-  return absl::OkStatus();
-}
-
-absl::Status Reconciler::EnsureService(const JobRecord& record, Memory& memory) {
-  absl::Status status = absl::OkStatus();
-  if (memory.service == Memory::Service::kUnknown) status = LookForService(record, memory);
-  if (status.ok() && memory.service == Memory::Service::kMissing) {
-    status = CreateOwned(record, kube::kServices, MakeService(record.job)).status();
-    if (status.ok()) memory.service = Memory::Service::kThere;
-    memory.service_seen = clock_();
+absl::Status Reconciler::Publish(const JobRecord& record, const std::string& address, Memory& memory) {
+  const std::string& namespace_name = record.meta.namespace_name;
+  const kube::Json wanted = MakeEndpointSlice(record.job, address);
+  absl::Status status = AsRefusal(services_.Ensure(namespace_name));
+  if (status.ok()) {
+    absl::StatusOr<kube::Json> slice = absl::NotFoundError("");
+    if (memory.slice != Memory::Slice::kMissing) {
+      slice = client_->Get(kube::kEndpointSlices, namespace_name, record.meta.name);
+    }
+    if (absl::IsNotFound(slice.status())) slice = CreateOwned(record, kube::kEndpointSlices, wanted);
+    status = slice.status();
+    const kube::ObjectMeta meta = slice.ok() ? kube::ReadMeta(*slice) : kube::ObjectMeta();
+    if (status.ok() && meta.controller_uid != record.meta.uid) {
+      status = SomebodyElses(kube::kEndpointSlices, record.meta.name);
+    } else if (status.ok() && slice->contains("endpoints") && slice->at("endpoints") != wanted.at("endpoints")) {
+      // The answer to its making would be without endpoints.
+      const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
+                                {"endpoints", wanted.at("endpoints")}};
+      status = client_->MergePatch(kube::kEndpointSlices, namespace_name, record.meta.name, patch).status();
+    }
   }
   // Once it is made pods may still be refused.
-  if (!status.ok()) NoteObstacle(status, "the service of the job cannot be made", memory);
-  return status;
+  if (!status.ok()) {
+    NoteObstacle(status, "the coordinator of the job cannot be found by name", memory);
+    return status;
+  }
+  memory.published = address;
+  memory.published_at = clock_();
+  memory.slice = Memory::Slice::kThere;
+  return absl::OkStatus();
 }
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
-  if (memory.service == Memory::Service::kUnknown) {
-    // A name that is taken is told before anything runs.
-    absl::Status free = LookForService(record, memory);
-    if (!free.ok()) {
-      NoteObstacle(free, "the service of the job cannot be made", memory);
-      return free;
-    }
+  // A name that is taken is told before anything runs.
+  if (absl::Status there = AsRefusal(services_.Ensure(record.meta.namespace_name)); !there.ok()) {
+    NoteObstacle(there, "the service of the namespace's jobs cannot be made", memory);
+    return there;
   }
-  // Pods that start need it, and nobody watches services: it may have been deleted meanwhile.
-  if (memory.service == Memory::Service::kThere && clock_() >= memory.service_seen + kServiceTrustedSeconds) {
-    memory.service = Memory::Service::kUnknown;
+  // Pods that start need it, and nobody watches slices: it may have been deleted meanwhile.
+  if (memory.slice == Memory::Slice::kThere && clock_() >= memory.published_at + kPublishedTrustedSeconds) {
+    memory.slice = Memory::Slice::kUnknown;
   }
+  if (memory.slice == Memory::Slice::kUnknown && pods.empty()) memory.slice = Memory::Slice::kMissing;
   std::map<api::Role, PodsOfRole> roles;
   for (const Action& start : starts) roles.try_emplace(start.role, record.job, options_.images, start.role);
   absl::Mutex memory_mutex;
@@ -731,12 +734,21 @@ Decision Reconciler::RefuseSpec(const std::shared_ptr<Pass>& pass) {
           }};
 }
 
+Decision Reconciler::RemoveService(const std::string& key) {
+  const std::string namespace_name = key.substr(0, key.find('/'));
+  const auto is_used = [this, namespace_name] { return !jobs_->Group(namespace_name).empty(); };
+  if (is_used()) return {};
+  return {{}, [this, namespace_name, is_used]() -> ReconcileResult {
+            return {services_.Remove(namespace_name, is_used), std::nullopt};
+          }};
+}
+
 Decision Reconciler::Decide(const std::string& key) {
   const Seen seen = {ParseVersion(jobs_->resource_version()), ParseVersion(pods_->resource_version())};
   const kube::Store<JobRecord>::Pointer stored = jobs_->Get(key);
   if (stored == nullptr) {
     Forget(key);
-    return {};
+    return RemoveService(key);
   }
   if (!stored->managed_here) return {};
   const auto pass = std::make_shared<Pass>();
@@ -815,12 +827,13 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
       work.news = Name(news);
     }
   }
-  // Once the coordinator has an address: for a service without any the platform makes endpoints twice. Not in the pass
-  // that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that have all members.
-  work.makes_service =
-      (memory.service == Memory::Service::kMissing ||
-       (memory.service == Memory::Service::kUnknown && !planner::IsTrue(plan.status, planner::kReady))) &&
-      HasAddress(pods, api::Role::kCoordinator) && !memory.over && now >= memory.starts_held_until;
+  // Not in the pass that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that
+  // have all members.
+  const std::string address = CoordinatorAddress(pods);
+  const bool is_found = memory.slice == Memory::Slice::kThere     ? memory.published == address
+                        : memory.slice == Memory::Slice::kUnknown ? planner::IsTrue(plan.status, planner::kReady)
+                                                                  : false;
+  if (!address.empty() && !is_found && !memory.over && now >= memory.starts_held_until) work.publishes = address;
   const std::optional<double> budget_due = BudgetDue(plan.status, memory, now);
   work.makes_budget = budget_due.has_value() && now >= *budget_due;
   if (budget_due.has_value() && now < *budget_due) look_again_at(*budget_due);
@@ -829,7 +842,7 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
 }
 
 bool Reconciler::IsIdle(const Work& work) {
-  return work.news.empty() && !work.makes_service && !work.makes_budget &&
+  return work.news.empty() && work.publishes.empty() && !work.makes_budget &&
          std::all_of(work.plan.actions.begin(), work.plan.actions.end(),
                      [](const Action& action) { return action.type == ActionType::kStoreStatus; });
 }
@@ -857,16 +870,16 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
   if (result.status.ok()) result.status = work.checked;
   // Those that run need it, whether others are refused or not; who does not answer is not asked again at once.
   const bool answers = !absl::IsUnavailable(result.status) && !absl::IsDeadlineExceeded(result.status);
-  if (work.makes_service && answers) result.status.Update(EnsureService(record, memory));
+  if (!work.publishes.empty() && answers) result.status.Update(Publish(record, work.publishes, memory));
   // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (!starts && !work.makes_service && pass.now >= memory.starts_held_until) {
+  if (!starts && work.publishes.empty() && pass.now >= memory.starts_held_until) {
     NoteObstacle(absl::OkStatus(), "", memory);
   }
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
   if (memory.starts_held_until > pass.now) {  // as this pass saw it; by now it may be over
     LookAgainAfter(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)), result.requeue_after);
   }
-  const bool overcome = !memory.obstacle.has_value() || (work.makes_service && result.status.ok());
+  const bool overcome = !memory.obstacle.has_value() || (!work.publishes.empty() && result.status.ok());
   if (work.was_blocked && overcome) LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
   if (!result.status.ok() || !work.makes_budget) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, memory, pass.now); wait.has_value()) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "operator/controller/coordinator_gateway.h"
 #include "operator/controller/job_record.h"
+#include "operator/controller/namespace_services.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/pod.h"
 #include "operator/controller/thread_pool.h"
@@ -108,7 +109,8 @@ class Reconciler {
   // may have started members of which nothing tells. Before the first pass.
   void SetFound(std::unordered_set<std::string> uids);
 
-  // A pass over the job of this key. What it decides is to be carried out before the next.
+  // A pass over the job of this key, "NAMESPACE/NAME". What it decides is to be carried out before the next. If there
+  // is no such job (NAME may be empty), over what was shared by those of its namespace.
   Decision Decide(const std::string& key);
 
  private:
@@ -139,9 +141,10 @@ class Reconciler {
     std::int64_t templates_checked = 0;  // the newest generation on which there is a verdict
     std::string template_error;
     double template_check_time = 0;
-    enum class Service { kUnknown, kMissing, kThere };
-    Service service = Service::kUnknown;
-    double service_seen = 0;
+    enum class Slice { kUnknown, kMissing, kThere };  // the job's EndpointSlice
+    Slice slice = Slice::kUnknown;
+    std::string published;    // the address that it says, if it is there
+    double published_at = 0;  // or seen there
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
     double budget_held_until = 0;       // after a refusal
@@ -214,9 +217,8 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
-  // Finds out whether the job's service is there. kAlreadyExists: its name is somebody else's.
-  absl::Status LookForService(const JobRecord& record, Memory& memory);
-  absl::Status EnsureService(const JobRecord& record, Memory& memory);
+  // Lets the coordinator be found at `address`.
+  absl::Status Publish(const JobRecord& record, const std::string& address, Memory& memory);
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                          const kube::Json& object);
@@ -229,12 +231,14 @@ class Reconciler {
   Decision Advance(const std::shared_ptr<Pass>& pass);
   // The same once the templates are checked, with what came of it.
   Decision Plan(const std::shared_ptr<Pass>& pass, const absl::Status& checked);
+  // Where there is no job of this key: the service of its namespace goes after the last one.
+  Decision RemoveService(const std::string& key);
   Decision RefuseSpec(const std::shared_ptr<Pass>& pass);
   // A plan, and what else is to be done in this pass.
   struct Work {
     planner::Plan plan;
     std::string_view news;  // of the status that is to be stored, as metrics call it; empty: none is
-    bool makes_service = false;
+    std::string publishes;  // the address at which the coordinator is to be found from now on; empty: nothing changes
     bool makes_budget = false;
     absl::Status checked;  // what came of checking the templates
     bool was_blocked = false;
@@ -252,6 +256,7 @@ class Reconciler {
   const ReconcilerHooks hooks_;
   const std::function<double()> clock_;
   std::unordered_set<std::string> found_;  // see SetFound
+  NamespaceServices services_;
   ThreadPool helpers_;  // that make or delete the pods of a job beside the thread that carries its pass out
   absl::Mutex mutex_;
   std::unordered_map<std::string, Memory> memories_ ABSL_GUARDED_BY(mutex_);

@@ -62,7 +62,7 @@ class ReconcilerTest : public ::testing::Test {
         client_(kube::MakeHttpTransport(std::make_shared<kube::PlainCredentials>(base_url_)),
                 {absl::Seconds(10), 10000, 10000}),
         jobs_(
-            DecodeJob, [](const JobRecord&) { return std::string(); }, [](const auto&, const auto&) {}),
+            DecodeJob, [](const JobRecord& job) { return job.meta.namespace_name; }, [](const auto&, const auto&) {}),
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; }, [](const auto&, const auto&) {}) {
     server_.SetClock([this] { return now_; });
@@ -313,7 +313,7 @@ class ReconcilerTest : public ::testing::Test {
   static Json SomebodyElsesService() {
     return {{"apiVersion", "v1"},
             {"kind", "Service"},
-            {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
+            {"metadata", {{"name", kServiceName}, {"namespace", kNamespace}}},
             {"spec", {{"clusterIP", "None"}}}};
   }
 
@@ -367,12 +367,16 @@ TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
   ASSERT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-coordinator-0", "lenet-ps-0", "lenet-ps-1", "lenet-worker-0",
                                                   "lenet-worker-1", "lenet-worker-2"}));
-  EXPECT_FALSE(server_.Get(kube::kServices, kNamespace, "lenet").has_value()) << "there is no address yet to find";
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, kServiceName).has_value());
+  EXPECT_FALSE(server_.Get(kube::kEndpointSlices, kNamespace, "lenet").has_value())
+      << "there is no address yet to find";
   EXPECT_EQ(Status().at("incarnations").at("worker-2"), 1);
   RunPods();
   Refresh();
   ASSERT_TRUE(Reconcile().status.ok());
-  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  const std::optional<Json> slice = server_.Get(kube::kEndpointSlices, kNamespace, "lenet");
+  ASSERT_TRUE(slice.has_value());
+  EXPECT_EQ(slice->at("endpoints").at(0).at("addresses").at(0), "10.0.0.1");
   Settle();
   EXPECT_EQ(Status().at("phase"), "Starting");
   EXPECT_EQ(gateway_.followed, "10.0.0.1:7070");
@@ -430,7 +434,8 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   EXPECT_EQ(status_writes_["essential"], 4) << "begins, is ready, has succeeded, is complete";
   const int by_the_clock = status_writes_["progress"] + status_writes_["picture"];
   EXPECT_LE(by_the_clock, 3);
-  EXPECT_LE(Writes() - by_the_clock + static_cast<int>(events_.size()), 11 + 8);
+  constexpr int kService = 1;  // which all jobs of a namespace share
+  EXPECT_LE(Writes() - by_the_clock - kService + static_cast<int>(events_.size()), 11 + 8);
 }
 
 TEST_F(ReconcilerTest, AJobWhoseBudgetIsRefusedTrainsOnAndTriesAgainInAMinute) {
@@ -979,17 +984,17 @@ TEST_F(ReconcilerTest, AFailedPodIsReplacedAndItsCauseIsTold) {
 
 TEST_F(ReconcilerTest, AServiceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) {
   BringToTraining();
-  const auto looks = [this] { return server_.CountRequests("GET", "/services/lenet"); };
+  const auto looks = [this] { return server_.CountRequests("GET", "/services/downpour-jobs"); };
   EXPECT_EQ(looks(), 1) << "before the first pod";
   EndPod("lenet-worker-0", 3);
   Settle();
   EXPECT_EQ(looks(), 1) << "it was made a moment ago";
   now_ += 60;
-  server_.Remove(kube::kServices, kNamespace, "lenet");
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
   RunPods();
   EndPod("lenet-worker-1", 3);
   Settle();
-  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, kServiceName).has_value());
   EXPECT_EQ(looks(), 2);
   now_ += 60;
   RunPods();
@@ -1025,7 +1030,7 @@ TEST_F(ReconcilerTest, ALeaderThatIsNewTellsNothingOfAJobThatTrainsBeforeItHasAs
   EXPECT_EQ(Status().at("worker").at("ready"), 0);
 }
 
-TEST_F(ReconcilerTest, ALeaderThatIsNewAsksAboutNoServiceOfAJobThatTrains) {
+TEST_F(ReconcilerTest, ALeaderThatIsNewAsksForNoNameOfAJobThatTrains) {
   BringToTraining();
   Restart();
   gateway_.answer.reset();
@@ -1034,11 +1039,14 @@ TEST_F(ReconcilerTest, ALeaderThatIsNewAsksAboutNoServiceOfAJobThatTrains) {
     Reconcile();
   }
   EXPECT_EQ(server_.CountRequests("", "/services"), 2) << "those before its first pod";
-  server_.Remove(kube::kServices, kNamespace, "lenet");
+  EXPECT_EQ(server_.CountRequests("", "/endpointslices"), 1) << "its making";
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet");
   Restart();
   EndPod("lenet-worker-0", 3);
   Settle();
-  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, kServiceName).has_value());
+  EXPECT_TRUE(server_.Get(kube::kEndpointSlices, kNamespace, "lenet").has_value());
 }
 
 TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
@@ -1050,7 +1058,7 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
   EXPECT_TRUE(Reconcile().status.ok());
   EXPECT_EQ(Condition("Blocked"), "True NameConflict");
   EXPECT_TRUE(PodNames().empty());
-  server_.Remove(kube::kServices, kNamespace, "lenet");
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
   now_ += 60;
   Settle();
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
@@ -1060,7 +1068,7 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseIsToldBeforeAPodIsMade) {
 TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotAskedAboutAllTheTime) {
   BringToTraining();
   now_ += 60;
-  server_.Remove(kube::kServices, kNamespace, "lenet");
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
   server_.Put(kube::kServices, SomebodyElsesService());
   EndPod("lenet-worker-1", 3);
   const int before = server_.CountRequests("", "/services");
@@ -1070,11 +1078,74 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotA
   }
   EXPECT_EQ(Condition("Blocked"), "True NameConflict");
   EXPECT_LE(server_.CountRequests("", "/services") - before, 6) << "in 25 seconds";
-  server_.Remove(kube::kServices, kNamespace, "lenet");
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
   now_ += 60;
   Settle();
-  ASSERT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  ASSERT_TRUE(server_.Get(kube::kServices, kNamespace, kServiceName).has_value());
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+}
+
+TEST_F(ReconcilerTest, ACoordinatorThatIsReplacedIsFoundAtItsNewAddress) {
+  BringToTraining();
+  const auto address = [this] {
+    return server_.Get(kube::kEndpointSlices, kNamespace, "lenet")->at("endpoints").at(0).at("addresses").at(0);
+  };
+  const Json before = address();
+  EndPod("lenet-coordinator-0", 3);
+  Settle();
+  server_.Modify(kube::kPods, kNamespace, "lenet-coordinator-0", [](Json& pod) {
+    pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.2"}};
+  });
+  Settle();
+  EXPECT_EQ(before, "10.0.0.1");
+  EXPECT_EQ(address(), "10.0.0.2");
+  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices/lenet"), 1);
+}
+
+TEST_F(ReconcilerTest, ASliceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) {
+  BringToTraining();
+  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet");
+  now_ += 60;
+  EndPod("lenet-worker-0", 3);
+  Settle();
+  EXPECT_TRUE(server_.Get(kube::kEndpointSlices, kNamespace, "lenet").has_value());
+}
+
+TEST_F(ReconcilerTest, ASliceOfSomebodyElseIsAnObstacleAndLeftAlone) {
+  const Json theirs = {{"apiVersion", "discovery.k8s.io/v1"},
+                       {"kind", "EndpointSlice"},
+                       {"metadata", {{"name", "lenet"}, {"namespace", kNamespace}}},
+                       {"endpoints", Json::array()}};
+  server_.Put(kube::kEndpointSlices, theirs);
+  CreateJob(1, 2);
+  Settle();
+  RunPods();
+  LookWhenAsked(30);
+  EXPECT_EQ(Condition("Blocked"), "True NameConflict");
+  // It may be one that took the place of ours.
+  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet");
+  LookWhenAsked(70);
+  EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
+  Report(v1::PHASE_TRAINING, 10);
+  Settle();
+  now_ += 60;
+  server_.Remove(kube::kEndpointSlices, kNamespace, "lenet");
+  const Json placed = server_.Put(kube::kEndpointSlices, theirs);
+  EndPod("lenet-worker-1", 3);
+  Settle();
+  LookWhenAsked(10);
+  EXPECT_EQ(Condition("Blocked"), "True NameConflict");
+  EXPECT_EQ(server_.Get(kube::kEndpointSlices, kNamespace, "lenet"), placed);
+}
+
+TEST_F(ReconcilerTest, TheServiceOfANamespaceGoesWithItsLastJob) {
+  BringToTraining();
+  server_.Remove(kube::kTrainingJobs, kNamespace, "lenet");
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_FALSE(server_.Get(kube::kServices, kNamespace, kServiceName).has_value());
+  Reconcile();
+  EXPECT_EQ(server_.CountRequests("DELETE", "/services/downpour-jobs"), 1);
 }
 
 TEST_F(ReconcilerTest, ScalingTouchesNoOtherPod) {
@@ -1149,18 +1220,19 @@ TEST_F(ReconcilerTest, AnErrorOfTheServerThatLastsIsToldAndIsNoHotLoop) {
 }
 
 // Nothing happens that would bring the job back into the queue, but what a pass asks for itself.
-TEST_F(ReconcilerTest, AServiceThatWasRefusedIsTriedAgainByItself) {
+TEST_F(ReconcilerTest, ASliceThatWasRefusedIsTriedAgainByItself) {
   CreateJob();
   Settle();
-  server_.Inject("POST", "/services",
-                 FakeApiServer::Refuse(403, "Forbidden", "services \"x\" is forbidden: exceeded quota: small"), -1);
+  server_.Inject("POST", "/endpointslices",
+                 FakeApiServer::Refuse(403, "Forbidden", "endpointslices \"x\" is forbidden: exceeded quota: small"),
+                 -1);
   RunPods();
   LookWhenAsked(300);
   EXPECT_EQ(Condition("Blocked"), "True QuotaExceeded");
-  EXPECT_THAT(server_.CountRequests("POST", "/services"), AllOf(Ge(5), Le(15)));
+  EXPECT_THAT(server_.CountRequests("POST", "/endpointslices"), AllOf(Ge(5), Le(15)));
   server_.ClearFaults();
   LookWhenAsked(70);
-  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_TRUE(server_.Get(kube::kEndpointSlices, kNamespace, "lenet").has_value());
   EXPECT_EQ(Condition("Blocked"), "False NoObstacle");
 }
 
@@ -1371,7 +1443,7 @@ TEST_F(ReconcilerTest, PodsThatAreRefusedAreNoHotLoopWhateverTheAnswer) {
 }
 
 // A quota that has room for all but one: those that run need to find the coordinator.
-TEST_F(ReconcilerTest, APodThatIsRefusedHoldsUpNoService) {
+TEST_F(ReconcilerTest, APodThatIsRefusedHoldsUpNoSlice) {
   CreateJob(1, 2);
   Refresh();
   server_.Put(
@@ -1381,7 +1453,7 @@ TEST_F(ReconcilerTest, APodThatIsRefusedHoldsUpNoService) {
   RunPods();
   LookWhenAsked(100);
   EXPECT_EQ(Condition("Blocked"), "True NameConflict");
-  EXPECT_TRUE(server_.Get(kube::kServices, kNamespace, "lenet").has_value());
+  EXPECT_TRUE(server_.Get(kube::kEndpointSlices, kNamespace, "lenet").has_value());
   EXPECT_EQ(std::count(events_.begin(), events_.end(), "NameConflict"), 1);
   server_.Remove(kube::kPods, kNamespace, "lenet-worker-1");
   LookWhenAsked(70);
@@ -1496,10 +1568,10 @@ TEST_F(ReconcilerTest, WhateverHappensIncarnationsAreUniqueAndTheJobComesBack) {
     for (int i = 0; i < 40; ++i) {
       now_ += 400;  // past every back-off
       // The platform collects what was made for the job before, on the strength of a cache that was behind.
-      const std::optional<Json> service = server_.Get(kube::kServices, kNamespace, "lenet");
+      const std::optional<Json> slice = server_.Get(kube::kEndpointSlices, kNamespace, "lenet");
       const std::string uid = kube::ReadMeta(*server_.Get(kube::kTrainingJobs, kNamespace, "lenet")).uid;
-      if (service.has_value() && kube::ReadMeta(*service).controller_uid != uid) {
-        server_.Remove(kube::kServices, kNamespace, "lenet");
+      if (slice.has_value() && kube::ReadMeta(*slice).controller_uid != uid) {
+        server_.Remove(kube::kEndpointSlices, kNamespace, "lenet");
       }
       Refresh();
       static_cast<void>(Reconcile());

@@ -162,11 +162,8 @@ Client::Client(std::shared_ptr<Transport> transport, ClientOptions options, Clie
 
 Client::~Client() = default;
 
-absl::StatusOr<Json> Client::Get(const Resource& resource, std::string_view namespace_name, std::string_view name,
-                                 std::string_view resource_version) {
-  HttpRequest request = Request("GET", ResourcePath(resource, namespace_name, name));
-  if (!resource_version.empty()) request.query.emplace_back("resourceVersion", std::string(resource_version));
-  return impl_->DoJson(request);
+absl::StatusOr<Json> Client::Get(const Resource& resource, std::string_view namespace_name, std::string_view name) {
+  return impl_->DoJson(Request("GET", ResourcePath(resource, namespace_name, name)));
 }
 
 absl::StatusOr<ListPage> Client::List(const Resource& resource, std::string_view namespace_name,

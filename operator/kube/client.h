@@ -82,9 +82,7 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // `resource_version` "0": as the server remembers it, which may be old, without a question to its store.
-  absl::StatusOr<Json> Get(const Resource& resource, std::string_view namespace_name, std::string_view name,
-                           std::string_view resource_version = {});
+  absl::StatusOr<Json> Get(const Resource& resource, std::string_view namespace_name, std::string_view name);
   // An empty namespace: all of them.
   absl::StatusOr<ListPage> List(const Resource& resource, std::string_view namespace_name, const ListOptions& options);
   absl::StatusOr<Json> Create(const Resource& resource, std::string_view namespace_name, const Json& object,

@@ -28,6 +28,7 @@ struct Resource {
 
 inline const Resource kPods{"", "v1", "pods", "Pod"};
 inline const Resource kServices{"", "v1", "services", "Service"};
+inline const Resource kEndpointSlices{"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"};
 inline const Resource kEvents{"", "v1", "events", "Event"};
 inline const Resource kNodes{"", "v1", "nodes", "Node", false};
 inline const Resource kNamespaces{"", "v1", "namespaces", "Namespace", false};

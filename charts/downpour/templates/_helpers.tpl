@@ -68,10 +68,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# One headless Service and one PodDisruptionBudget a job; the garbage collector deletes them with the job.
+# One headless Service a namespace, which is deleted after its last job.
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, create]
+  verbs: [get, list, create, delete]
+# One EndpointSlice and one PodDisruptionBudget a job; the garbage collector deletes them with the job. Where addresses of
+# pods are restricted to those that may (OpenShift) it says so.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices, endpointslices/restricted]
+  verbs: [get, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, create]

@@ -1,0 +1,139 @@
+#include "operator/controller/namespace_services.h"
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "operator/controller/objects.h"
+#include "operator/kube/http_transport.h"
+#include "tests/support/fake_api_server.h"
+#include "tests/support/plain_credentials.h"
+#include "tests/support/seeds.h"
+
+namespace downpour::controller {
+namespace {
+
+using kube::FakeApiServer;
+using kube::Json;
+
+constexpr char kNamespace[] = "team";
+
+class NamespaceServicesTest : public ::testing::Test {
+ protected:
+  NamespaceServicesTest()
+      : client_(kube::MakeHttpTransport(std::make_shared<kube::PlainCredentials>(server_.Start())),
+                {absl::Seconds(10), 10000, 10000}),
+        services_(&client_, [this] { return now_; }) {}
+
+  bool IsThere() const { return server_.Get(kube::kServices, kNamespace, kServiceName).has_value(); }
+  int Requests() const { return server_.CountRequests("", "/services"); }
+  absl::Status Remove() {
+    return services_.Remove(kNamespace, [] { return false; });
+  }
+  void PutSomebodyElses() {
+    Json service = MakeService(kNamespace);
+    service["metadata"].erase("labels");
+    server_.Put(kube::kServices, service);
+  }
+
+  FakeApiServer server_;
+  double now_ = 1e9;
+  kube::Client client_;
+  NamespaceServices services_;
+};
+
+TEST_F(NamespaceServicesTest, ThatItIsThereIsBelievedForAMinute) {
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_TRUE(IsThere());
+  EXPECT_EQ(Requests(), 2) << "a look and its making";
+  now_ += 59;
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_EQ(Requests(), 2);
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  now_ += 1;
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_TRUE(IsThere());
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  now_ -= 100;  // the clock was ahead
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_TRUE(IsThere());
+}
+
+TEST_F(NamespaceServicesTest, OneThatIsThereIsTaken) {
+  server_.Put(kube::kServices, MakeService(kNamespace));
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_EQ(server_.CountRequests("POST", "/services"), 0);
+  ASSERT_TRUE(Remove().ok());
+  EXPECT_FALSE(IsThere());
+}
+
+TEST_F(NamespaceServicesTest, SomebodyElsesIsLeftAlone) {
+  PutSomebodyElses();
+  EXPECT_EQ(services_.Ensure(kNamespace).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(Remove().ok());
+  EXPECT_TRUE(IsThere());
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  // It takes the place of ours.
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  PutSomebodyElses();
+  EXPECT_FALSE(Remove().ok()) << "whose it is was not looked up yet";
+  EXPECT_TRUE(Remove().ok());
+  EXPECT_TRUE(IsThere());
+}
+
+TEST_F(NamespaceServicesTest, AnAnswerThatIsLostIsNoObstacle) {
+  FakeApiServer::Reaction lost = FakeApiServer::End(FakeApiServer::Reaction::End::kReset);
+  lost.before = [this] { server_.Put(kube::kServices, MakeService(kNamespace)); };
+  server_.Inject("POST", "/services", lost);
+  EXPECT_TRUE(services_.Ensure(kNamespace).ok());
+  lost.before = [this] { server_.Remove(kube::kServices, kNamespace, kServiceName); };
+  server_.Inject("DELETE", "/services", lost);
+  EXPECT_TRUE(Remove().ok());
+  EXPECT_FALSE(IsThere());
+}
+
+TEST_F(NamespaceServicesTest, WhatIsRefusedIsToldAndTriedAgain) {
+  server_.Inject("POST", "/services", FakeApiServer::Refuse(403, "Forbidden", "exceeded quota: small"));
+  EXPECT_EQ(services_.Ensure(kNamespace).code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(services_.Ensure(kNamespace).ok());
+  server_.Inject("DELETE", "/services", FakeApiServer::Refuse(403, "Forbidden", "no"));
+  EXPECT_EQ(Remove().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_TRUE(Remove().ok());
+  EXPECT_FALSE(IsThere());
+}
+
+TEST_F(NamespaceServicesTest, OneInUseStays) {
+  ASSERT_TRUE(services_.Ensure(kNamespace).ok());
+  EXPECT_TRUE(services_.Remove(kNamespace, [] { return true; }).ok());
+  EXPECT_TRUE(IsThere());
+}
+
+// Jobs of one namespace come and go at once, in whatever order.
+TEST_F(NamespaceServicesTest, AJobHasItsServiceAsLongAsItLives) {
+  constexpr int kThreads = 4;
+  std::atomic<int> jobs = 0;
+  std::atomic<std::uint64_t> lives = 0;
+  const std::uint64_t last = Seeds(800);
+  const auto live = [&](unsigned seed) {
+    std::mt19937 random(seed);
+    while (lives++ < last) {
+      ++jobs;
+      EXPECT_TRUE(services_.Ensure(kNamespace).ok());
+      for (unsigned turns = random() % 4; turns > 0; --turns) std::this_thread::yield();
+      EXPECT_TRUE(IsThere());
+      --jobs;
+      EXPECT_TRUE(services_.Remove(kNamespace, [&jobs] { return jobs > 0; }).ok());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(live, i);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(IsThere());
+  EXPECT_GT(server_.CountRequests("DELETE", "/services"), 1);
+}
+
+}  // namespace
+}  // namespace downpour::controller

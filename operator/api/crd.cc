@@ -253,7 +253,7 @@ constexpr Description kDescriptions[] = {
     {"template.spec.serviceAccountName", "Service account."},
     {"template.spec.setHostnameAsFQDN", "Whether its host name is the fully qualified one."},
     {"template.spec.shareProcessNamespace", "Whether its containers see the processes of each other."},
-    {"template.spec.subdomain", "Set by the operator to the name of the job, which is that of its Service."},
+    {"template.spec.subdomain", "Set by the operator to the name of the Service of the namespace's jobs."},
     {"template.spec.terminationGracePeriodSeconds", "Seconds from the request to end until it is killed."},
     {"template.spec.tolerations", "Taints of nodes that it tolerates."},
     {"template.spec.topologySpreadConstraints", "How it is spread over zones and nodes."},

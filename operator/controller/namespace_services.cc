@@ -44,6 +44,9 @@ absl::Status NamespaceServices::Look(const std::string& namespace_name, Known& k
   if (!found.ok()) return found.status();
   const kube::ObjectMeta meta = kube::ReadMeta(*found);
   if (!IsOurs(meta)) return SomebodyElses();
+  if (meta.deletion_time.has_value()) {
+    return absl::UnavailableError(absl::StrCat("Service ", kServiceName, " is being deleted"));
+  }
   known.state = Known::State::kThere;
   known.uid = meta.uid;
   known.seen = clock_();
@@ -52,24 +55,35 @@ absl::Status NamespaceServices::Look(const std::string& namespace_name, Known& k
 
 absl::Status NamespaceServices::Ensure(const std::string& namespace_name) {
   const std::shared_ptr<Known> known = Of(namespace_name);
+  const double begun = clock_();
   absl::MutexLock lock(&known->turn);
-  // A clock may have been ahead.
-  const double age = clock_() - known->seen;
-  if (known->state == Known::State::kThere && age >= 0 && age < kTrustedSeconds) return absl::OkStatus();
-  if (absl::Status looked = Look(namespace_name, *known); !looked.ok()) return looked;
-  if (known->state == Known::State::kThere) return absl::OkStatus();
+  const double now = clock_();
+  if (begun < known->failed && known->failed <= now) return known->failure;
+  absl::Status ensured = EnsureInTurn(namespace_name, now, *known);
+  if (!ensured.ok()) {
+    known->failure = ensured;
+    known->failed = clock_();
+  }
+  return ensured;
+}
+
+absl::Status NamespaceServices::EnsureInTurn(const std::string& namespace_name, double now, Known& known) {
+  const double age = now - known.seen;  // less than none: a clock was ahead
+  if (known.state == Known::State::kThere && age >= 0 && age < kTrustedSeconds) return absl::OkStatus();
+  absl::Status looked = Look(namespace_name, known);
+  if (!looked.ok() || known.state == Known::State::kThere) return looked;
   const absl::StatusOr<kube::Json> made =
       client_->Create(kube::kServices, namespace_name, MakeService(namespace_name),
                       {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});
   if (absl::IsAlreadyExists(made.status())) {  // an answer was lost
-    absl::Status looked = Look(namespace_name, *known);
-    if (!looked.ok() || known->state == Known::State::kThere) return looked;
+    looked = Look(namespace_name, known);
+    if (!looked.ok() || known.state == Known::State::kThere) return looked;
     return absl::UnavailableError(absl::StrCat("Service ", kServiceName, " comes and goes"));
   }
   if (!made.ok()) return made.status();
-  known->state = Known::State::kThere;
-  known->uid = kube::ReadMeta(*made).uid;
-  known->seen = clock_();
+  known.state = Known::State::kThere;
+  known.uid = kube::ReadMeta(*made).uid;
+  known.seen = clock_();
   return absl::OkStatus();
 }
 

@@ -25,7 +25,8 @@ class NamespaceServices {
   // `client` outlives it. `clock`: seconds since 1970.
   NamespaceServices(kube::Client* client, std::function<double()> clock);
 
-  // Makes it unless it is there. kAlreadyExists: the name is somebody else's.
+  // Makes it unless it is there. kAlreadyExists: the name is somebody else's. Whoever waits for another's call takes
+  // its failure: where the server takes long to refuse, they would do so one after the other.
   absl::Status Ensure(const std::string& namespace_name);
   // Removes it, if it is ours, unless `is_used` says, once it is this call's turn, that the namespace has jobs.
   absl::Status Remove(const std::string& namespace_name, const std::function<bool()>& is_used);
@@ -37,11 +38,15 @@ class NamespaceServices {
     State state ABSL_GUARDED_BY(turn) = State::kUnknown;
     std::string uid ABSL_GUARDED_BY(turn);
     double seen ABSL_GUARDED_BY(turn) = 0;
+    absl::Status failure ABSL_GUARDED_BY(turn);  // the last of Ensure
+    double failed ABSL_GUARDED_BY(turn) = 0;
   };
   std::shared_ptr<Known> Of(const std::string& namespace_name);
   // Forgets what was known, as nobody else is about to use it.
   void Drop(const std::string& namespace_name);
   absl::Status RemoveInTurn(const std::string& namespace_name, const std::function<bool()>& is_used, Known& known)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(known.turn);
+  absl::Status EnsureInTurn(const std::string& namespace_name, double now, Known& known)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(known.turn);
   absl::Status Look(const std::string& namespace_name, Known& known) ABSL_EXCLUSIVE_LOCKS_REQUIRED(known.turn);
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "operator/controller/objects.h"
 #include "operator/kube/http_transport.h"
@@ -25,7 +26,10 @@ class NamespaceServicesTest : public ::testing::Test {
   NamespaceServicesTest()
       : client_(kube::MakeHttpTransport(std::make_shared<kube::PlainCredentials>(server_.Start())),
                 {absl::Seconds(10), 10000, 10000}),
-        services_(&client_, [this] { return now_; }) {}
+        services_(&client_, [this] {
+          ++looks_at_clock_;
+          return now_.load();
+        }) {}
 
   bool IsThere() const { return server_.Get(kube::kServices, kNamespace, kServiceName).has_value(); }
   int Requests() const { return server_.CountRequests("", "/services"); }
@@ -39,7 +43,8 @@ class NamespaceServicesTest : public ::testing::Test {
   }
 
   FakeApiServer server_;
-  double now_ = 1e9;
+  std::atomic<double> now_ = 1e9;
+  std::atomic<int> looks_at_clock_ = 0;
   kube::Client client_;
   NamespaceServices services_;
 };
@@ -48,15 +53,15 @@ TEST_F(NamespaceServicesTest, ThatItIsThereIsBelievedForAMinute) {
   ASSERT_TRUE(services_.Ensure(kNamespace).ok());
   EXPECT_TRUE(IsThere());
   EXPECT_EQ(Requests(), 2) << "a look and its making";
-  now_ += 59;
+  now_ = now_ + 59;
   ASSERT_TRUE(services_.Ensure(kNamespace).ok());
   EXPECT_EQ(Requests(), 2);
   server_.Remove(kube::kServices, kNamespace, kServiceName);
-  now_ += 1;
+  now_ = now_ + 1;
   ASSERT_TRUE(services_.Ensure(kNamespace).ok());
   EXPECT_TRUE(IsThere());
   server_.Remove(kube::kServices, kNamespace, kServiceName);
-  now_ -= 100;  // the clock was ahead
+  now_ = now_ - 100;  // the clock was ahead
   ASSERT_TRUE(services_.Ensure(kNamespace).ok());
   EXPECT_TRUE(IsThere());
 }
@@ -103,6 +108,44 @@ TEST_F(NamespaceServicesTest, WhatIsRefusedIsToldAndTriedAgain) {
   EXPECT_EQ(Remove().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_TRUE(Remove().ok());
   EXPECT_FALSE(IsThere());
+}
+
+// It may take long each time.
+TEST_F(NamespaceServicesTest, WhoWaitsForAnotherTakesItsFailure) {
+  constexpr int kThreads = 4;
+  absl::Notification asked, told;
+  FakeApiServer::Reaction late = FakeApiServer::Refuse(403, "Forbidden", "no");
+  late.before = [&] {
+    asked.Notify();
+    told.WaitForNotification();
+  };
+  server_.Inject("GET", "/services", late);
+  std::atomic<int> refused = 0;
+  const auto ensure = [&] {
+    if (!services_.Ensure(kNamespace).ok()) ++refused;
+  };
+  std::vector<std::thread> threads;
+  threads.emplace_back(ensure);
+  asked.WaitForNotification();
+  for (int i = 1; i < kThreads; ++i) threads.emplace_back(ensure);
+  while (looks_at_clock_ < kThreads + 1) std::this_thread::yield();  // before its turn and at it
+  now_ = now_ + 1;
+  told.Notify();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, kThreads);
+  EXPECT_EQ(Requests(), 1);
+  EXPECT_TRUE(services_.Ensure(kNamespace).ok());
+}
+
+TEST_F(NamespaceServicesTest, OneThatIsBeingDeletedWillNotDo) {
+  Json service = MakeService(kNamespace);
+  service["metadata"]["finalizers"] = {"example.com/later"};
+  server_.Put(kube::kServices, service);
+  ASSERT_TRUE(Remove().ok());
+  EXPECT_TRUE(IsThere());
+  EXPECT_EQ(services_.Ensure(kNamespace).code(), absl::StatusCode::kUnavailable);
+  server_.Remove(kube::kServices, kNamespace, kServiceName);
+  EXPECT_TRUE(services_.Ensure(kNamespace).ok());
 }
 
 TEST_F(NamespaceServicesTest, OneInUseStays) {

@@ -260,15 +260,18 @@ Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) 
   meta["labels"]["kubernetes.io/service-name"] = kServiceName;
   meta["labels"]["service.kubernetes.io/headless"] = "";  // nothing for the proxies of the nodes
   meta["labels"]["endpointslice.kubernetes.io/managed-by"] = kManagedByValue;
+  Json endpoints = Json::array();
+  if (!address.empty()) {
+    endpoints.push_back({{"addresses", Json::array({address})},
+                         {"hostname", PodName(job, api::Role::kCoordinator, 0)},
+                         {"conditions", {{"ready", true}}}});  // whoever asks tries until it answers
+  }
   return {{"apiVersion", kube::kEndpointSlices.ApiVersion()},
           {"kind", kube::kEndpointSlices.kind},
           {"metadata", std::move(meta)},
           {"addressType", absl::StrContains(address, ":") ? "IPv6" : "IPv4"},
           {"ports", ControlPorts()},
-          {"endpoints", Json::array({{{"addresses", Json::array({address})},
-                                      {"hostname", PodName(job, api::Role::kCoordinator, 0)},
-                                      // Whoever asks tries until it answers.
-                                      {"conditions", {{"ready", true}}}}})}};
+          {"endpoints", std::move(endpoints)}};
 }
 
 Json MakePodDisruptionBudget(const api::TrainingJob& job) {

@@ -33,7 +33,7 @@ std::string ProcessJobUid(const std::string& kubernetes_uid);
 inline constexpr char kServiceName[] = "downpour-jobs";
 // The service itself: it selects nothing and belongs to no job.
 kube::Json MakeService(const std::string& namespace_name);
-// Under which name a coordinator with this address is found through that service, ready or not.
+// Under which name a coordinator with this address is found through that service, ready or not. Empty: it is not.
 kube::Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);

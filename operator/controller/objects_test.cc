@@ -160,6 +160,7 @@ TEST(ObjectsTest, ACoordinatorIsFoundUnderTheNameThatItsPodsAreGiven) {
   EXPECT_EQ(slice.at("addressType"), "IPv4");
   EXPECT_EQ(slice.at("endpoints").at(0).at("addresses").at(0), "10.0.0.7");
   EXPECT_EQ(slice.at("endpoints").at(0).at("hostname"), "lenet-coordinator-0");
+  EXPECT_EQ(MakeEndpointSlice(job, "").at("endpoints"), Json::array());
   EXPECT_EQ(MakeEndpointSlice(job, "fd00::7").at("addressType"), "IPv6");
 }
 

@@ -33,6 +33,7 @@ constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publ
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
 constexpr absl::Duration kListRetry = absl::Seconds(1);
+constexpr absl::Duration kLeftoversRetry = absl::Minutes(1);
 
 // The pass that this thread makes, carries out, or did last: a number of this process's.
 thread_local std::uint64_t current_pass = 0;
@@ -177,6 +178,7 @@ class Operator::Impl {
     const Pod& pod = *(after != nullptr ? after : before);
     if (pod.job_name.empty() || !work_begun_) return;
     const std::string key = absl::StrCat(pod.meta.namespace_name, "/", pod.job_name);
+    if (jobs_.Get(key) == nullptr) return;  // nothing is left to do, or it is looked at when it comes
     // All others wait for a coordinator that they can find.
     const bool found =
         pod.role == api::Role::kCoordinator && !pod.address.empty() && (before == nullptr || before->address.empty());
@@ -211,21 +213,16 @@ class Operator::Impl {
       if (job_reflector_->WaitForSync(absl::Seconds(1)) && pod_reflector_->WaitForSync(absl::Seconds(1))) break;
     }
     std::unordered_set<std::string> found;
-    while (!Stopped()) {
-      const absl::Status listed = ListUids(found);
-      if (listed.ok()) break;
-      spdlog::warn("the jobs that there are cannot be listed: {}", std::string(listed.message()));
-      absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kListRetry);
-    }
+    TryUntilDone("the jobs that there are cannot be listed", kListRetry, [&] { return ListUids(found); });
     if (Stopped()) return;
     reconciler_.SetFound(std::move(found));
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     work_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
-    if (const absl::Status looked = QueueNamespaces(); !looked.ok()) {
-      spdlog::warn("services without jobs may be left over: {}", std::string(looked.message()));
-    }
+    threads_->Run([this] {
+      TryUntilDone("services of namespaces without jobs may be left over", kLeftoversRetry,
+                   [this] { return QueueNamespaces(); });
+    });
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     MakePasses();
   }
@@ -237,17 +234,16 @@ class Operator::Impl {
 
   // The last job of a namespace may have gone while nobody led.
   absl::Status QueueNamespaces() {
-    return ForEach(kube::kServices, absl::StrCat(kManagedByLabel, "=", kManagedByValue),
+    return ForEach(kube::kServices, absl::StrCat("metadata.name=", kServiceName),
                    [this](const kube::ObjectMeta& service) {
-                     if (service.name != kServiceName) return;
                      queue_.Add(absl::StrCat(service.namespace_name, "/"), /*low_priority=*/true);
                    });
   }
 
-  absl::Status ForEach(const kube::Resource& resource, const std::string& label_selector,
+  absl::Status ForEach(const kube::Resource& resource, const std::string& field_selector,
                        const std::function<void(const kube::ObjectMeta&)>& call) {
     kube::ListOptions options;
-    options.label_selector = label_selector;
+    options.field_selector = field_selector;
     options.limit = options_.watch.page_size;
     options.metadata_only = true;
     do {
@@ -257,6 +253,16 @@ class Operator::Impl {
       options.continue_token = page->continue_token;
     } while (!options.continue_token.empty());
     return absl::OkStatus();
+  }
+
+  void TryUntilDone(const char* failure, absl::Duration pause, const std::function<absl::Status()>& step) {
+    while (!Stopped()) {
+      const absl::Status done = step();
+      if (done.ok()) return;
+      spdlog::warn("{}: {}", failure, std::string(done.message()));
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), pause);
+    }
   }
 
   bool Stopped() const {

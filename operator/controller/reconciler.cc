@@ -167,12 +167,27 @@ absl::Status SomebodyElses(const kube::Resource& resource, const std::string& na
       absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
 }
 
-// Where the coordinator that may run is reached; empty: nowhere yet.
-std::string CoordinatorAddress(const Pods& pods) {
+// Between two requests. A 404 says more elsewhere.
+absl::Status Vanished(const kube::Resource& resource, const std::string& name) {
+  return absl::UnavailableError(absl::StrCat(resource.kind, " ", name, " was deleted a moment ago"));
+}
+
+// Where the coordinator is reached; empty: nowhere. Absent: it has done its work, and nobody looks for it unless
+// another is started.
+std::optional<std::string> CoordinatorAddress(const Pods& pods) {
+  bool done = false;
   for (const kube::Store<Pod>::Pointer& pod : pods) {
-    if (pod->role == api::Role::kCoordinator && !pod->address.empty() && !HasEnded(*pod)) return pod->address;
+    if (pod->role != api::Role::kCoordinator) continue;
+    if (!pod->address.empty() && !HasEnded(*pod)) return pod->address;
+    done = done || pod->phase == "Succeeded";
   }
-  return "";
+  return done ? std::nullopt : std::optional<std::string>("");
+}
+
+// Once it is settled what becomes of a job nobody is started again.
+bool IsSettled(const api::TrainingJobStatus& status) {
+  return planner::IsOver(status) || planner::IsTrue(status, planner::kSuccessCriteriaMet) ||
+         planner::IsTrue(status, planner::kFailureTarget);
 }
 
 std::vector<api::Role> RolesWithTemplates(const api::TrainingJobSpec& spec) {
@@ -208,6 +223,7 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const std::string&
   if (found != memories_.end()) gateway_->Forget(found->second.uid);  // a job of the same name took its place
   Memory fresh;
   fresh.uid = uid;
+  if (!found_.contains(uid)) fresh.slice = Memory::Slice::kMissing;
   return fresh;
 }
 
@@ -361,11 +377,7 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
 
 void Reconciler::NoteAlive(const Pods& pods, const api::TrainingJobStatus& status, Memory& memory) {
   memory.alive.clear();
-  // From then on nobody's end is a failure.
-  if (planner::IsOver(status) || planner::IsTrue(status, planner::kSuccessCriteriaMet) ||
-      planner::IsTrue(status, planner::kFailureTarget)) {
-    return;
-  }
+  if (IsSettled(status)) return;  // nobody's end is a failure any more
   const std::unordered_set<std::string_view> counted(status.counted_uids.begin(), status.counted_uids.end());
   for (const kube::Store<Pod>::Pointer& pod : pods) {
     if (!HasEnded(*pod) && counted.count(pod->meta.uid) == 0) memory.alive.push_back(pod);
@@ -506,6 +518,7 @@ absl::StatusOr<kube::Json> Reconciler::CreateOwned(const JobRecord& record, cons
   if (!absl::IsAlreadyExists(created.status())) return AsRefusal(created.status());
   const std::string name = kube::FindText(object, {"metadata", "name"});
   absl::StatusOr<kube::Json> existing = client_->Get(resource, record.meta.namespace_name, name);
+  if (absl::IsNotFound(existing.status())) return Vanished(resource, name);
   // Ours: an answer was lost, or a cache is behind.
   if (!existing.ok() || kube::ReadMeta(*existing).controller_uid == record.meta.uid) return existing;
   return SomebodyElses(resource, name);
@@ -584,31 +597,48 @@ void Reconciler::NoteObstacle(const absl::Status& status, const std::string& wha
   memory.starts_held_until = clock_() + planner::BackoffSeconds(backoff, ++memory.refusals + 1);
 }
 
-absl::Status Reconciler::Publish(const JobRecord& record, const std::string& address, Memory& memory) {
-  const std::string& namespace_name = record.meta.namespace_name;
-  const kube::Json wanted = MakeEndpointSlice(record.job, address);
-  absl::Status status = AsRefusal(services_.Ensure(namespace_name));
-  if (status.ok()) {
-    absl::StatusOr<kube::Json> slice = absl::NotFoundError("");
-    if (memory.slice != Memory::Slice::kMissing) {
-      slice = client_->Get(kube::kEndpointSlices, namespace_name, record.meta.name);
-    }
-    if (absl::IsNotFound(slice.status())) slice = CreateOwned(record, kube::kEndpointSlices, wanted);
-    status = slice.status();
-    const kube::ObjectMeta meta = slice.ok() ? kube::ReadMeta(*slice) : kube::ObjectMeta();
-    if (status.ok() && meta.controller_uid != record.meta.uid) {
-      status = SomebodyElses(kube::kEndpointSlices, record.meta.name);
-    } else if (status.ok() && slice->contains("endpoints") && slice->at("endpoints") != wanted.at("endpoints")) {
-      // The answer to its making would be without endpoints.
-      const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
-                                {"endpoints", wanted.at("endpoints")}};
-      status = client_->MergePatch(kube::kEndpointSlices, namespace_name, record.meta.name, patch).status();
-    }
+bool Reconciler::IsPublished(const std::string& address, const api::TrainingJobStatus& status, const Memory& memory) {
+  switch (memory.slice) {
+    case Memory::Slice::kMissing:
+      return address.empty();
+    case Memory::Slice::kThere:
+      return memory.published == address;
+    case Memory::Slice::kUnknown:
+      break;
   }
+  // A leader that is new does not ask about jobs that have all members.
+  return planner::IsTrue(status, planner::kReady);
+}
+
+absl::Status Reconciler::Publish(const JobRecord& record, const std::string& address, Memory& memory) {
+  absl::Status status = AsRefusal(services_.Ensure(record.meta.namespace_name));
+  if (status.ok()) status = WriteSlice(record, address, memory);
   // Once it is made pods may still be refused.
-  if (!status.ok()) {
-    NoteObstacle(status, "the coordinator of the job cannot be found by name", memory);
-    return status;
+  if (!status.ok()) NoteObstacle(status, "the coordinator of the job cannot be found by name", memory);
+  return status;
+}
+
+absl::Status Reconciler::WriteSlice(const JobRecord& record, const std::string& address, Memory& memory) {
+  const std::string& namespace_name = record.meta.namespace_name;
+  const std::string& name = record.meta.name;
+  const kube::Json wanted = MakeEndpointSlice(record.job, address);
+  absl::StatusOr<kube::Json> slice = absl::NotFoundError("");
+  if (memory.slice != Memory::Slice::kMissing) slice = client_->Get(kube::kEndpointSlices, namespace_name, name);
+  if (absl::IsNotFound(slice.status())) {
+    memory.slice = Memory::Slice::kMissing;
+    if (address.empty()) return absl::OkStatus();
+    slice = CreateOwned(record, kube::kEndpointSlices, wanted);
+  }
+  if (!slice.ok()) return slice.status();
+  const kube::ObjectMeta meta = kube::ReadMeta(*slice);
+  if (meta.controller_uid != record.meta.uid) return SomebodyElses(kube::kEndpointSlices, name);
+  // The answer to its making may be without endpoints.
+  if (slice->contains("endpoints") && slice->at("endpoints") != wanted.at("endpoints")) {
+    const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
+                              {"endpoints", wanted.at("endpoints")}};
+    absl::Status patched = client_->MergePatch(kube::kEndpointSlices, namespace_name, name, patch).status();
+    if (absl::IsNotFound(patched)) return Vanished(kube::kEndpointSlices, name);
+    if (!patched.ok()) return patched;
   }
   memory.published = address;
   memory.published_at = clock_();
@@ -627,7 +657,6 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
   if (memory.slice == Memory::Slice::kThere && clock_() >= memory.published_at + kPublishedTrustedSeconds) {
     memory.slice = Memory::Slice::kUnknown;
   }
-  if (memory.slice == Memory::Slice::kUnknown && pods.empty()) memory.slice = Memory::Slice::kMissing;
   std::map<api::Role, PodsOfRole> roles;
   for (const Action& start : starts) roles.try_emplace(start.role, record.job, options_.images, start.role);
   absl::Mutex memory_mutex;
@@ -736,7 +765,7 @@ Decision Reconciler::RefuseSpec(const std::shared_ptr<Pass>& pass) {
 
 Decision Reconciler::RemoveService(const std::string& key) {
   const std::string namespace_name = key.substr(0, key.find('/'));
-  const auto is_used = [this, namespace_name] { return !jobs_->Group(namespace_name).empty(); };
+  const auto is_used = [this, namespace_name] { return jobs_->HasGroup(namespace_name); };
   if (is_used()) return {};
   return {{}, [this, namespace_name, is_used]() -> ReconcileResult {
             return {services_.Remove(namespace_name, is_used), std::nullopt};
@@ -827,13 +856,12 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
       work.news = Name(news);
     }
   }
-  // Not in the pass that replaces a pod, which is in a hurry, and a leader that is new does not ask about jobs that
-  // have all members.
-  const std::string address = CoordinatorAddress(pods);
-  const bool is_found = memory.slice == Memory::Slice::kThere     ? memory.published == address
-                        : memory.slice == Memory::Slice::kUnknown ? planner::IsTrue(plan.status, planner::kReady)
-                                                                  : false;
-  if (!address.empty() && !is_found && !memory.over && now >= memory.starts_held_until) work.publishes = address;
+  // Also that it is nowhere: its address may be given to somebody else.
+  const std::optional<std::string> address = CoordinatorAddress(pods);
+  if (address.has_value() && !IsPublished(*address, plan.status, memory) && !IsSettled(plan.status) &&
+      !record.meta.deletion_time.has_value() && now >= memory.starts_held_until) {
+    work.publishes = address;
+  }
   const std::optional<double> budget_due = BudgetDue(plan.status, memory, now);
   work.makes_budget = budget_due.has_value() && now >= *budget_due;
   if (budget_due.has_value() && now < *budget_due) look_again_at(*budget_due);
@@ -842,7 +870,7 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
 }
 
 bool Reconciler::IsIdle(const Work& work) {
-  return work.news.empty() && work.publishes.empty() && !work.makes_budget &&
+  return work.news.empty() && !work.publishes.has_value() && !work.makes_budget &&
          std::all_of(work.plan.actions.begin(), work.plan.actions.end(),
                      [](const Action& action) { return action.type == ActionType::kStoreStatus; });
 }
@@ -870,16 +898,16 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
   if (result.status.ok()) result.status = work.checked;
   // Those that run need it, whether others are refused or not; who does not answer is not asked again at once.
   const bool answers = !absl::IsUnavailable(result.status) && !absl::IsDeadlineExceeded(result.status);
-  if (!work.publishes.empty() && answers) result.status.Update(Publish(record, work.publishes, memory));
+  if (work.publishes.has_value() && answers) result.status.Update(Publish(record, *work.publishes, memory));
   // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (!starts && work.publishes.empty() && pass.now >= memory.starts_held_until) {
+  if (!starts && !work.publishes.has_value() && pass.now >= memory.starts_held_until) {
     NoteObstacle(absl::OkStatus(), "", memory);
   }
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
   if (memory.starts_held_until > pass.now) {  // as this pass saw it; by now it may be over
     LookAgainAfter(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)), result.requeue_after);
   }
-  const bool overcome = !memory.obstacle.has_value() || (!work.publishes.empty() && result.status.ok());
+  const bool overcome = !memory.obstacle.has_value() || (work.publishes.has_value() && result.status.ok());
   if (work.was_blocked && overcome) LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
   if (!result.status.ok() || !work.makes_budget) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, memory, pass.now); wait.has_value()) {

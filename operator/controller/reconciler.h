@@ -143,7 +143,7 @@ class Reconciler {
     double template_check_time = 0;
     enum class Slice { kUnknown, kMissing, kThere };  // the job's EndpointSlice
     Slice slice = Slice::kUnknown;
-    std::string published;    // the address that it says, if it is there
+    std::string published;    // the address that it says, if it is there; empty: none
     double published_at = 0;  // or seen there
     bool budget_made = false;
     std::optional<double> ready_since;  // the first time that this memory knows of
@@ -217,8 +217,11 @@ class Reconciler {
                         const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
   absl::Status Start(const JobRecord& record, const std::vector<planner::Action>& starts,
                      const std::vector<kube::Store<Pod>::Pointer>& pods, Memory& memory);
-  // Lets the coordinator be found at `address`.
+  // Whether the job's slice says this address, or none if it is empty, as far as is known or worth a question.
+  static bool IsPublished(const std::string& address, const api::TrainingJobStatus& status, const Memory& memory);
+  // Lets the coordinator be found at `address`; empty: nowhere.
   absl::Status Publish(const JobRecord& record, const std::string& address, Memory& memory);
+  absl::Status WriteSlice(const JobRecord& record, const std::string& address, Memory& memory);
   // Made now, or there already and ours. kAlreadyExists: somebody else's.
   absl::StatusOr<kube::Json> CreateOwned(const JobRecord& record, const kube::Resource& resource,
                                          const kube::Json& object);
@@ -237,8 +240,8 @@ class Reconciler {
   // A plan, and what else is to be done in this pass.
   struct Work {
     planner::Plan plan;
-    std::string_view news;  // of the status that is to be stored, as metrics call it; empty: none is
-    std::string publishes;  // the address at which the coordinator is to be found from now on; empty: nothing changes
+    std::string_view news;                 // of the status that is to be stored, as metrics call it; empty: none is
+    std::optional<std::string> publishes;  // where the coordinator is to be found from now on; absent: nothing changes
     bool makes_budget = false;
     absl::Status checked;  // what came of checking the templates
     bool was_blocked = false;

@@ -317,6 +317,11 @@ class ReconcilerTest : public ::testing::Test {
             {"spec", {{"clusterIP", "None"}}}};
   }
 
+  // Where the coordinator is found; empty: nowhere.
+  std::string Published() const {
+    const Json endpoints = server_.Get(kube::kEndpointSlices, kNamespace, "lenet").value().at("endpoints");
+    return endpoints.empty() ? "" : endpoints.at(0).at("addresses").at(0).get<std::string>();
+  }
   std::vector<std::string> PodNames() const {
     std::vector<std::string> names;
     for (const Json& pod : server_.List(kube::kPods)) names.push_back(kube::FindText(pod, {"metadata", "name"}));
@@ -374,9 +379,7 @@ TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
   RunPods();
   Refresh();
   ASSERT_TRUE(Reconcile().status.ok());
-  const std::optional<Json> slice = server_.Get(kube::kEndpointSlices, kNamespace, "lenet");
-  ASSERT_TRUE(slice.has_value());
-  EXPECT_EQ(slice->at("endpoints").at(0).at("addresses").at(0), "10.0.0.1");
+  EXPECT_EQ(Published(), "10.0.0.1");
   Settle();
   EXPECT_EQ(Status().at("phase"), "Starting");
   EXPECT_EQ(gateway_.followed, "10.0.0.1:7070");
@@ -1087,19 +1090,42 @@ TEST_F(ReconcilerTest, AServiceOfSomebodyElseInPlaceOfOursIsAnObstacleThatIsNotA
 
 TEST_F(ReconcilerTest, ACoordinatorThatIsReplacedIsFoundAtItsNewAddress) {
   BringToTraining();
-  const auto address = [this] {
-    return server_.Get(kube::kEndpointSlices, kNamespace, "lenet")->at("endpoints").at(0).at("addresses").at(0);
-  };
-  const Json before = address();
+  EXPECT_EQ(Published(), "10.0.0.1");
   EndPod("lenet-coordinator-0", 3);
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Published(), "") << "the address may be given to somebody else";
   Settle();
   server_.Modify(kube::kPods, kNamespace, "lenet-coordinator-0", [](Json& pod) {
     pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.2"}};
   });
   Settle();
-  EXPECT_EQ(before, "10.0.0.1");
-  EXPECT_EQ(address(), "10.0.0.2");
-  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices/lenet"), 1);
+  EXPECT_EQ(Published(), "10.0.0.2");
+  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices/lenet"), 2);
+}
+
+// Whoever starts again must not be led to what has the address by then.
+TEST_F(ReconcilerTest, AJobThatIsSuspendedIsFoundNowhere) {
+  BringToTraining();
+  EXPECT_EQ(Published(), "10.0.0.1");
+  ChangeSpec([](Json& spec) { spec["suspend"] = true; });
+  Settle();
+  RunPods();
+  Settle();
+  ASSERT_TRUE(PodNames().empty());
+  EXPECT_EQ(Published(), "");
+  // A leader before could not say so any more.
+  server_.Modify(kube::kEndpointSlices, kNamespace, "lenet", [](Json& slice) {
+    slice["endpoints"] = {{{"addresses", {"10.0.0.1"}}}};
+  });
+  Restart();
+  Settle();
+  EXPECT_EQ(Published(), "");
+  ChangeSpec([](Json& spec) { spec["suspend"] = false; });
+  Settle();
+  RunPods();
+  Settle();
+  EXPECT_EQ(Published(), "10.0.0.1");
 }
 
 TEST_F(ReconcilerTest, ASliceThatSomebodyDeletedIsMadeAgainForAPodThatStarts) {

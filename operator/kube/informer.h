@@ -109,6 +109,10 @@ class Store final : public ReflectorSink {
     for (const std::string& key : found->second) values.push_back(values_.at(key));
     return values;
   }
+  bool HasGroup(const std::string& group) const {
+    absl::MutexLock lock(&mutex_);
+    return groups_.contains(group);
+  }
   std::vector<Pointer> All() const {
     absl::MutexLock lock(&mutex_);
     std::vector<Pointer> values;

@@ -15,6 +15,7 @@
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
+#include "trainer/service/stubs.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::ps {
@@ -200,6 +201,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     std::string connected;
     std::unique_ptr<v1::Coordinator::Stub> stub;
     core::Time next_metrics = absl::ZeroDuration();
+    core::Time next_renewal = absl::ZeroDuration();
     for (;;) {
       v1::RegisterPsRequest request;
       bool wanted = false;
@@ -225,6 +227,10 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(kRegistrationDeadline));
       v1::RegisterPsReply reply;
       if (!stub->RegisterPs(&context, request, &reply).ok()) continue;
+      if (reply.status() == v1::SYNC_WRONG_JOB && service::MonotonicNow() >= next_renewal) {
+        next_renewal = service::MonotonicNow() + service::kRenewalPeriod;
+        connected.clear();  // asks anew where the name leads
+      }
       absl::MutexLock lock(&mutex_);
       failure_ = core_->OnRegisterReply(reply, service::MonotonicNow());
       if (!failure_.ok()) return;

@@ -87,6 +87,28 @@ TEST(CallsTest, AnswersAndDeadlines) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(never.reply.status())) << never.reply.status();
 }
 
+TEST(CallsTest, OneThatIsRenewedLeavesCallsOfTheOldAlone) {
+  Coordinator coordinator;
+  Answer old, never, fresh;
+  Stubs<v1::Coordinator> stubs;
+  Calls calls;
+  stubs.Renew(coordinator.address());  // nobody asked yet
+  v1::Coordinator::Stub* const before = stubs.For(coordinator.address());
+  Ask(calls, before, "another", kPatience, never);
+  ASSERT_TRUE(coordinator.WaitUntilAsked());
+  stubs.Renew(coordinator.address());
+  v1::Coordinator::Stub* const after = stubs.For(coordinator.address());
+  EXPECT_NE(after, before);
+  EXPECT_EQ(stubs.For(coordinator.address()), after);
+  Ask(calls, before, "job", kPatience, old);
+  Ask(calls, after, "job", kPatience, fresh);
+  ASSERT_TRUE(old.given.WaitForNotificationWithTimeout(kPatience));
+  ASSERT_TRUE(fresh.given.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(old.reply.ok());
+  EXPECT_TRUE(fresh.reply.ok());
+  EXPECT_FALSE(never.given.HasBeenNotified());
+}
+
 TEST(CallsTest, TheEndCancelsWhatIsUnderWayAndRefusesWhatComesAfter) {
   Coordinator coordinator;
   Answer first, second;

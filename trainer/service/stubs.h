@@ -4,16 +4,23 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::service {
 
+// At least so long passes from one new channel to the next for answers that show that a name leads elsewhere by now.
+inline constexpr absl::Duration kRenewalPeriod = absl::Seconds(5);
+
 // One channel to each address that was ever called; they are as few as a job's processes and their replacements. None
-// is destroyed before this object, which has to live longer than the calls: see Calls. Thread-safe.
+// is destroyed before this object, which has to live longer than the calls: see Calls. A channel asks anew where a name
+// leads only when its connection breaks. Thread-safe.
 template <typename Service>
 class Stubs {
  public:
@@ -27,10 +34,19 @@ class Stubs {
     }
     return stub.get();
   }
+  // The next that is asked for is a new one.
+  void Renew(const std::string& address) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = stubs_.find(address);
+    if (found == stubs_.end()) return;
+    renewed_.push_back(std::move(found->second));
+    stubs_.erase(found);
+  }
 
  private:
   absl::Mutex mutex_;
   std::map<std::string, std::unique_ptr<typename Service::Stub>> stubs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<typename Service::Stub>> renewed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace downpour::service

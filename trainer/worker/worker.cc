@@ -167,7 +167,18 @@ class WorkerProcess::Impl {
                std::function<void(grpc::Status)> done) {
           stub->async()->SyncWorker(context, request, reply, std::move(done));
         },
-        answer);
+        [this, answer, address = *address](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
+          if (reply.ok() && reply->status() == v1::SYNC_WRONG_JOB) ResolveAnew(address);
+          answer(reply);
+        });
+  }
+
+  void ResolveAnew(const std::string& coordinator) {
+    absl::MutexLock lock(&mutex_);
+    const core::Time now = service::MonotonicNow();
+    if (now < next_renewal_) return;
+    next_renewal_ = now + service::kRenewalPeriod;
+    stubs_.Renew(coordinator);
   }
 
   void OnTimer() {
@@ -321,6 +332,7 @@ class WorkerProcess::Impl {
   core::WorkerCore core_ ABSL_GUARDED_BY(mutex_);
   std::optional<core::Work> work_ ABSL_GUARDED_BY(mutex_);
   core::Time next_housekeeping_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
+  core::Time next_renewal_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   core::Time leave_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   bool leave_expired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

@@ -68,12 +68,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete, deletecollection]
-# One headless Service a namespace, which is deleted after its last job.
+# One headless Service a namespace, which is deleted after its last job. (That only these are made cannot be said.)
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, create, delete]
-# One EndpointSlice and one PodDisruptionBudget a job; the garbage collector deletes them with the job. Where addresses of
-# pods are restricted to those that may (OpenShift) it says so.
+  resourceNames: [downpour-jobs]
+  verbs: [get, list, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create]
+# One EndpointSlice and one PodDisruptionBudget a job; the garbage collector deletes them with the job. OpenShift asks for
+# `restricted` of whoever names addresses of pods.
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices, endpointslices/restricted]
   verbs: [get, create, patch]

@@ -72,6 +72,7 @@ absl::Status NamespaceServices::EnsureInTurn(const std::string& namespace_name, 
   if (known.state == Known::State::kThere && age >= 0 && age < kTrustedSeconds) return absl::OkStatus();
   absl::Status looked = Look(namespace_name, known);
   if (!looked.ok() || known.state == Known::State::kThere) return looked;
+  known.state = Known::State::kUnknown;  // should the answer be lost
   const absl::StatusOr<kube::Json> made =
       client_->Create(kube::kServices, namespace_name, MakeService(namespace_name),
                       {/*dry_run=*/false, /*metadata_only=*/true, /*unchecked=*/true});

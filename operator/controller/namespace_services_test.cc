@@ -100,6 +100,15 @@ TEST_F(NamespaceServicesTest, AnAnswerThatIsLostIsNoObstacle) {
   EXPECT_FALSE(IsThere());
 }
 
+TEST_F(NamespaceServicesTest, OneThatWasMadeUnseenIsRemoved) {
+  FakeApiServer::Reaction lost = FakeApiServer::Refuse(504, "Timeout", "too late");
+  lost.before = [this] { server_.Put(kube::kServices, MakeService(kNamespace)); };
+  server_.Inject("POST", "/services", lost);
+  EXPECT_FALSE(services_.Ensure(kNamespace).ok());
+  EXPECT_TRUE(Remove().ok());
+  EXPECT_FALSE(IsThere());
+}
+
 TEST_F(NamespaceServicesTest, WhatIsRefusedIsToldAndTriedAgain) {
   server_.Inject("POST", "/services", FakeApiServer::Refuse(403, "Forbidden", "exceeded quota: small"));
   EXPECT_EQ(services_.Ensure(kNamespace).code(), absl::StatusCode::kPermissionDenied);

@@ -344,8 +344,8 @@ planner::Observed Reconciler::Observe(const JobRecord& record, const Pods& pods,
                                       const std::optional<CoordinatorGateway::Answer>& answer) const {
   planner::Observed observed;
   observed.deletion_requested = record.meta.deletion_time.has_value();
-  observed.obstacle = memory.obstacle;
-  observed.starts_held_until = memory.starts_held_until;
+  observed.obstacle = StandsInTheWay(memory);
+  observed.starts_held_until = memory.starts.until;
   observed.unrecorded_starts = found_.contains(record.meta.uid) ? 1 : 0;
   if (pods.empty()) {  // else it has begun
     observed.template_error = memory.template_error;
@@ -438,7 +438,7 @@ bool Reconciler::LacksVerdict(const Pass& pass) {
   const Memory& memory = pass.memory;
   const bool starts = !record.job.status.start_time.has_value() && pass.pods.empty() && !record.job.spec.suspend &&
                       !record.meta.deletion_time.has_value();
-  if (!starts || pass.now < memory.starts_held_until) return false;
+  if (!starts || pass.now < memory.starts.until) return false;
   const bool checked = memory.templates_checked == record.meta.generation;
   return !checked || (!memory.template_error.empty() && pass.now >= memory.template_check_time + kTemplateRetrySeconds);
 }
@@ -454,7 +454,7 @@ absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory,
           client_->Create(kube::kPods, record.meta.namespace_name, *pod, {/*dry_run=*/true, /*metadata_only=*/true})
               .status();
     if (absl::IsAlreadyExists(status)) continue;  // the name is taken, which is another matter
-    const std::optional<planner::Obstacle> obstacle = ToObstacle(status, whose, memory.refusals);
+    const std::optional<planner::Obstacle> obstacle = ToObstacle(status, whose, memory.starts.refusals);
     // Quotas are looked at last, once all else is well. That there is no room is told of the pods themselves.
     if (obstacle.has_value() && obstacle->reason == kQuotaExceeded) continue;
     const bool no_namespace = obstacle.has_value() && obstacle->reason == kNamespaceTerminating;
@@ -464,7 +464,7 @@ absl::Status Reconciler::CheckTemplates(const JobRecord& record, Memory& memory,
     }
     if (!status.ok()) {  // no verdict
       const std::string what = absl::StrCat(whose, " cannot be checked");
-      NoteObstacle(AsRefusal(status), what, memory);
+      NoteObstacle(AsRefusal(status), what, memory.starts);
       return status;
     }
   }
@@ -581,20 +581,22 @@ absl::Status Reconciler::CreatePod(const JobRecord& record, const Action& start,
   return absl::OkStatus();
 }
 
-void Reconciler::NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const {
+const std::optional<planner::Obstacle>& Reconciler::StandsInTheWay(const Memory& memory) {
+  return memory.starts.obstacle.has_value() ? memory.starts.obstacle : memory.publishing.obstacle;
+}
+
+void Reconciler::NoteObstacle(const absl::Status& status, const std::string& what, Memory::Hold& hold) const {
   if (absl::IsAborted(status)) return;  // somebody was quicker; the queue's own back-off will do
   if (status.ok()) {
-    memory.obstacle.reset();
-    memory.refusals = 0;
-    memory.starts_held_until = 0;
+    hold = Memory::Hold();
     return;
   }
-  std::optional<planner::Obstacle> obstacle = ToObstacle(status, what, memory.refusals);
-  if (obstacle.has_value()) memory.obstacle = std::move(obstacle);
+  std::optional<planner::Obstacle> obstacle = ToObstacle(status, what, hold.refusals);
+  if (obstacle.has_value()) hold.obstacle = std::move(obstacle);
   // The queue's own back-off is not enough: each try stores a number, which is a change, which is looked at at once.
   // Unlike a replacement, already the second try waits.
-  const api::Backoff& backoff = memory.obstacle.has_value() ? kObstacleBackoff : kErrorBackoff;
-  memory.starts_held_until = clock_() + planner::BackoffSeconds(backoff, ++memory.refusals + 1);
+  const api::Backoff& backoff = hold.obstacle.has_value() ? kObstacleBackoff : kErrorBackoff;
+  hold.until = clock_() + planner::BackoffSeconds(backoff, ++hold.refusals + 1);
 }
 
 bool Reconciler::IsPublished(const std::string& address, const api::TrainingJobStatus& status, const Memory& memory) {
@@ -611,10 +613,11 @@ bool Reconciler::IsPublished(const std::string& address, const api::TrainingJobS
 }
 
 absl::Status Reconciler::Publish(const JobRecord& record, const std::string& address, Memory& memory) {
-  absl::Status status = AsRefusal(services_.Ensure(record.meta.namespace_name));
+  absl::Status status;
+  if (!address.empty()) status = AsRefusal(services_.Ensure(record.meta.namespace_name));
   if (status.ok()) status = WriteSlice(record, address, memory);
-  // Once it is made pods may still be refused.
-  if (!status.ok()) NoteObstacle(status, "the coordinator of the job cannot be found by name", memory);
+  NoteObstacle(status, "the coordinator of the job cannot be found by name", memory.publishing);
+  if (address.empty()) memory.publishing.obstacle.reset();  // nobody is held up by that
   return status;
 }
 
@@ -632,8 +635,11 @@ absl::Status Reconciler::WriteSlice(const JobRecord& record, const std::string& 
   if (!slice.ok()) return slice.status();
   const kube::ObjectMeta meta = kube::ReadMeta(*slice);
   if (meta.controller_uid != record.meta.uid) return SomebodyElses(kube::kEndpointSlices, name);
-  // The answer to its making may be without endpoints.
-  if (slice->contains("endpoints") && slice->at("endpoints") != wanted.at("endpoints")) {
+  // The answer to its making may be without endpoints, and a server says null where there are none.
+  const auto said = slice->find("endpoints");
+  const bool says_none = said != slice->end() && (said->is_null() || said->empty());
+  if (said != slice->end() && *said != wanted.at("endpoints") && !(says_none && address.empty())) {
+    memory.slice = Memory::Slice::kUnknown;  // should the answer be lost
     const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
                               {"endpoints", wanted.at("endpoints")}};
     absl::Status patched = client_->MergePatch(kube::kEndpointSlices, namespace_name, name, patch).status();
@@ -650,7 +656,7 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
                                Memory& memory) {
   // A name that is taken is told before anything runs.
   if (absl::Status there = AsRefusal(services_.Ensure(record.meta.namespace_name)); !there.ok()) {
-    NoteObstacle(there, "the service of the namespace's jobs cannot be made", memory);
+    NoteObstacle(there, "the service of the namespace's jobs cannot be made", memory.starts);
     return there;
   }
   // Pods that start need it, and nobody watches slices: it may have been deleted meanwhile.
@@ -670,9 +676,9 @@ absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action
     broken_off = true;
     return absl::OkStatus();
   });
-  if (memory.pods_version > newest) memory.refusals = 0;  // some were made
+  if (memory.pods_version > newest) memory.starts.refusals = 0;  // some were made
   // What was not tried was not accepted either.
-  if (!started.ok() || !broken_off) NoteObstacle(started, "a pod cannot be made", memory);
+  if (!started.ok() || !broken_off) NoteObstacle(started, "a pod cannot be made", memory.starts);
   return started;
 }
 
@@ -812,8 +818,10 @@ Decision Reconciler::Decide(const std::string& key) {
 Decision Reconciler::Advance(const std::shared_ptr<Pass>& pass) {
   const JobRecord& record = *pass->record;
   Memory& memory = pass->memory;
-  memory.starts_held_until = std::min<double>(memory.starts_held_until,
-                                              pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
+  for (Memory::Hold* hold : {&memory.starts, &memory.publishing}) {
+    hold->until =
+        std::min<double>(hold->until, pass->now + kObstacleBackoff.max_seconds);  // a clock may have been ahead
+  }
   if (!LacksVerdict(*pass)) return Plan(pass, absl::OkStatus());
   const auto check = [this, pass] { return CheckTemplates(*pass->record, pass->memory, pass->now); };
   if (RolesWithTemplates(record.job.spec).empty()) return Plan(pass, check());  // nobody is asked
@@ -859,8 +867,9 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   // Also that it is nowhere: its address may be given to somebody else.
   const std::optional<std::string> address = CoordinatorAddress(pods);
   if (address.has_value() && !IsPublished(*address, plan.status, memory) && !IsSettled(plan.status) &&
-      !record.meta.deletion_time.has_value() && now >= memory.starts_held_until) {
-    work.publishes = address;
+      !record.meta.deletion_time.has_value()) {
+    work.published = address;
+    work.publishes = now >= memory.publishing.until;
   }
   const std::optional<double> budget_due = BudgetDue(plan.status, memory, now);
   work.makes_budget = budget_due.has_value() && now >= *budget_due;
@@ -870,7 +879,7 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
 }
 
 bool Reconciler::IsIdle(const Work& work) {
-  return work.news.empty() && !work.publishes.has_value() && !work.makes_budget &&
+  return work.news.empty() && !work.publishes && !work.makes_budget &&
          std::all_of(work.plan.actions.begin(), work.plan.actions.end(),
                      [](const Action& action) { return action.type == ActionType::kStoreStatus; });
 }
@@ -894,21 +903,26 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
   NoteAlive(pass.pods, plan.status, memory);
   const bool starts = std::any_of(plan.actions.begin(), plan.actions.end(),
                                   [](const Action& action) { return action.type == ActionType::kStart; });
-  result.status = CarryOut(record, plan, pass.pods, memory);
-  if (result.status.ok()) result.status = work.checked;
-  // Those that run need it, whether others are refused or not; who does not answer is not asked again at once.
-  const bool answers = !absl::IsUnavailable(result.status) && !absl::IsDeadlineExceeded(result.status);
-  if (work.publishes.has_value() && answers) result.status.Update(Publish(record, *work.publishes, memory));
-  // Nothing is asked for that could be refused, and not because it was a moment ago.
-  if (!starts && !work.publishes.has_value() && pass.now >= memory.starts_held_until) {
-    NoteObstacle(absl::OkStatus(), "", memory);
+  // Those that run need it, and those that start must not be led to whoever has the address by now.
+  if (work.publishes) result.status = Publish(record, *work.published, memory);
+  if (!work.published.has_value()) memory.publishing = Memory::Hold();
+  // Who does not answer is not asked again at once; the next pass publishes nothing yet.
+  const bool answers = result.status.ok() || kube::GetApiError(result.status).has_value() ||
+                       !(absl::IsUnavailable(result.status) || absl::IsDeadlineExceeded(result.status));
+  if (answers) {
+    absl::Status carried_out = CarryOut(record, plan, pass.pods, memory);
+    result.status.Update(carried_out.ok() ? work.checked : carried_out);
+    // Nothing is asked for that could be refused, and not because it was a moment ago.
+    if (!starts && pass.now >= memory.starts.until) memory.starts = Memory::Hold();
   }
   // Nothing else may happen that would lead to another try, or to the word that there is no obstacle any more.
-  if (memory.starts_held_until > pass.now) {  // as this pass saw it; by now it may be over
-    LookAgainAfter(absl::Seconds(std::max<double>(memory.starts_held_until - clock_(), 0)), result.requeue_after);
+  for (const Memory::Hold* hold : {&memory.starts, &memory.publishing}) {
+    if (hold->until <= pass.now) continue;  // as this pass saw it; by now it may be over
+    LookAgainAfter(absl::Seconds(std::max<double>(hold->until - clock_(), 0)), result.requeue_after);
   }
-  const bool overcome = !memory.obstacle.has_value() || (work.publishes.has_value() && result.status.ok());
-  if (work.was_blocked && overcome) LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
+  if (work.was_blocked && !StandsInTheWay(memory).has_value()) {
+    LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
+  }
   if (!result.status.ok() || !work.makes_budget) return result;
   if (const std::optional<absl::Duration> wait = Protect(record, memory, pass.now); wait.has_value()) {
     LookAgainAfter(*wait, result.requeue_after);

@@ -135,9 +135,14 @@ class Reconciler {
       Untold untold;
     };
     std::optional<Unwritten> unwritten;  // the first status of the job, which waits for its turn
-    std::optional<planner::Obstacle> obstacle;
-    int refusals = 0;                    // in a row
-    double starts_held_until = 0;        // so that a job that is refused does not ask again and again
+    // So that what is refused is not asked for again and again.
+    struct Hold {
+      std::optional<planner::Obstacle> obstacle;
+      int refusals = 0;  // in a row
+      double until = 0;
+    };
+    Hold starts;      // of pods, and what comes before them
+    Hold publishing;  // where the coordinator is found, which does not wait for pods that are refused
     std::int64_t templates_checked = 0;  // the newest generation on which there is a verdict
     std::string template_error;
     double template_check_time = 0;
@@ -205,9 +210,10 @@ class Reconciler {
   static bool LacksVerdict(const Pass& pass);
   // Keeps in `memory` what the platform says of the job's templates. An error: it says nothing yet.
   absl::Status CheckTemplates(const JobRecord& record, Memory& memory, double now);
-  // What came of asking for something new, `what` in words should it have failed. Then nothing new is asked for before
+  // What came of asking for something new, `what` in words should it have failed. Then it is not asked for again before
   // a back-off is over; what stood in the way before still does if the failure says nothing else.
-  void NoteObstacle(const absl::Status& status, const std::string& what, Memory& memory) const;
+  void NoteObstacle(const absl::Status& status, const std::string& what, Memory::Hold& hold) const;
+  static const std::optional<planner::Obstacle>& StandsInTheWay(const Memory& memory);
   absl::Status StoreStatus(const JobRecord& record, const api::TrainingJobStatus& status, Memory& memory, double now);
   // When to make the PodDisruptionBudget of the parameter servers: once all members have trained for a while.
   std::optional<double> BudgetDue(const api::TrainingJobStatus& status, Memory& memory, double now);
@@ -241,7 +247,8 @@ class Reconciler {
   struct Work {
     planner::Plan plan;
     std::string_view news;                 // of the status that is to be stored, as metrics call it; empty: none is
-    std::optional<std::string> publishes;  // where the coordinator is to be found from now on; absent: nothing changes
+    std::optional<std::string> published;  // where the coordinator is to be found from now on; absent: nothing changes
+    bool publishes = false;                // now
     bool makes_budget = false;
     absl::Status checked;  // what came of checking the templates
     bool was_blocked = false;

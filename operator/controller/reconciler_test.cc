@@ -1105,6 +1105,38 @@ TEST_F(ReconcilerTest, ACoordinatorThatIsReplacedIsFoundAtItsNewAddress) {
 }
 
 // Whoever starts again must not be led to what has the address by then.
+// While a webhook that pods need does not answer.
+TEST_F(ReconcilerTest, ACoordinatorIsFoundWhileOtherPodsAreRefused) {
+  BringToTraining();
+  EndPod("lenet-coordinator-0", 3);
+  Settle();
+  EndPod("lenet-worker-1", 3);
+  server_.Inject("POST", "/pods", FakeApiServer::Refuse(500, "InternalError", "failed calling webhook"), -1);
+  LookWhenAsked(30);
+  EXPECT_EQ(Condition("Blocked"), "True ServerError");
+  server_.Modify(kube::kPods, kNamespace, "lenet-coordinator-0", [](Json& pod) {
+    pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.2"}};
+  });
+  Refresh();
+  Reconcile();
+  EXPECT_EQ(Published(), "10.0.0.2");
+}
+
+TEST_F(ReconcilerTest, ThatACoordinatorIsNowhereIsNoObstacleIfItCannotBeSaid) {
+  BringToTraining();
+  server_.Inject("PATCH", "/endpointslices", FakeApiServer::Refuse(403, "Forbidden", "no"), 3);
+  ChangeSpec([](Json& spec) { spec["suspend"] = true; });
+  LookWhenAsked(10);
+  RunPods();
+  LookWhenAsked(3);
+  EXPECT_EQ(Published(), "10.0.0.1");
+  EXPECT_EQ(Condition("Blocked"), "");
+  LookWhenAsked(60);
+  EXPECT_EQ(Published(), "");
+  EXPECT_EQ(Condition("Blocked"), "");
+  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices"), 4);
+}
+
 TEST_F(ReconcilerTest, AJobThatIsSuspendedIsFoundNowhere) {
   BringToTraining();
   EXPECT_EQ(Published(), "10.0.0.1");
@@ -1121,6 +1153,12 @@ TEST_F(ReconcilerTest, AJobThatIsSuspendedIsFoundNowhere) {
   Restart();
   Settle();
   EXPECT_EQ(Published(), "");
+  // As a server says it that there are none.
+  server_.Modify(kube::kEndpointSlices, kNamespace, "lenet", [](Json& slice) { slice["endpoints"] = nullptr; });
+  Restart();
+  const int patches = server_.CountRequests("PATCH", "/endpointslices");
+  Settle();
+  EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices"), patches);
   ChangeSpec([](Json& spec) { spec["suspend"] = false; });
   Settle();
   RunPods();

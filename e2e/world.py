@@ -123,6 +123,10 @@ class World:
         found = self.get("trainingjob", name)
         return (found or {}).get("status", {})
 
+    def wait_gone(self, seconds):
+        """Until nothing of any job is left."""
+        self.wait("everything to go", lambda: not any(map(self.get, ("pods", "services", "endpointslices", "pdb"))), seconds)
+
     def condition(self, kind, name="lenet"):
         """(status, reason, message) of one condition; nothing if it is not there."""
         for one in self.status(name).get("conditions", []):

@@ -73,4 +73,4 @@ def upgrade(world):
         world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
     finally:
         scale_operator(world.driver, 2)
-    world.wait("everything to go", lambda: not any(map(world.get, ("pods", "services", "endpointslices"))), 60)
+    world.wait_gone(60)

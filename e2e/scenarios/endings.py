@@ -21,4 +21,4 @@ def endings(world):
     check(not world.pods("elsewhere") and not world.status("elsewhere"),
           f"a job of another controller was touched: {world.get('trainingjob', 'elsewhere')}")
     world.kubectl("delete", "trainingjob", "kept", "elsewhere", "--wait=true", "--timeout=60s")
-    world.wait("everything to go", lambda: not any(map(world.get, ("pods", "services", "endpointslices"))), 60)
+    world.wait_gone(60)

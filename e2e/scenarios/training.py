@@ -84,4 +84,4 @@ def suspend(world):
     world.wait_progress()
     world.wait("evictions of the ps to be held up", lambda: world.get("pdb"), 90)
     world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
-    world.wait("everything to go", lambda: not any(map(world.get, ("pods", "services", "endpointslices", "pdb"))), 90)
+    world.wait_gone(90)

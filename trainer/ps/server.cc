@@ -198,10 +198,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   }
 
   void Register() {
-    std::string connected;
-    std::unique_ptr<v1::Coordinator::Stub> stub;
+    service::Stubs<v1::Coordinator> stubs;
     core::Time next_metrics = absl::ZeroDuration();
-    core::Time next_renewal = absl::ZeroDuration();
     for (;;) {
       v1::RegisterPsRequest request;
       bool wanted = false;
@@ -218,19 +216,11 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       if (!wanted) continue;
       const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
       if (!address.ok()) continue;
-      if (*address != connected) {
-        stub = v1::Coordinator::NewStub(
-            grpc::CreateCustomChannel(*address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
-        connected = *address;
-      }
       grpc::ClientContext context;
       context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(kRegistrationDeadline));
       v1::RegisterPsReply reply;
-      if (!stub->RegisterPs(&context, request, &reply).ok()) continue;
-      if (reply.status() == v1::SYNC_WRONG_JOB && service::MonotonicNow() >= next_renewal) {
-        next_renewal = service::MonotonicNow() + service::kRenewalPeriod;
-        connected.clear();  // asks anew where the name leads
-      }
+      if (!stubs.For(*address)->RegisterPs(&context, request, &reply).ok()) continue;
+      if (reply.status() == v1::SYNC_WRONG_JOB) stubs.Renew(*address);
       absl::MutexLock lock(&mutex_);
       failure_ = core_->OnRegisterReply(reply, service::MonotonicNow());
       if (!failure_.ok()) return;

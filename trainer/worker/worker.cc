@@ -168,17 +168,9 @@ class WorkerProcess::Impl {
           stub->async()->SyncWorker(context, request, reply, std::move(done));
         },
         [this, answer, address = *address](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
-          if (reply.ok() && reply->status() == v1::SYNC_WRONG_JOB) ResolveAnew(address);
+          if (reply.ok() && reply->status() == v1::SYNC_WRONG_JOB) stubs_.Renew(address);
           answer(reply);
         });
-  }
-
-  void ResolveAnew(const std::string& coordinator) {
-    absl::MutexLock lock(&mutex_);
-    const core::Time now = service::MonotonicNow();
-    if (now < next_renewal_) return;
-    next_renewal_ = now + service::kRenewalPeriod;
-    stubs_.Renew(coordinator);
   }
 
   void OnTimer() {
@@ -332,7 +324,6 @@ class WorkerProcess::Impl {
   core::WorkerCore core_ ABSL_GUARDED_BY(mutex_);
   std::optional<core::Work> work_ ABSL_GUARDED_BY(mutex_);
   core::Time next_housekeeping_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
-  core::Time next_renewal_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
   core::Time leave_by_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   bool leave_expired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);

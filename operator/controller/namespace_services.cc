@@ -11,11 +11,6 @@ namespace {
 
 constexpr double kTrustedSeconds = 60;
 
-absl::Status SomebodyElses() {
-  return absl::AlreadyExistsError(
-      absl::StrCat("Service ", kServiceName, " exists and belongs to somebody else; it is left alone"));
-}
-
 bool IsOurs(const kube::ObjectMeta& meta) {
   const auto label = meta.labels.find(kManagedByLabel);
   return label != meta.labels.end() && label->second == kManagedByValue && meta.controller_uid.empty();
@@ -43,7 +38,7 @@ absl::Status NamespaceServices::Look(const std::string& namespace_name, Known& k
   }
   if (!found.ok()) return found.status();
   const kube::ObjectMeta meta = kube::ReadMeta(*found);
-  if (!IsOurs(meta)) return SomebodyElses();
+  if (!IsOurs(meta)) return SomebodyElses(kube::kServices, kServiceName);
   if (meta.deletion_time.has_value()) {
     return absl::UnavailableError(absl::StrCat("Service ", kServiceName, " is being deleted"));
   }

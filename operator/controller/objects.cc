@@ -247,6 +247,11 @@ std::string ProcessJobUid(const std::string& kubernetes_uid) {
   return uid;
 }
 
+absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
+}
+
 Json MakeService(const std::string& namespace_name) {
   return {{"apiVersion", "v1"},
           {"kind", "Service"},

@@ -29,6 +29,9 @@ std::string PodSelector(const std::string& job_uid);
 // The uid of the job as the processes know it: 32 hexadecimal digits.
 std::string ProcessJobUid(const std::string& kubernetes_uid);
 
+// kAlreadyExists: an object of this name is not ours.
+absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name);
+
 // Of the headless service in each namespace with jobs.
 inline constexpr char kServiceName[] = "downpour-jobs";
 // The service itself: it selects nothing and belongs to no job.

@@ -162,11 +162,6 @@ absl::Status AsRefusal(const absl::Status& status) {
   return refusal;
 }
 
-absl::Status SomebodyElses(const kube::Resource& resource, const std::string& name) {
-  return absl::AlreadyExistsError(
-      absl::StrCat(resource.kind, " ", name, " exists and belongs to somebody else; it is left alone"));
-}
-
 // Between two requests. A 404 says more elsewhere.
 absl::Status Vanished(const kube::Resource& resource, const std::string& name) {
   return absl::UnavailableError(absl::StrCat(resource.kind, " ", name, " was deleted a moment ago"));
@@ -637,8 +632,7 @@ absl::Status Reconciler::WriteSlice(const JobRecord& record, const std::string& 
   if (meta.controller_uid != record.meta.uid) return SomebodyElses(kube::kEndpointSlices, name);
   // The answer to its making may be without endpoints, and a server says null where there are none.
   const auto said = slice->find("endpoints");
-  const bool says_none = said != slice->end() && (said->is_null() || said->empty());
-  if (said != slice->end() && *said != wanted.at("endpoints") && !(says_none && address.empty())) {
+  if (said != slice->end() && (address.empty() ? !said->empty() : *said != wanted.at("endpoints"))) {
     memory.slice = Memory::Slice::kUnknown;  // should the answer be lost
     const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
                               {"endpoints", wanted.at("endpoints")}};
@@ -654,10 +648,12 @@ absl::Status Reconciler::WriteSlice(const JobRecord& record, const std::string& 
 
 absl::Status Reconciler::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                Memory& memory) {
-  // A name that is taken is told before anything runs.
-  if (absl::Status there = AsRefusal(services_.Ensure(record.meta.namespace_name)); !there.ok()) {
-    NoteObstacle(there, "the service of the namespace's jobs cannot be made", memory.starts);
-    return there;
+  // A name that is taken is told before anything runs. A pass that replaces a pod is in a hurry: the next looks.
+  if (pods.empty()) {
+    if (absl::Status there = AsRefusal(services_.Ensure(record.meta.namespace_name)); !there.ok()) {
+      NoteObstacle(there, "the service of the namespace's jobs cannot be made", memory.starts);
+      return there;
+    }
   }
   // Pods that start need it, and nobody watches slices: it may have been deleted meanwhile.
   if (memory.slice == Memory::Slice::kThere && clock_() >= memory.published_at + kPublishedTrustedSeconds) {

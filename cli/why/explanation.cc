@@ -225,7 +225,7 @@ class Explainer {
   void SayNeverSeen() {
     if (const std::size_t live = CountLive(); live > 0) {
       return Say(Severity::kAttention, absl::StrCat("The job begins: ", live, " ", MemberWord(live), " ", IsOrAre(live),
-                                                    " there. Many jobs do, so its first status has to wait."));
+                                                    " there, and no status is stored yet."));
     }
     const double age = situation_.created_time.has_value() ? now_ - *situation_.created_time : 0;
     if (age < kOperatorSeconds) {

@@ -72,7 +72,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
       job.digest.clear();  // whatever it answers is news
-      Schedule(job_uid, job, absl::Now() + periods.first);
+      Schedule(job_uid, job, absl::Now());
     } else if (periods.ask >= 2 * job.periods.ask) {
       // Jobs that started together would be asked together, and written together, for ever.
       Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));

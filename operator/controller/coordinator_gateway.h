@@ -25,9 +25,8 @@ class CoordinatorGateway {
   virtual ~CoordinatorGateway() = default;
 
   struct Periods {
-    absl::Duration ask;                           // between two questions
-    absl::Duration tell;                          // between two calls about nothing but progress
-    absl::Duration first = absl::ZeroDuration();  // before the first question to an address
+    absl::Duration ask;   // between two questions
+    absl::Duration tell;  // between two calls about nothing but progress
   };
 
   // Asks the coordinator at `address` (host:port) about the job from now on; another address replaces the one before.

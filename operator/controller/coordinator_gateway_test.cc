@@ -209,18 +209,6 @@ TEST(CoordinatorGatewayTest, AReplacementIsAskedWhileTheOneBeforeIsSilent) {
   EXPECT_EQ(gateway->Latest(kUid)->reply.updates_applied(), 2) << "the one before does not count any more";
 }
 
-TEST(CoordinatorGatewayTest, TheFirstQuestionMayWaitUntilItIsUrgent) {
-  Process starts, trains;
-  Changes changes;
-  const auto gateway = MakeGateway(changes);
-  gateway->Follow(kUid, kKey, starts.address(), {absl::Hours(1), absl::ZeroDuration(), absl::Hours(1)}, {});
-  gateway->Follow("cccc-dddd", "default/other", trains.address(), kOften, {});
-  ASSERT_TRUE(trains.WaitUntilAsked(5));
-  EXPECT_TRUE(starts.questions().empty());
-  gateway->Follow(kUid, kKey, starts.address(), kOften, {});
-  EXPECT_TRUE(starts.WaitUntilAsked(1));
-}
-
 // One that took over answers as the one before did: that it does is news.
 TEST(CoordinatorGatewayTest, TheFirstAnswerOfAReplacementIsNews) {
   Process before, after;

@@ -10,7 +10,6 @@
 #include <random>
 #include <string>
 #include <thread>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -32,7 +31,6 @@ constexpr absl::Duration kPublishPeriod = absl::Seconds(5);
 constexpr absl::Duration kLongestSilence = absl::Minutes(2);  // of whoever publishes
 // The pods of a job start together, each in several steps: one look at all of them is enough.
 constexpr absl::Duration kStartDelay = absl::Milliseconds(200);
-constexpr absl::Duration kListRetry = absl::Seconds(1);
 constexpr absl::Duration kLeftoversRetry = absl::Minutes(1);
 
 // The pass that this thread makes, carries out, or did last: a number of this process's.
@@ -212,56 +210,39 @@ class Operator::Impl {
     while (!Stopped()) {
       if (job_reflector_->WaitForSync(absl::Seconds(1)) && pod_reflector_->WaitForSync(absl::Seconds(1))) break;
     }
-    std::unordered_set<std::string> found;
-    TryUntilDone("the jobs that there are cannot be listed", kListRetry, [&] { return ListUids(found); });
     if (Stopped()) return;
-    reconciler_.SetFound(std::move(found));
     // Until then nothing is put into a queue that nobody empties. What changes from now on goes before all there is.
     work_begun_ = true;
     for (const auto& job : jobs_.All()) queue_.Add(job->meta.Key(), /*low_priority=*/true);
-    threads_->Run([this] {
-      TryUntilDone("services of namespaces without jobs may be left over", kLeftoversRetry,
-                   [this] { return QueueNamespaces(); });
-    });
+    threads_->Run([this] { LookForLeftovers(); });
     spdlog::info("works on {} jobs and {} pods, {} jobs at a time", jobs_.size(), pods_.size(), options_.queue.at_once);
     MakePasses();
   }
 
-  // Of all jobs, as they are by now: a cache may be behind what an earlier leader saw.
-  absl::Status ListUids(std::unordered_set<std::string>& uids) {
-    return ForEach(kube::kTrainingJobs, "", [&uids](const kube::ObjectMeta& job) { uids.insert(job.uid); });
-  }
-
   // The last job of a namespace may have gone while nobody led.
   absl::Status QueueNamespaces() {
-    return ForEach(kube::kServices, absl::StrCat("metadata.name=", kServiceName),
-                   [this](const kube::ObjectMeta& service) {
-                     queue_.Add(absl::StrCat(service.namespace_name, "/"), /*low_priority=*/true);
-                   });
-  }
-
-  absl::Status ForEach(const kube::Resource& resource, const std::string& field_selector,
-                       const std::function<void(const kube::ObjectMeta&)>& call) {
     kube::ListOptions options;
-    options.field_selector = field_selector;
+    options.field_selector = absl::StrCat("metadata.name=", kServiceName);
     options.limit = options_.watch.page_size;
     options.metadata_only = true;
     do {
-      const absl::StatusOr<kube::ListPage> page = client_.List(resource, options_.namespace_name, options);
+      const absl::StatusOr<kube::ListPage> page = client_.List(kube::kServices, options_.namespace_name, options);
       if (!page.ok()) return page.status();
-      for (const kube::Json& object : page->items) call(kube::ReadMeta(object));
+      for (const kube::Json& service : page->items) {
+        queue_.Add(absl::StrCat(kube::ReadMeta(service).namespace_name, "/"), /*low_priority=*/true);
+      }
       options.continue_token = page->continue_token;
     } while (!options.continue_token.empty());
     return absl::OkStatus();
   }
 
-  void TryUntilDone(const char* failure, absl::Duration pause, const std::function<absl::Status()>& step) {
+  void LookForLeftovers() {
     while (!Stopped()) {
-      const absl::Status done = step();
+      const absl::Status done = QueueNamespaces();
       if (done.ok()) return;
-      spdlog::warn("{}: {}", failure, std::string(done.message()));
+      spdlog::warn("services of namespaces without jobs may be left over: {}", std::string(done.message()));
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), pause);
+      mutex_.AwaitWithTimeout(absl::Condition(&stopped_), kLeftoversRetry);
     }
   }
 

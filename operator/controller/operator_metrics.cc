@@ -118,10 +118,8 @@ double WaitBegan(const JobRecord& before, const api::TrainingJobStatus& after, d
   return (was_suspended ? after.start_time : before.meta.creation_time).value_or(now);
 }
 
-// For the first time since its start: `Ready` was false before the start, and has been ever since. The first status
-// that is stored may say so.
+// For the first time since its start: `Ready` was false before the start, and has been ever since.
 bool BecomesReady(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after) {
-  if (before == api::TrainingJobStatus()) return planner::IsTrue(after, planner::kReady);
   const api::Condition* ready = planner::FindCondition(before, planner::kReady);
   return ready != nullptr && !ready->status && after.start_time.has_value() &&
          ready->last_transition_time <= *after.start_time && planner::IsTrue(after, planner::kReady);

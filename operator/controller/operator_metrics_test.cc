@@ -158,17 +158,6 @@ TEST_F(OperatorMetricsTest, AJobBecomesReadyOnce) {
   EXPECT_EQ(Value("trainingjob_ready_seconds_sum"), 10);
 }
 
-// Where many begin together.
-TEST_F(OperatorMetricsTest, AJobWhoseFirstStatusSaysThatItIsReady) {
-  status_.phase = "Running";
-  status_.start_time = 1001;
-  Set(planner::kReady, true, 1010);
-  Store(1040);
-  EXPECT_EQ(Value("trainingjob_created_total"), 1);
-  EXPECT_EQ(Value("trainingjob_first_pod_seconds_count"), 1);
-  EXPECT_EQ(Value("trainingjob_ready_seconds_sum"), 10);
-}
-
 TEST_F(OperatorMetricsTest, TheTimeAJobWasSuspendedIsNotItsWait) {
   status_.phase = "Suspended";
   Set(planner::kSuspended, true, 1000);

@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_OPERATOR_CONTROLLER_POD_H_
 #define DOWNPOUR_OPERATOR_CONTROLLER_POD_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,10 @@ struct Pod {
   bool waiting = false;
   friend bool operator==(const Pod&, const Pod&) = default;
 };
+
+// As the cache holds them.
+using PodPointer = std::shared_ptr<const Pod>;
+using Pods = std::vector<PodPointer>;
 
 // What DecodePod reads.
 kube::ProtobufFields PodFields();

@@ -17,4 +17,8 @@ bool IsTrue(const api::TrainingJobStatus& status, std::string_view type) {
 
 bool IsOver(const api::TrainingJobStatus& status) { return IsTrue(status, kComplete) || IsTrue(status, kFailed); }
 
+bool IsSettled(const api::TrainingJobStatus& status) {
+  return IsOver(status) || IsTrue(status, kSuccessCriteriaMet) || IsTrue(status, kFailureTarget);
+}
+
 }  // namespace downpour::planner

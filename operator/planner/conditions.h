@@ -30,6 +30,8 @@ const api::Condition* FindCondition(const api::TrainingJobStatus& status, std::s
 bool IsTrue(const api::TrainingJobStatus& status, std::string_view type);
 // Complete or failed.
 bool IsOver(const api::TrainingJobStatus& status);
+// What becomes of the job is decided: nobody is started again.
+bool IsSettled(const api::TrainingJobStatus& status);
 
 }  // namespace downpour::planner
 

@@ -18,7 +18,6 @@ void Start(Context& context, api::Role role, int index) {
     if (instance.role == role && instance.index == index) incarnation = std::max(incarnation, instance.incarnation);
   }
   const bool first = incarnation == 0;
-  if (first) incarnation = context.observed.unrecorded_starts;
   ++incarnation;
   Action start;
   start.type = ActionType::kStart;

@@ -66,9 +66,6 @@ struct Observed {
   bool deletion_requested = false;
   std::optional<Obstacle> obstacle;
   double starts_held_until = 0;  // after an obstacle: nothing is started before
-  // So often each instance of which the status says nothing may have been started, by a caller before that did not come
-  // to store its first status.
-  int unrecorded_starts = 0;
   // What the platform has against the job's templates; empty: nothing.
   std::string template_error;
   bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
@@ -80,15 +77,13 @@ struct Observed {
 };
 
 enum class ActionType {
-  // Must be durable before any later action of the same plan; unless the job has no status yet, the plan only starts,
-  // and whoever plans for it after this caller sets unrecorded_starts.
-  kStoreStatus,
-  kStart,      // role, index, incarnation; what is left of an ended instance of this role and index is removed first
-  kStop,       // uid: graceful, then forced after the grace period
-  kForceStop,  // uid: stuck in terminating
-  kFinish,     // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
-  kRemove,     // uid: what is left of an instance that has ended, once the job is over (podCleanup)
-  kDeleteJob,  // the job itself, ttlSecondsAfterFinished after its end
+  kStoreStatus,  // must be durable before any later action of the same plan
+  kStart,        // role, index, incarnation; what is left of an ended instance of this role and index is removed first
+  kStop,         // uid: graceful, then forced after the grace period
+  kForceStop,    // uid: stuck in terminating
+  kFinish,       // tell coordinator and ps to exit 0: the outcome is stored. May be repeated
+  kRemove,       // uid: what is left of an instance that has ended, once the job is over (podCleanup)
+  kDeleteJob,    // the job itself, ttlSecondsAfterFinished after its end
 };
 
 struct Action {
@@ -114,8 +109,8 @@ struct Plan {
   std::optional<double> requeue_after;  // seconds; absent: only on a change
 };
 
-// `job.status` is the status stored last, or the first that is still to be stored. Deterministic; no I/O, no clock, no
-// randomness. A caller that stops between any two actions plans anew from the stored status and what it then sees.
+// `job.status` is the status stored last. Deterministic; no I/O, no clock, no randomness. A caller that stops between
+// any two actions plans anew from the stored status and what it then sees.
 //
 // Start order: one plan starts coordinator, ps and workers, in this order of its actions; nobody waits for anybody, as
 // ps and workers repeat their first call until the coordinator answers. Each start takes a fresh incarnation, also

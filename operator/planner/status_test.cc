@@ -162,7 +162,8 @@ TEST(StatusTest, RecoveringUntilTheNewCoordinatorReportsTraining) {
 
 TEST(StatusTest, WhereNothingIsLostNothingRecovers) {
   FakeWorld world(1, 1);
-  world.observed.unrecorded_starts = 1;  // so the coordinator is told that it is the second
+  const Plan refused = world.MakePlanNow();
+  world.Apply(refused.actions[0], refused);  // stored, and refused: the coordinator is told that it is the second
   world.Step();
   world.now += 1;
   world.Report(CoordinatorPhase::kRecovering, 0);

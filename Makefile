@@ -22,7 +22,7 @@ bench: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker reference_trainer transfer_bench
 	python3 tests/bench/run.py --bin $(BUILD)/bin --output build/bench.json
 
-# The operator with a thousand jobs: a real API server, and nodes that KWOK plays. Needs root; fifty minutes.
+# The operator with 250 jobs: a real API server, and nodes that KWOK plays. Needs root; a quarter of an hour.
 .PHONY: bench-operator
 bench-operator:
 	@bash docker/setup.sh e2e

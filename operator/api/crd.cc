@@ -311,7 +311,7 @@ constexpr Description kDescriptions[] = {
      "none yet."},
     {"status.incarnations",
      "Internal: the newest incarnation given out for each role and index, as worker-2: 3. It "
-     "is stored before the pod is made (the first may be stored after), so that no incarnation is given out twice."},
+     "is stored before the pod is made, so that no incarnation is given out twice."},
     {"status.recentFailures",
      "Internal: restarts inside the window of the failure policy, oldest first. The limits "
      "and the back-off are computed from them."},

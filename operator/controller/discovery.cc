@@ -76,7 +76,7 @@ absl::Status Discovery::Write(const JobRecord& record, const std::string& addres
     slice_ = Slice::kUnknown;  // should the answer be lost
     const kube::Json patch = {{"metadata", {{"uid", meta.uid}, {"resourceVersion", meta.resource_version}}},
                               {"endpoints", wanted.at("endpoints")}};
-    const absl::Status patched = client.MergePatch(kube::kEndpointSlices, namespace_name, name, patch).status();
+    absl::Status patched = client.MergePatch(kube::kEndpointSlices, namespace_name, name, patch).status();
     if (absl::IsNotFound(patched)) return Vanished(kube::kEndpointSlices, name);
     if (!patched.ok()) return patched;
   }

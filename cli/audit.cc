@@ -25,4 +25,9 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   return AuditLedger(expectation, *replies);
 }
 
+bool AuditMayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status) ||
+         absl::IsCancelled(status);
+}
+
 }  // namespace downpour::cli

@@ -17,6 +17,10 @@ namespace downpour::cli {
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
                                        const std::vector<std::string>& addresses, absl::Time deadline);
 
+// Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
+// errors are contradictions.
+bool AuditMayPass(const absl::Status& status);
+
 }  // namespace downpour::cli
 
 #endif  // DOWNPOUR_CLI_AUDIT_H_

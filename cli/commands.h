@@ -9,13 +9,14 @@
 #include "cli/cluster.h"
 #include "operator/api/training_job.h"
 
-// The commands of `downpour`. Each returns the exit code of the program: 0 done, 1 failed, 2 bad input, 130 stopped by
-// the user. With `json` standard output carries one JSON document and nothing else.
+// The commands of `downpour`. Each returns the exit code of the program: 0 done, 1 failed, 2 bad input, 3 done but
+// not audited, 130 stopped by the user. With `json` standard output carries one JSON document and nothing else.
 namespace downpour::cli {
 
 inline constexpr int kExitDone = 0;
 inline constexpr int kExitFailed = 1;
 inline constexpr int kExitBadInput = 2;
+inline constexpr int kExitUnaudited = 3;
 inline constexpr int kExitStopped = 130;
 
 using Overrides = std::vector<std::pair<std::string, std::string>>;  // path, value
@@ -25,6 +26,7 @@ struct RunOptions {
   Overrides overrides;
   bool json = false;
   std::string run_directory;  // empty: the next one under ./downpour-runs
+  double audit_seconds = 30;  // for parameter servers that do not say what they applied
 };
 
 // What a command is about: if the options of a cluster were given, a job on it by its name; otherwise a run of this
@@ -58,7 +60,7 @@ struct LedgerOptions {
 };
 
 // Reads the tables of update ids out of the parameter servers of a job, wherever it runs, and audits them. 1: some
-// update is missing (so far, if the job still trains) or was applied twice.
+// update is missing (so far, if the job still trains) or was applied twice. 3: they could not be read.
 int LedgerCommand(const LedgerOptions& options);
 
 // Without a name: all jobs of the namespace, or the runs in ./downpour-runs. A name may be a folder of runs.

@@ -15,6 +15,7 @@
 #include "cli/run_folder.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "operator/job/coordinator_client.h"
+#include "proto/member_channel.h"
 
 namespace downpour::cli {
 namespace {
@@ -46,7 +47,7 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
         return;
       }
       address_ = *address;
-      stub_ = v1::Coordinator::NewStub(job::MakeControlChannel(address_));
+      stub_ = v1::Coordinator::NewStub(MakeMemberChannel(address_));
     }
     auto question = std::make_unique<Question>();
     question->request.set_job_uid(job_uid_);

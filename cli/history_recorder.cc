@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "cli/render/summary_text.h"
 
 namespace downpour::cli {
 namespace {
@@ -18,6 +19,12 @@ json OrNull(const std::optional<double>& value) { return value.has_value() ? jso
 int CountMembers(const v1::ProgressReply& reply, const char* role) {
   return static_cast<int>(std::count_if(reply.members().begin(), reply.members().end(),
                                         [role](const v1::MemberProgress& member) { return member.role() == role; }));
+}
+
+// What came of auditing the ledger of a run that trained to its end; null: it did not.
+nlohmann::ordered_json AuditOf(const RunSummary& summary) {
+  if (summary.ledger.has_value()) return LedgerExact(*summary.ledger) ? "Exact" : "NotExact";
+  return summary.phase == "Succeeded" ? nlohmann::ordered_json("NotRead") : nlohmann::ordered_json(nullptr);
 }
 
 }  // namespace
@@ -195,6 +202,7 @@ std::string SummaryToJson(const RunSummary& summary) {
                                            {"restarts", summary.restarts},
                                            {"generation", summary.generation},
                                            {"ledger", ledger},
+                                           {"audit", AuditOf(summary)},
                                            {"modelPath", summary.model_path},
                                            {"runDirectory", summary.run_directory}};
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

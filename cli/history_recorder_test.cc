@@ -168,13 +168,14 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   const json expected = json::parse(R"({
     "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
-    "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0},
+    "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1"})");
   EXPECT_EQ(document, expected) << document.dump(2);
 
   recorder.Finish(kStart + 6, kFailed, "why", 2, std::nullopt);
   const json failed = json::parse(SummaryToJson(recorder.history().summary));
   EXPECT_TRUE(failed.at("ledger").is_null());
+  EXPECT_TRUE(failed.at("audit").is_null());
   EXPECT_EQ(failed.at("modelPath"), "") << "the model of a failed run is no result";
 }
 

@@ -23,6 +23,7 @@ struct Arguments {
   int tail = 0;
   bool follow = false;
   std::string run_directory;
+  double audit_seconds = 30;
   std::vector<std::string> overrides;
   std::string job_uid;
   std::vector<std::string> addresses;
@@ -82,10 +83,16 @@ LogChoice ReadLogChoice(const CLI::App& logs, const Arguments& arguments) {
 int Main(int argument_count, char** argument_values) {
   CLI::App app("Downpour trains deep networks with parameter servers.", "downpour");
   app.require_subcommand(1);
+  app.footer(
+      "Exit codes: 0 done, 1 failed, 2 bad input, 3 trained to the end but not audited, 130 stopped by the user.");
   Arguments arguments;
   CLI::App* const run = app.add_subcommand("run", "runs a TrainingJob with processes of this machine");
   AddManifest(*run, arguments);
   run->add_option("--run-dir", arguments.run_directory, "an empty or new folder for the run");
+  run->add_option("--audit-seconds", arguments.audit_seconds,
+                  "how long parameter servers are asked in the end what they applied")
+      ->check(CLI::Range(0, 3600))
+      ->capture_default_str();
   CLI::App* const validate = app.add_subcommand("validate", "says what is wrong with a TrainingJob");
   AddManifest(*validate, arguments);
   CLI::App* const get = AddTarget(app, "get", "lists runs, or jobs on a cluster",
@@ -130,7 +137,8 @@ int Main(int argument_count, char** argument_values) {
     overrides.push_back(*parsed);
   }
   const bool json = arguments.output == "json";
-  if (run->parsed()) return RunCommand({arguments.file, overrides, json, arguments.run_directory});
+  if (run->parsed())
+    return RunCommand({arguments.file, overrides, json, arguments.run_directory, arguments.audit_seconds});
   if (validate->parsed()) return ValidateCommand(arguments.file, overrides, json);
   if (ledger->parsed()) {
     return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});

@@ -162,7 +162,8 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
                          },
                          [&](const std::string& line) { return run.metrics.Append(line); },
                          [&] { return ReadLedger(run); },
-                         [&](const std::vector<Process>& running) { FinishProcesses(run, running); }};
+                         [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
+                         options.audit_seconds};
     outcome = RunJob(run.job, run.job_uid, start_time, parts);
   }
   if (outcome.phase == kSucceeded && outcome.ledger.has_value() && !LedgerExact(*outcome.ledger)) {
@@ -182,7 +183,8 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
   }
   if (outcome.phase == kFailed) return Complain(outcome.message, outcome.bad_input ? kExitBadInput : kExitFailed);
   if (!std::cout) return Complain("standard output: cannot be written", kExitFailed);
-  return outcome.phase == kStopped ? kExitStopped : kExitDone;
+  if (outcome.phase == kStopped) return kExitStopped;
+  return outcome.ledger.has_value() ? kExitDone : kExitUnaudited;
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -198,6 +199,7 @@ TEST_F(RunCommandTest, AFailedJobIsOneLineAndExitCodeOne) {
   EXPECT_EQ(command.Wait(), 1);
   EXPECT_THAT(command.Errors(), HasSubstr("the fake coordinator was told to fail"));
   EXPECT_EQ(json::parse(command.Output()).at("phase"), "Failed");
+  EXPECT_EQ(json::parse(command.Output()).at("audit"), nullptr);
 }
 
 TEST_F(RunCommandTest, ALedgerThatIsNotExactFailsTheRun) {
@@ -206,7 +208,32 @@ TEST_F(RunCommandTest, ALedgerThatIsNotExactFailsTheRun) {
   const json summary = json::parse(command.Output());
   EXPECT_EQ(summary.at("phase"), "Failed");
   EXPECT_EQ(summary.at("ledger").at("duplicated"), 1);
+  EXPECT_EQ(summary.at("audit"), "NotExact");
   EXPECT_EQ(summary.at("modelPath"), "");
+}
+
+TEST_F(RunCommandTest, AnAuditThatDidNotHappenIsNoSuccess) {
+  Command command(RunOptions("mute", {"--audit-seconds", "1"}));
+  EXPECT_EQ(command.Wait(), 3);
+  EXPECT_EQ(command.Errors(), "");
+  const std::vector<std::string> lines = Lines(command.Output());
+  EXPECT_THAT(lines.back(), AllOf(StartsWith("Not audited: "), HasSubstr("the fake ps was told to be mute")));
+  const json summary = json::parse(ReadText(Path("run/summary.json")));
+  EXPECT_EQ(summary.at("phase"), "Succeeded");
+  EXPECT_EQ(summary.at("audit"), "NotRead");
+  EXPECT_EQ(summary.at("ledger"), nullptr);
+}
+
+// Ordinary in companies: nothing of a run goes through them.
+TEST_F(RunCommandTest, ProxiesOfTheEnvironmentHaveNoPartInARun) {
+  CommandOptions options = RunOptions("", {"--output", "json"});
+  for (const char* name : {"http_proxy", "https_proxy", "grpc_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY",
+                           "GRPC_PROXY", "ALL_PROXY"}) {
+    options.environment[name] = "http://127.0.0.1:9";
+  }
+  Command command(options);
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  EXPECT_EQ(json::parse(command.Output()).at("audit"), "Exact");
 }
 
 TEST_F(RunCommandTest, WorkersThatMissTheEndAreDismissed) {

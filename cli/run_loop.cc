@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cli/audit.h"
 #include "operator/job/report.h"
 #include "operator/planner/conditions.h"
 
@@ -17,7 +18,7 @@ constexpr double kFinishInterval = 1;
 constexpr double kFarewell = 2;  // for workers that have not heard from the coordinator that the job is over
 constexpr double kStopGrace = 5;
 constexpr double kKillLimit = 10;  // for the kernel to end what was killed
-constexpr int kLedgerAttempts = 3;
+constexpr double kLedgerInterval = 1;
 constexpr int kBadInputExitCode = 2;
 
 // A process is ready when the coordinator counts this very start of it as a member.
@@ -25,12 +26,6 @@ bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& rep
   if (!process.running() || !reply.has_value() || reply_time < process.created_time) return false;
   return process.role == api::Role::kCoordinator ||
          job::IsMember(*reply, process.role, process.index, process.incarnation);
-}
-
-// The ps did not answer, which may pass.
-bool IsTransient(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status) ||
-         absl::IsCancelled(status);
 }
 
 class RunLoop {
@@ -50,7 +45,7 @@ class RunLoop {
     outcome.ledger = ledger_;
     if (outcome.phase == kSucceeded && !ledger_.has_value() && !ledger_error_.ok()) {
       // Silence of a ps says nothing about its tables; tables that contradict themselves do.
-      if (!IsTransient(ledger_error_)) outcome.phase = kFailed;
+      if (!AuditMayPass(ledger_error_)) outcome.phase = kFailed;
       outcome.message = absl::StrCat("the ledger could not be read: ", ledger_error_.message());
     }
     return outcome;
@@ -156,16 +151,20 @@ class RunLoop {
   // The tables are read before anyone is told to exit: they go with the ps.
   void Finish(double now) {
     if (now < next_finish_) return;
-    if (!ledger_.has_value() && ledger_attempts_ < kLedgerAttempts) {
-      ++ledger_attempts_;
+    if (!ledger_settled_) {
+      if (!ledger_asked_.has_value()) ledger_asked_ = now;
       absl::StatusOr<LedgerSummary> ledger = parts_.read_ledger();
       if (ledger.ok()) {
         ledger_ = *ledger;
       } else {
         ledger_error_ = ledger.status();
-        if (IsTransient(ledger_error_) && ledger_attempts_ < kLedgerAttempts) return;
-        ledger_attempts_ = kLedgerAttempts;
+        const double answered = parts_.clock.Now();
+        if (AuditMayPass(ledger_error_) && answered < *ledger_asked_ + parts_.audit_patience) {
+          next_finish_ = answered + kLedgerInterval;
+          return;
+        }
       }
+      ledger_settled_ = true;
     }
     std::vector<Process> running = parts_.processes.List();
     std::erase_if(running, [](const Process& process) { return !process.running(); });
@@ -224,7 +223,8 @@ class RunLoop {
 
   std::optional<double> finish_time_;  // when they were told first
   double next_finish_ = 0;
-  int ledger_attempts_ = 0;
+  std::optional<double> ledger_asked_;  // when first
+  bool ledger_settled_ = false;         // read, or given up
   std::optional<LedgerSummary> ledger_;
   absl::Status ledger_error_;
 };

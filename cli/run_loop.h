@@ -41,17 +41,18 @@ struct RunParts {
   std::function<absl::Status(const RunState&)> store;
   // Appends to metrics.jsonl. An error ends the run.
   std::function<absl::Status(const std::string& line)> append_metrics;
-  // Audits the tables of the ps, within seconds.
+  // Audits the tables of the ps, within seconds. Silence is asked again for `audit_patience`.
   std::function<absl::StatusOr<LedgerSummary>()> read_ledger;
   // Tells these processes to exit 0, within seconds.
   std::function<void(const std::vector<Process>& running)> finish;
+  double audit_patience = 30;  // seconds
 };
 
 struct RunOutcome {
   std::string phase;  // kSucceeded, kFailed or kStopped
   std::string message;
-  bool bad_input = false;  // it failed because a process refused its input
-  std::optional<LedgerSummary> ledger;
+  bool bad_input = false;               // it failed because a process refused its input
+  std::optional<LedgerSummary> ledger;  // absent though it succeeded: it could not be read, `message` says why
 };
 
 // When it returns no process of the job runs any more. `job.status` is where the job stands (empty: not started).

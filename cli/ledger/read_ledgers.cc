@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "downpour/v1/control.grpc.pb.h"
+#include "proto/member_channel.h"
 
 namespace downpour::cli {
 namespace {
@@ -30,12 +31,9 @@ absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::
   std::vector<v1::LedgerReply> replies(addresses.size());
   std::vector<Call> calls(addresses.size());
   grpc::CompletionQueue queue;
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(kMaxReplyBytes);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     Call& call = calls[i];
-    call.stub = v1::ParameterServer::NewStub(
-        grpc::CreateCustomChannel(addresses[i], grpc::InsecureChannelCredentials(), arguments));
+    call.stub = v1::ParameterServer::NewStub(MakeMemberChannel(addresses[i], {.max_message_bytes = kMaxReplyBytes}));
     call.context.set_deadline(absl::ToChronoTime(deadline));
     call.reader = call.stub->AsyncReadLedger(&call.context, request, &queue);
     call.reader->Finish(&replies[i], &call.status, &call);

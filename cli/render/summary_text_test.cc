@@ -43,6 +43,16 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   EXPECT_THAT(text, Not(HasSubstr("why")));
 }
 
+TEST(SummaryTextTest, WhatWasNotAuditedSaysSoInTheEnd) {
+  RunSummary summary;
+  summary.phase = "Succeeded";
+  summary.message = "the ledger could not be read: the ps at 127.0.0.1:1: refused";
+  summary.run_directory = "runs/lenet-1";
+  EXPECT_THAT(RenderSummaryText(summary, false), ::testing::EndsWith("Not audited: " + summary.message + "\n"));
+  summary.ledger = LedgerSummary{10, 10, 0, 0, 0};
+  EXPECT_THAT(RenderSummaryText(summary, false), Not(HasSubstr("Not audited")));
+}
+
 TEST(SummaryTextTest, EmptyAndHostileRuns) {
   EXPECT_THAT(RenderSummaryText({}, false), HasSubstr("ledger      not read"));
   RunSummary summary;

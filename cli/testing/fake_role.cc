@@ -36,6 +36,7 @@
 
 #include "absl/strings/str_split.h"
 #include "downpour/v1/control.grpc.pb.h"
+#include "proto/member_channel.h"
 
 namespace {
 
@@ -172,6 +173,7 @@ class Coordinator final : public v1::Coordinator::Service {
 class ParameterServer final : public v1::ParameterServer::Service {
  public:
   grpc::Status ReadLedger(grpc::ServerContext*, const v1::LedgerRequest*, v1::LedgerReply* reply) override {
+    if (Misbehaves("mute")) return {grpc::StatusCode::UNAVAILABLE, "the fake ps was told to be mute"};
     reply->set_job_uid(config.job_uid());
     reply->mutable_stamp()->set_generation(1);
     reply->set_ps_index(static_cast<std::uint32_t>(std::stoi(options["index"])));
@@ -236,7 +238,7 @@ int Work(int signals) {
     std::string address = Read(options["coordinator"].substr(1));
     if (address.empty()) continue;
     address.pop_back();
-    const auto stub = v1::Coordinator::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+    const auto stub = v1::Coordinator::NewStub(downpour::MakeMemberChannel(address));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(1));
     v1::WorkerSyncReply reply;

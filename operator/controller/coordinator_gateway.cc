@@ -13,6 +13,7 @@
 #include "operator/controller/objects.h"
 #include "operator/controller/turn.h"
 #include "operator/job/coordinator_client.h"
+#include "proto/member_channel.h"
 
 namespace downpour::controller {
 namespace {
@@ -108,10 +109,10 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     }
     auto done = [this, raw](const grpc::Status&) { End(raw); };
     if (role == api::Role::kCoordinator) {
-      call->coordinator = v1::Coordinator::NewStub(job::MakeControlChannel(address));
+      call->coordinator = v1::Coordinator::NewStub(MakeMemberChannel(address));
       call->coordinator->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
     } else {
-      call->ps = v1::ParameterServer::NewStub(job::MakeControlChannel(address));
+      call->ps = v1::ParameterServer::NewStub(MakeMemberChannel(address));
       call->ps->async()->Finish(&raw->context, &raw->finish, &raw->finished, std::move(done));
     }
     absl::MutexLock lock(&mutex_);
@@ -192,7 +193,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
   void Ask(const std::string& job_uid, Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto call = std::make_shared<Call>();
-    if (job.stub == nullptr) job.stub = v1::Coordinator::NewStub(job::MakeControlChannel(job.address));
+    if (job.stub == nullptr) job.stub = v1::Coordinator::NewStub(MakeMemberChannel(job.address));
     call->coordinator = job.stub;
     call->question.set_job_uid(ProcessJobUid(job_uid));
     call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());

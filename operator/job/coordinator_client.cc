@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "downpour/v1/control.grpc.pb.h"
+#include "proto/member_channel.h"
 
 namespace downpour::job {
 
@@ -20,25 +21,9 @@ absl::Status ToAbsl(const grpc::Status& status, const std::string& address) {
                       absl::StrCat(address, ": ", status.error_message()));
 }
 
-std::shared_ptr<grpc::Channel> MakeControlChannel(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  // A connection of its own: a question must not wait behind what another channel to the same process does.
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // A proxy of the environment must not come between.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // Questions are small and are repeated anyway: what serves large transfers and policies of retrying costs time.
-  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
-  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-  // Nobody looks at the library's own records of each channel.
-  arguments.SetInt(GRPC_ARG_ENABLE_CHANNELZ, 0);
-  arguments.SetInt(GRPC_ARG_MAX_CHANNEL_TRACE_EVENT_MEMORY_PER_NODE, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
-}
-
 absl::StatusOr<v1::ProgressReply> AskProgress(const std::string& address, const std::string& job_uid,
                                               absl::Duration time_limit) {
-  const std::unique_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(MakeControlChannel(address));
+  const std::unique_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
   grpc::ClientContext context;
   SetDeadline(context, time_limit);
   v1::ProgressRequest request;
@@ -53,7 +38,7 @@ namespace {
 
 template <typename Service>
 absl::Status Finish(const std::string& address, const std::string& job_uid, absl::Duration time_limit) {
-  const std::unique_ptr<typename Service::Stub> stub = Service::NewStub(MakeControlChannel(address));
+  const std::unique_ptr<typename Service::Stub> stub = Service::NewStub(MakeMemberChannel(address));
   grpc::ClientContext context;
   SetDeadline(context, time_limit);
   v1::FinishRequest request;

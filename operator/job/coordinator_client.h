@@ -18,8 +18,6 @@ class Status;
 // The calls from whoever carries a job out to its processes. Addresses are host:port.
 namespace downpour::job {
 
-// A connection of its own to the control plane of a process.
-std::shared_ptr<grpc::Channel> MakeControlChannel(const std::string& address);
 void SetDeadline(grpc::ClientContext& context, absl::Duration time_limit);
 // The same code; the message begins with the address.
 absl::Status ToAbsl(const grpc::Status& status, const std::string& address);

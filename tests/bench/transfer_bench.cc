@@ -276,8 +276,7 @@ class BareClient {
  public:
   BareClient(const std::string& address, const Sizes& sizes) : sizes_(sizes) {
     for (int i = 0; i < sizes.channels; ++i) {
-      stubs_.push_back(std::make_unique<grpc::GenericStub>(
-          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments())));
+      stubs_.push_back(std::make_unique<grpc::GenericStub>(wire::MakeChannel(address)));
     }
   }
 

@@ -17,6 +17,7 @@
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/member_channel.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/core/data_plan.h"
@@ -144,7 +145,7 @@ Weights TrainSequentially(const std::string& name) {
 
 // Tells the coordinator that the outcome is known, as soon as it says that the job is over: it sends the worker home.
 absl::Status FinishWhenDone(const std::string& address) {
-  const auto stub = v1::Coordinator::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
   const absl::Time deadline = absl::Now() + kPatience;
   std::string why;
   while (absl::Now() < deadline) {

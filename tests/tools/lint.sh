@@ -8,6 +8,11 @@ cd "$root"
 git ls-files --cached --others --exclude-standard '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
 git ls-files --cached --others --exclude-standard '*.sh' .ci/run | xargs shellcheck
 python3 -m compileall -q tests deploy
+# A channel that is made elsewhere goes through the proxies of the environment, for one.
+if git grep -nE 'CreateCustomChannel|CreateChannel *\(|InsecureChannelCredentials' -- '*.cc' '*.h' ':!proto/member_channel.cc'; then
+  echo "lint: channels to members of a job are made by MakeMemberChannel (proto/member_channel.h)" >&2
+  exit 1
+fi
 
 # Generated protobuf headers must be there for clang-tidy to parse what includes them.
 cmake --build "$build" --target downpour_grpc >/dev/null

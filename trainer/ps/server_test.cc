@@ -10,6 +10,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "gtest/gtest.h"
+#include "proto/member_channel.h"
 #include "trainer/core/testing/ps_messages.h"
 #include "trainer/wire/grpc_transport.h"
 
@@ -70,7 +71,7 @@ class PsServerTest : public ::testing::Test {
 
   // What a probe is answered: grpc.health.v1.HealthCheckResponse, a field of one byte. Empty: not at all.
   std::string Health() {
-    grpc::GenericStub stub(grpc::CreateChannel(server_->address(), grpc::InsecureChannelCredentials()));
+    grpc::GenericStub stub(MakeMemberChannel(server_->address()));
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     grpc::CompletionQueue queue;

@@ -27,8 +27,7 @@ class Stubs {
     absl::MutexLock lock(&mutex_);
     std::unique_ptr<typename Service::Stub>& stub = stubs_[address];
     if (stub == nullptr) {
-      stub = Service::NewStub(
-          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), wire::BaseChannelArguments()));
+      stub = Service::NewStub(wire::MakeChannel(address));
     }
     return stub.get();
   }

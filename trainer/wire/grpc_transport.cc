@@ -13,20 +13,16 @@
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
-#include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
-#include "grpcpp/security/credentials.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/slice.h"
+#include "proto/member_channel.h"
 #include "trainer/wire/frame_codec.h"
 
 namespace downpour::wire {
 namespace {
-
-constexpr int kKeepaliveTimeMs = 10'000;
-constexpr int kKeepaliveTimeoutMs = 5'000;
 
 class Counters {
  public:
@@ -147,8 +143,7 @@ class GrpcDataClient final : public DataClient {
     Peer& peer = peers_[address];
     if (peer.stubs.empty()) {
       for (int i = 0; i < std::max(1, options_.channels_per_address); ++i) {
-        peer.stubs.push_back(std::make_unique<grpc::GenericStub>(
-            grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), BaseChannelArguments())));
+        peer.stubs.push_back(std::make_unique<grpc::GenericStub>(MakeChannel(address)));
       }
     }
     return peer.stubs[peer.next++ % peer.stubs.size()].get();
@@ -203,22 +198,8 @@ class GrpcDataClient final : public DataClient {
 
 }  // namespace
 
-grpc::ChannelArguments BaseChannelArguments() {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1'000);
-  // A coordinator that was replaced has another address under the same name; by default gRPC asks again after 30 s.
-  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2'000);  // in truth the time-out of one attempt to connect
-  arguments.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
-  arguments.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
-  return arguments;
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  return MakeMemberChannel(address, {.max_message_bytes = static_cast<int>(kMaxMessageBytes), .lasting = true});
 }
 
 void ConfigureServer(grpc::ServerBuilder& builder) {

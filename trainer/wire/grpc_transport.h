@@ -2,23 +2,23 @@
 #define DOWNPOUR_TRAINER_WIRE_GRPC_TRANSPORT_H_
 
 #include <memory>
+#include <string>
 
+#include "grpcpp/channel.h"
 #include "grpcpp/impl/service_type.h"
 #include "grpcpp/server_builder.h"
-#include "grpcpp/support/channel_arguments.h"
 #include "trainer/wire/transport.h"
 
 // The data plane over gRPC: raw ByteBuffers through the unary method kExchangeMethod, nothing copied but what gRPC and
-// the kernel copy. Also the one place where channel and server arguments are set.
+// the kernel copy. Also the one place where arguments of servers are set.
 namespace downpour::wire {
 
 inline constexpr char kExchangeMethod[] = "/downpour.v1.Data/Exchange";
 
-// Arguments that every channel of ours uses, control calls included: keepalive, reconnect back-off, message sizes, no
-// proxy, and connections that are not shared with other channels of the same address.
-grpc::ChannelArguments BaseChannelArguments();
+// A lasting channel to a member, which takes messages of kMaxMessageBytes; for control calls between members too.
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address);
 
-// The server's side of these. A port that another process listens on is refused, not shared.
+// The server's side of such channels. A port that another process listens on is refused, not shared.
 void ConfigureServer(grpc::ServerBuilder& builder);
 
 struct GrpcDataClientOptions {

@@ -372,8 +372,7 @@ TEST(GrpcTransportTest, RefusesToSendWhatDoesNotEncode) {
 // What a peer sends that does not speak the format.
 class RawExchange {
  public:
-  explicit RawExchange(const std::string& address)
-      : stub_(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), BaseChannelArguments())) {}
+  explicit RawExchange(const std::string& address) : stub_(MakeChannel(address)) {}
 
   grpc::Status Send(const std::vector<std::uint8_t>& bytes, std::vector<std::uint8_t>& reply) {
     grpc::ClientContext context;

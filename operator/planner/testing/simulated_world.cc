@@ -1,0 +1,213 @@
+#include "operator/planner/testing/simulated_world.h"
+
+#include <algorithm>
+
+#include "operator/planner/elastic.h"
+
+namespace downpour::planner {
+
+SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.Uniform(1, 4)), dice_(dice) {
+  api::TrainingJobSpec& spec = job.spec;
+  api::FailurePolicy& policy = spec.failure_policy;
+  policy.max_restarts = dice_.Chance(0.3) ? dice_.Uniform(0, 8) : 100;
+  policy.max_restarts_per_replica = dice_.Chance(0.3) ? dice_.Uniform(0, 4) : 100;
+  policy.window_seconds = dice_.Pick({0, 20, 100, 1000});
+  policy.backoff = {dice_.Uniform(0, 3), dice_.Uniform(0, 12)};
+  policy.pending_timeout_seconds = dice_.Pick({0, 8, 40});
+  policy.termination_timeout_seconds = dice_.Pick({5, 30});
+  if (dice_.Chance(0.3)) {
+    api::FailureRule rule;
+    rule.name = "infrastructure";
+    rule.on_container_reasons = {"Evicted"};
+    rule.counts_towards_limit = dice_.Chance(0.5);
+    policy.rules.push_back(rule);
+  }
+  if (dice_.Chance(0.3)) {
+    api::FailureRule rule;
+    rule.name = "code";
+    rule.on_exit_codes = api::ExitCodeRule{true, {1}};
+    rule.action = static_cast<api::RestartAction>(
+        dice_.Pick({static_cast<int>(api::RestartAction::kIgnore), static_cast<int>(api::RestartAction::kRestartJob),
+                    static_cast<int>(api::RestartAction::kRestoreRole)}));
+    policy.rules.push_back(rule);
+    restarts_whole_job_ = rule.action == api::RestartAction::kRestartJob;
+  }
+  if (dice_.Chance(0.4)) {
+    spec.elastic =
+        api::ElasticSpec{dice_.Uniform(1, 3), dice_.Uniform(3, 6), dice_.Pick({2, 10}), dice_.Pick({0, 5, 40})};
+    room_ = dice_.Uniform(0, 6);
+  }
+  if (dice_.Chance(0.3)) {
+    spec.scheduling.emplace();
+    spec.scheduling->avoid_nodes = api::AvoidNodes{dice_.Uniform(1, 3), dice_.Pick({5, 60})};
+  }
+  spec.progress_deadline_seconds = dice_.Pick({0, 300, 2000});
+  if (dice_.Chance(0.05)) spec.active_deadline_seconds = dice_.Uniform(20, 400);
+  suspends_ = dice_.Chance(0.2);
+  fault_rate_ = dice_.Pick({0, 1, 3, 6}) / 10.0;
+  updates_expected_ = dice_.Chance(0.5) ? static_cast<std::uint64_t>(dice_.Uniform(1, 400)) : kForEver;
+  start_phase = InstancePhase::kPending;
+  refuses_ = dice_.Chance(0.3);
+}
+
+void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
+  Apply(action, plan);
+  if (action.type != ActionType::kStart) return;
+  forbidden_[Get(action.role, action.index).uid] = {action.avoid_nodes.begin(), action.avoid_nodes.end()};
+}
+
+void SimulatedWorld::InjectFault() {
+  if (suspends_ && dice_.Chance(0.2)) {
+    job.spec.suspend = !job.spec.suspend;
+    return;
+  }
+  if (job.spec.elastic.has_value() && dice_.Chance(0.3)) {
+    // Nodes come and go, and users and autoscalers write what they like.
+    if (dice_.Chance(0.7)) {
+      room_ = dice_.Uniform(0, 6);
+    } else {
+      job.spec.worker.replicas = dice_.Uniform(0, 8);
+    }
+    return;
+  }
+  const std::vector<Instance*> live = Live();
+  if (live.empty()) return;
+  Instance& victim = *live[static_cast<std::size_t>(dice_.Uniform(0, static_cast<int>(live.size()) - 1))];
+  switch (dice_.Uniform(0, 9)) {
+    case 0:
+      victim.terminating = true;
+      if (!victim.terminating_since) victim.terminating_since = now;
+      return;
+    case 1:
+      std::erase_if(observed.instances, [uid = victim.uid](const Instance& instance) { return instance.uid == uid; });
+      return;
+    case 2:
+      if (victim.phase == InstancePhase::kRunning) End(victim, InstancePhase::kSucceeded, 0);
+      return;
+    case 3:
+      stuck_.insert(victim.uid);
+      return;
+    case 4:
+      End(victim, InstancePhase::kFailed, 137);
+      victim.reason = dice_.Chance(0.5) ? "Evicted" : "OOMKilled";
+      return;
+    case 5:
+      End(victim, InstancePhase::kFailed, 137);
+      victim.conditions = {{"DisruptionTarget", "True"}};
+      return;
+    case 6:
+      End(victim, InstancePhase::kFailed, dice_.Chance(0.05) ? 2 : 1);
+      return;
+    default:
+      End(victim, InstancePhase::kFailed, dice_.Pick({134, 137, 137, 137, 139, 255}));
+      return;
+  }
+}
+
+void SimulatedWorld::GoOn(bool calm) {
+  auto placed = std::count_if(observed.instances.begin(), observed.instances.end(), [](const Instance& instance) {
+    return instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning;
+  });
+  for (Instance& instance : observed.instances) {
+    if (!IsLive(instance)) continue;
+    if (instance.terminating) {
+      if (stuck_.count(instance.uid) == 0 && dice_.Chance(0.5)) {
+        End(instance, InstancePhase::kFailed, dice_.Pick({137, 143}));
+      }
+    } else if (instance.phase == InstancePhase::kPending && (calm || stuck_.count(instance.uid) == 0) &&
+               dice_.Chance(0.7)) {
+      if (instance.role == api::Role::kWorker && placed++ >= room_) continue;
+      const std::string node = FindNode(instance);
+      if (node.empty()) continue;
+      instance.node = node;
+      instance.phase = InstancePhase::kRunning;
+      instance.ready = true;
+    }
+  }
+  GoOnTraining();
+  // What has ended goes away some time after it was counted.
+  std::erase_if(observed.instances, [this](const Instance& instance) {
+    const bool counted = std::count(job.status.counted_uids.begin(), job.status.counted_uids.end(), instance.uid) > 0;
+    return !IsLive(instance) && counted && dice_.Chance(0.1);
+  });
+}
+
+std::string SimulatedWorld::FindNode(const Instance& instance) {
+  std::vector<std::string> nodes;
+  for (const char* node : {"node-0", "node-1", "node-2", "node-3"}) {
+    if (!forbidden_[instance.uid].contains(node)) nodes.push_back(node);
+  }
+  return nodes.empty() ? "" : nodes[static_cast<std::size_t>(dice_.Uniform(0, static_cast<int>(nodes.size()) - 1))];
+}
+
+void SimulatedWorld::GoOnTraining() {
+  const Instance* coordinator = nullptr;
+  std::set<std::string> ps;
+  int workers = 0;
+  for (const Instance& instance : observed.instances) {
+    if (instance.phase != InstancePhase::kRunning) continue;
+    if (instance.role == api::Role::kCoordinator) coordinator = &instance;
+    if (instance.role == api::Role::kParameterServer) ps.insert(instance.uid);
+    if (instance.role == api::Role::kWorker) ++workers;
+  }
+  if (coordinator == nullptr) return;
+  CoordinatorPhase phase = CoordinatorPhase::kStarting;
+  if (static_cast<int>(ps.size()) == job.spec.parameter_server->replicas) {
+    if (ps != ps_of_generation_) {
+      ++generation_;
+      updates_ = 0;
+      ps_of_generation_ = ps;
+      finishing_ = false;
+    }
+    phase = CoordinatorPhase::kTraining;
+    if (updates_ >= updates_expected_) {
+      phase = finishing_ ? CoordinatorPhase::kDone : CoordinatorPhase::kFinishing;
+      finishing_ = true;
+      for (Instance& instance : observed.instances) {
+        const bool leaves = instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning;
+        if (leaves && dice_.Chance(0.3)) End(instance, InstancePhase::kSucceeded, 0);
+      }
+    } else if (workers > 0) {
+      updates_ = std::min(updates_expected_, updates_ + static_cast<std::uint64_t>(dice_.Uniform(1, 20)));
+    }
+  }
+  if (coordinator_ != coordinator->uid && phase == CoordinatorPhase::kTraining) {
+    coordinator_ = coordinator->uid;
+    phase = CoordinatorPhase::kRecovering;
+  }
+  if (fault_rate_ == 0 || dice_.Chance(0.8)) Report(phase, updates_, generation_);
+}
+
+bool SimulatedWorld::IsRefused(const Action& action) const {
+  if (action.type != ActionType::kStart || action.role != api::Role::kWorker || !refuses_) return false;
+  return std::count_if(observed.instances.begin(), observed.instances.end(), [](const Instance& instance) {
+           return instance.role == api::Role::kWorker && IsLive(instance);
+         }) >= room_;
+}
+
+bool SimulatedWorld::AsDesired() const {
+  for (const api::Role role : kStartOrder) {
+    for (int index = 0; index < DesiredReplicas(job.spec, role); ++index) {
+      const bool runs =
+          std::any_of(observed.instances.begin(), observed.instances.end(), [&](const Instance& instance) {
+            return instance.role == role && instance.index == index && instance.phase == InstancePhase::kRunning;
+          });
+      if (!runs) return false;
+    }
+  }
+  return true;
+}
+
+bool SimulatedWorld::AnyLive() const {
+  return std::any_of(observed.instances.begin(), observed.instances.end(), IsLive);
+}
+
+std::vector<Instance*> SimulatedWorld::Live() {
+  std::vector<Instance*> live;
+  for (Instance& instance : observed.instances) {
+    if (IsLive(instance)) live.push_back(&instance);
+  }
+  return live;
+}
+
+}  // namespace downpour::planner

@@ -1,0 +1,86 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_TESTING_SIMULATED_WORLD_H_
+#define DOWNPOUR_OPERATOR_PLANNER_TESTING_SIMULATED_WORLD_H_
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "operator/planner/fake_world.h"
+
+namespace downpour::planner {
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
+  int Uniform(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  bool Chance(double probability) { return std::bernoulli_distribution(probability)(random_); }
+  int Pick(const std::vector<int>& values) {
+    return values[static_cast<std::size_t>(Uniform(0, static_cast<int>(values.size()) - 1))];
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// One job with a policy of its own, in a world that goes on by itself: instances start, train, end, fail and get stuck
+// as the dice fall.
+class SimulatedWorld : public FakeWorld {
+ public:
+  static constexpr int kMuchRoom = 1000;
+
+  // `dice` outlives the world.
+  explicit SimulatedWorld(Dice& dice);
+
+  // As often as this one's faults come.
+  bool IsTimeForFault() { return dice_.Chance(fault_rate_); }
+  void InjectFault();
+  // Instances start and end, the coordinator makes progress and answers. In a calm world only what is stuck in
+  // terminating waits for the planner.
+  void GoOn(bool calm);
+  // A quota may refuse a worker that has no room before it is made.
+  bool IsRefused(const Action& action) const;
+  void CarryOut(const Action& action, const Plan& plan);
+  void MakeRoom() { room_ = kMuchRoom; }
+
+  bool AnyLive() const;
+  // Every member that the job wants runs.
+  bool AsDesired() const;
+  bool has_faults() const { return fault_rate_ > 0; }
+  bool trains_for_ever() const { return updates_expected_ == kForEver; }
+  // The job may be ended as a whole and begin again, without a failure.
+  bool may_begin_anew() const { return suspends_ || restarts_whole_job_; }
+
+ private:
+  static constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
+
+  std::vector<Instance*> Live();
+  // Where the instance may run; empty: nowhere.
+  std::string FindNode(const Instance& instance);
+  void GoOnTraining();
+
+  Dice& dice_;
+  bool suspends_ = false;
+  bool restarts_whole_job_ = false;
+  double fault_rate_ = 0;
+  int room_ = kMuchRoom;  // for workers
+  bool refuses_ = false;  // to make workers that have no room
+
+  std::set<std::string> stuck_;                             // never run, and never end when asked to
+  std::map<std::string, std::set<std::string>> forbidden_;  // nodes, by uid
+
+  // The training.
+  std::uint64_t updates_expected_ = 0;
+  std::uint64_t updates_ = 0;
+  std::uint64_t generation_ = 0;
+  std::set<std::string> ps_of_generation_;
+  std::string coordinator_;
+  bool finishing_ = false;
+};
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_TESTING_SIMULATED_WORLD_H_

@@ -13,8 +13,8 @@ namespace downpour::kube {
 // in main(), before there are other threads.
 void InitialiseHttp(int threads);
 
-// Over cpprestsdk, the one place where it is used. New connections use the newest credentials; after 401 they are read
-// again and the request is tried once more. After errors of connections the client underneath is made anew.
+// Over cpprestsdk, which is used here and in http/ alone. New connections use the newest credentials; after 401 they
+// are read again and the request is tried once more. After errors of connections the client underneath is made anew.
 std::unique_ptr<Transport> MakeHttpTransport(std::shared_ptr<CredentialSource> credentials);
 
 }  // namespace downpour::kube

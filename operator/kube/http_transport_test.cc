@@ -1,24 +1,17 @@
 #include "operator/kube/http_transport.h"
 
 #include <netinet/in.h>
-#include <openssl/pem.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <mutex>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/fake_api_server.h"
@@ -43,6 +36,8 @@ HttpRequest Request(const std::string& method, const std::string& path, absl::Du
 
 class HttpTransportTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { InitialiseHttp(4); }
+
   std::unique_ptr<Transport> Connect(Credentials credentials = {}, const std::string& refreshed = "") {
     source_ = std::make_shared<PlainCredentials>(server_.Start(), std::move(credentials), refreshed);
     return MakeHttpTransport(source_);
@@ -218,27 +213,16 @@ TEST_F(HttpTransportTest, After401TheCredentialsAreReadAgainOnce) {
 }
 
 // What a kubeconfig says beside credentials.
-class DescribedSource final : public CredentialSource {
+class ActsAsJane final : public PlainCredentials {
  public:
-  DescribedSource(std::string server, std::string certificate_authority, std::string proxy)
-      : plain_(std::move(server), {std::move(certificate_authority), "", "", ""}), proxy_(std::move(proxy)) {}
-  const std::string& server() const override { return plain_.server(); }
-  const std::string& tls_server_name() const override { return plain_.tls_server_name(); }
-  bool insecure_skip_tls_verify() const override { return false; }
-  const std::string& default_namespace() const override { return plain_.default_namespace(); }
-  std::string proxy() const override { return proxy_; }
+  using PlainCredentials::PlainCredentials;
   std::vector<std::pair<std::string, std::string>> impersonation() const override {
     return {{"Impersonate-User", "jane doe"}, {"Impersonate-Group", "on-call"}};
   }
-  absl::StatusOr<Credentials> Get(bool refresh) override { return plain_.Get(refresh); }
-
- private:
-  PlainCredentials plain_;
-  const std::string proxy_;
 };
 
 TEST_F(HttpTransportTest, EachRequestActsAsSomebodyElse) {
-  const auto transport = MakeHttpTransport(std::make_shared<DescribedSource>(server_.Start(), "", ""));
+  const auto transport = MakeHttpTransport(std::make_shared<ActsAsJane>(server_.Start()));
   ASSERT_TRUE(transport->Exchange(Request("GET", "/api/v1/pods"), {}).ok());
   ASSERT_TRUE(transport->Stream(Request("GET", "/api/v1/pods"), {}, [](auto) { return true; }).ok());
   for (const auto& seen : server_.requests()) {
@@ -370,376 +354,6 @@ TEST_F(HttpTransportTest, ManyAtOnce) {
   }
   threads.clear();
   EXPECT_EQ(good, 200);
-}
-
-// --- TLS ---
-
-struct Free {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
-  void operator()(SSL* ssl) const { SSL_free(ssl); }
-  void operator()(BIO* bio) const { BIO_free(bio); }
-};
-template <typename T>
-using Owned = std::unique_ptr<T, Free>;
-
-// What the system trusts, for this process.
-std::string SystemCertificatesFile() {
-  return ::testing::TempDir() + "system-certificates-" + std::to_string(getpid());
-}
-
-class Process final : public ::testing::Environment {
- public:
-  void SetUp() override {
-    std::ofstream(SystemCertificatesFile()).flush();
-    setenv("SSL_CERT_FILE", SystemCertificatesFile().c_str(), /*overwrite=*/1);
-    InitialiseHttp(4);
-  }
-  void TearDown() override { std::remove(SystemCertificatesFile().c_str()); }
-};
-
-const ::testing::Environment* const kProcess = ::testing::AddGlobalTestEnvironment(new Process);
-
-struct Certificate {
-  Owned<EVP_PKEY> key;
-  Owned<X509> x509;
-
-  std::string Pem() const {
-    const Owned<BIO> bio(BIO_new(BIO_s_mem()));
-    PEM_write_bio_X509(bio.get(), x509.get());
-    return Text(bio.get());
-  }
-  std::string KeyPem() const {
-    const Owned<BIO> bio(BIO_new(BIO_s_mem()));
-    PEM_write_bio_PrivateKey(bio.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
-    return Text(bio.get());
-  }
-
- private:
-  static std::string Text(BIO* bio) {
-    char* bytes = nullptr;
-    const long size = BIO_get_mem_data(bio, &bytes);
-    return std::string(bytes, static_cast<std::size_t>(size));
-  }
-};
-
-// `issuer` nullptr: an authority that signs itself.
-Certificate MakeCertificate(const std::string& name, const std::string& alternative, const Certificate* issuer) {
-  Certificate made{Owned<EVP_PKEY>(EVP_EC_gen("P-256")), Owned<X509>(X509_new())};
-  X509* const x509 = made.x509.get();
-  X509_set_version(x509, 2);
-  static long serial = 1;
-  ASN1_INTEGER_set(X509_get_serialNumber(x509), serial++);
-  X509_gmtime_adj(X509_getm_notBefore(x509), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
-  X509_set_pubkey(x509, made.key.get());
-  X509_NAME_add_entry_by_txt(X509_get_subject_name(x509), "CN", MBSTRING_UTF8,
-                             reinterpret_cast<const unsigned char*>(name.c_str()), -1, -1, 0);
-  X509* const signer = issuer == nullptr ? x509 : issuer->x509.get();
-  X509_set_issuer_name(x509, X509_get_subject_name(signer));
-  X509V3_CTX context;
-  X509V3_set_ctx(&context, signer, x509, nullptr, nullptr, 0);
-  const auto extend = [&](int id, const std::string& value) {
-    X509_EXTENSION* const extension = X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str());
-    X509_add_ext(x509, extension, -1);
-    X509_EXTENSION_free(extension);
-  };
-  extend(NID_basic_constraints, issuer == nullptr ? "critical,CA:TRUE" : "CA:FALSE");
-  extend(NID_subject_key_identifier, "hash");
-  // By which one of two authorities of the same name is found, as after a rotation.
-  if (issuer != nullptr) extend(NID_authority_key_identifier, "keyid");
-  if (!alternative.empty()) extend(NID_subject_alt_name, alternative);
-  X509_sign(x509, issuer == nullptr ? made.key.get() : issuer->key.get(), EVP_sha256());
-  return made;
-}
-
-// A socket on loopback; `port` is the one it got.
-int Listen(int* port) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 || listen(listener, 8) != 0 ||
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    std::abort();
-  }
-  *port = ntohs(address.sin_port);
-  return listener;
-}
-
-// Answers each connection's first request with the common name of the client's certificate.
-class TlsServer {
- public:
-  TlsServer(const Certificate& certificate, const Certificate* client_authority, int max_version = 0)
-      : context_(SSL_CTX_new(TLS_server_method())) {
-    std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes to connections that the client has closed
-    Show(certificate);
-    if (max_version != 0) {
-      SSL_CTX_set_security_level(context_.get(), 0);
-      SSL_CTX_set_max_proto_version(context_.get(), max_version);
-    }
-    if (client_authority != nullptr) {
-      X509_STORE_add_cert(SSL_CTX_get_cert_store(context_.get()), client_authority->x509.get());
-      SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
-    }
-    int (*const hear)(SSL*, int*, void*) = [](SSL* ssl, int*, void* self) {
-      const char* const name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
-      const std::lock_guard lock(static_cast<TlsServer*>(self)->mutex_);
-      static_cast<TlsServer*>(self)->sni_ = name == nullptr ? "" : name;
-      return SSL_TLSEXT_ERR_OK;
-    };
-    SSL_CTX_callback_ctrl(context_.get(), SSL_CTRL_SET_TLSEXT_SERVERNAME_CB, reinterpret_cast<void (*)()>(hear));
-    SSL_CTX_set_tlsext_servername_arg(context_.get(), this);
-    int port = 0;
-    listener_ = Listen(&port);
-    url_ = absl::StrCat("https://127.0.0.1:", port);
-    thread_ = std::thread([this] { Run(); });
-  }
-  ~TlsServer() {
-    shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    close(listener_);
-  }
-  // To the connections that come.
-  void Show(const Certificate& certificate) {
-    const std::lock_guard lock(mutex_);
-    SSL_CTX_use_certificate(context_.get(), certificate.x509.get());
-    SSL_CTX_use_PrivateKey(context_.get(), certificate.key.get());
-  }
-  const std::string& url() const { return url_; }
-  std::string sni() {
-    const std::lock_guard lock(mutex_);
-    return sni_;
-  }
-
- private:
-  Owned<SSL> Accept() {
-    const std::lock_guard lock(mutex_);
-    return Owned<SSL>(SSL_new(context_.get()));
-  }
-
-  void Run() {
-    for (;;) {
-      const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (connection < 0) return;
-      const Owned<SSL> ssl = Accept();
-      SSL_set_fd(ssl.get(), connection);
-      char bytes[4096];
-      if (SSL_accept(ssl.get()) == 1 && SSL_read(ssl.get(), bytes, sizeof(bytes)) > 0) {
-        char name[100] = "nobody";
-        if (X509* const peer = SSL_get1_peer_certificate(ssl.get())) {
-          X509_NAME_get_text_by_NID(X509_get_subject_name(peer), NID_commonName, name, sizeof(name));
-          X509_free(peer);
-        }
-        const std::string body = name;
-        const std::string response =
-            absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n\r\n", body);
-        SSL_write(ssl.get(), response.data(), static_cast<int>(response.size()));
-        SSL_shutdown(ssl.get());
-      }
-      close(connection);
-    }
-  }
-
-  const Owned<SSL_CTX> context_;
-  int listener_;
-  std::string url_;
-  std::mutex mutex_;
-  std::string sni_ = "none";
-  std::thread thread_;
-};
-
-// The body, or "" if the handshake failed.
-std::string Ask(const std::string& url, const Credentials& credentials, const std::string& tls_server_name = "",
-                bool insecure = false) {
-  const auto transport =
-      MakeHttpTransport(std::make_shared<PlainCredentials>(url, credentials, "", tls_server_name, insecure));
-  const auto response = transport->Exchange(Request("GET", "/"), {});
-  if (response.ok()) return response->body;
-  EXPECT_TRUE(absl::IsUnavailable(response.status())) << response.status();
-  return "";
-}
-
-TEST(HttpTransportTlsTest, TrustsTheGivenAuthorityAlone) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const Certificate other = MakeCertificate("authority", "", nullptr);
-  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr);
-  EXPECT_EQ(Ask(server.url(), {authority.Pem(), "", "", ""}), "nobody");
-  EXPECT_EQ(Ask(server.url(), {other.Pem() + authority.Pem(), "", "", ""}), "nobody");
-  EXPECT_EQ(Ask(server.url(), {other.Pem(), "", "", ""}), "");
-  EXPECT_EQ(Ask(server.url(), {}), "") << "the system knows it not";
-  EXPECT_EQ(Ask(server.url(), {"no certificate", "", "", ""}), "");
-  EXPECT_EQ(Ask(server.url(), {}, "", /*insecure=*/true), "nobody");
-}
-
-TEST(HttpTransportTlsTest, TrustsTheSystemWhereNoAuthorityIsGiven) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const Certificate other = MakeCertificate("other", "", nullptr);
-  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr);
-  std::ofstream(SystemCertificatesFile()) << other.Pem() << authority.Pem();
-  EXPECT_EQ(Ask(server.url(), {}), "nobody");
-  EXPECT_EQ(Ask(server.url(), {other.Pem(), "", "", ""}), "") << "what is given is in the place of the system's";
-  std::ofstream(SystemCertificatesFile()) << other.Pem();
-  EXPECT_EQ(Ask(server.url(), {}), "");
-  // Where the library would look for itself.
-  EXPECT_STREQ(std::getenv("SSL_CERT_FILE"), "/dev/null");
-  EXPECT_STREQ(std::getenv("SSL_CERT_DIR"), "/dev/null");
-}
-
-TEST(HttpTransportTlsTest, ChecksTheNameOfTheServer) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  TlsServer server(MakeCertificate("server", "DNS:inner.example", &authority), nullptr);
-  const Credentials credentials{authority.Pem(), "", "", ""};
-  EXPECT_EQ(Ask(server.url(), credentials), "") << "the certificate is not of 127.0.0.1";
-  EXPECT_EQ(Ask(server.url(), credentials, "outer.example"), "");
-  EXPECT_EQ(Ask(server.url(), credentials, "inner.example"), "nobody");
-  EXPECT_EQ(server.sni(), "inner.example");
-}
-
-TEST(HttpTransportTlsTest, ShowsItsCertificate) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const Certificate client = MakeCertificate("the operator", "", &authority);
-  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), &authority);
-  EXPECT_EQ(Ask(server.url(), {authority.Pem(), client.Pem(), client.KeyPem(), ""}), "the operator");
-  EXPECT_EQ(Ask(server.url(), {authority.Pem(), "", "", ""}), "");
-  EXPECT_EQ(Ask(server.url(), {authority.Pem(), client.Pem(), authority.KeyPem(), ""}), "") << "the key of another";
-}
-
-// As on a cluster whose certificates are renewed: the files change under a transport that is in use.
-TEST(HttpTransportTlsTest, NewConnectionsGoByTheNewestFiles) {
-  const std::string folder = absl::StrCat(::testing::TempDir(), "rotation-", getpid(), "/");
-  std::filesystem::create_directories(folder);
-  const auto write = [&folder](const char* name, const std::string& text) { std::ofstream(folder + name) << text; };
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const Certificate first = MakeCertificate("first", "", &authority);
-  TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), &authority);
-  write("ca.crt", authority.Pem());
-  write("client.crt", first.Pem());
-  write("client.key", first.KeyPem());
-  write("config", absl::StrCat("current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n"
-                               "clusters: [{name: c, cluster: {server: '",
-                               server.url(),
-                               "', certificate-authority: ca.crt}}]\n"
-                               "users: [{name: u, user: {client-certificate: client.crt, client-key: client.key}}]\n"));
-  auto opened = KubeconfigCredentials(folder + "config");
-  ASSERT_TRUE(opened.ok()) << opened.status();
-  const std::shared_ptr<CredentialSource> source = *std::move(opened);
-  const auto transport = MakeHttpTransport(source);
-  const auto ask = [&transport] {
-    const auto response = transport->Exchange(Request("GET", "/"), {});
-    return response.ok() ? response->body : std::string();
-  };
-  EXPECT_EQ(ask(), "first");
-
-  const Certificate second = MakeCertificate("second", "", &authority);
-  write("client.crt", second.Pem());
-  write("client.key", second.KeyPem());
-  ASSERT_TRUE(source->Get(/*refresh=*/true).ok());  // as after a minute
-  EXPECT_EQ(ask(), "second");
-
-  const Certificate renewed = MakeCertificate("authority", "", nullptr);
-  server.Show(MakeCertificate("server", "IP:127.0.0.1", &renewed));
-  EXPECT_EQ(ask(), "") << "it is not trusted yet";
-  write("ca.crt", authority.Pem() + renewed.Pem());
-  ASSERT_TRUE(source->Get(/*refresh=*/true).ok());
-  EXPECT_EQ(ask(), "second");
-  std::filesystem::remove_all(folder);
-}
-
-// Takes one connection after another to where it is told.
-class TunnelProxy {
- public:
-  TunnelProxy() {
-    int port = 0;
-    listener_ = Listen(&port);
-    url_ = absl::StrCat("http://127.0.0.1:", port);
-    thread_ = std::thread([this] { Run(); });
-  }
-  ~TunnelProxy() {
-    shutdown(listener_, SHUT_RDWR);
-    thread_.join();
-    close(listener_);
-  }
-  const std::string& url() const { return url_; }
-  std::string target() {
-    const std::lock_guard lock(mutex_);
-    return target_;
-  }
-
- private:
-  void Run() {
-    for (;;) {
-      const int inner = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-      if (inner < 0) return;
-      const int outer = Follow(inner);
-      const std::string answer =
-          outer < 0 ? "HTTP/1.1 502 Bad Gateway\r\n\r\n" : "HTTP/1.1 200 Connection established\r\n\r\n";
-      if (write(inner, answer.data(), answer.size()) > 0 && outer >= 0) Relay(inner, outer);
-      close(inner);
-      if (outer >= 0) close(outer);
-    }
-  }
-
-  // A connection to the port of loopback that the request "CONNECT 127.0.0.1:PORT" names; -1: none.
-  int Follow(int inner) {
-    std::string request;
-    char byte;
-    while (!request.ends_with("\r\n\r\n") && read(inner, &byte, 1) == 1) request += byte;
-    const std::string line = request.substr(0, request.find("\r\n"));
-    {
-      const std::lock_guard lock(mutex_);
-      target_ = line;
-    }
-    const std::string begin = "CONNECT 127.0.0.1:";
-    if (!line.starts_with(begin)) return -1;
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons(static_cast<std::uint16_t>(std::atoi(line.c_str() + begin.size())));
-    const int outer = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(outer, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return outer;
-    close(outer);
-    return -1;
-  }
-
-  static void Relay(int inner, int outer) {
-    for (;;) {
-      pollfd entries[] = {{inner, POLLIN, 0}, {outer, POLLIN, 0}};
-      if (poll(entries, 2, -1) < 0) return;
-      for (int side = 0; side < 2; ++side) {
-        if (entries[side].revents == 0) continue;
-        char bytes[4096];
-        const ssize_t count = read(entries[side].fd, bytes, sizeof(bytes));
-        if (count <= 0 || write(entries[1 - side].fd, bytes, static_cast<std::size_t>(count)) != count) return;
-      }
-    }
-  }
-
-  int listener_;
-  std::string url_;
-  std::mutex mutex_;
-  std::string target_;
-  std::thread thread_;
-};
-
-TEST(HttpTransportTlsTest, GoesThroughAProxy) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr);
-  TunnelProxy proxy;
-  const auto transport =
-      MakeHttpTransport(std::make_shared<DescribedSource>(server.url(), authority.Pem(), proxy.url()));
-  const auto response = transport->Exchange(Request("GET", "/"), {});
-  ASSERT_TRUE(response.ok()) << response.status();
-  EXPECT_EQ(response->body, "nobody");
-  EXPECT_THAT(proxy.target(), HasSubstr("CONNECT " + server.url().substr(std::string("https://").size())));
-}
-
-TEST(HttpTransportTlsTest, RefusesOldVersions) {
-  const Certificate authority = MakeCertificate("authority", "", nullptr);
-  const TlsServer server(MakeCertificate("server", "IP:127.0.0.1", &authority), nullptr, TLS1_1_VERSION);
-  EXPECT_EQ(Ask(server.url(), {authority.Pem(), "", "", ""}), "");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace downpour::kube {
 
 // Credentials that a test holds in its hands. `refreshed` replaces the token at the first refresh, if it is not empty.
-class PlainCredentials final : public CredentialSource {
+class PlainCredentials : public CredentialSource {
  public:
   explicit PlainCredentials(std::string server, Credentials credentials = {}, std::string refreshed = {},
                             std::string tls_server_name = {}, bool insecure = false)

@@ -19,7 +19,7 @@ import sys
 import time
 
 from driver import choice, oci
-from driver.base import ROOT, ClusterError, run
+from driver.base import ROOT, ClusterError, image_name, run
 
 IMAGES = {"operator": "downpour-operator", "server": "downpour-server", "trainer": "downpour-worker"}
 # Uncompressed. Whatever makes an image larger has to be a decision.
@@ -122,7 +122,7 @@ def parse(argv):
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", metavar="FOLDER")
     parser.add_argument("--libtorch", type=pathlib.Path, default=ROOT / ".deps" / "libtorch-2.11.0", metavar="FOLDER")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "images", metavar="FOLDER")
-    parser.add_argument("--name", default="downpour.dev/{image}:e2e", help="(default: %(default)s)")
+    parser.add_argument("--name", default=image_name("{image}"), help="(default: %(default)s)")
     parser.add_argument("--from-source", action="store_true", help="carry out the whole Dockerfile with buildah")
     parser.add_argument("--load", action="store_true", help="import into every node of the cluster")
     choice.add_options(parser)

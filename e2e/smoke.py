@@ -10,10 +10,10 @@ import sys
 import time
 
 from driver import choice
-from driver.base import ROOT, ClusterError, wait_for
+from driver.base import ROOT, ClusterError, image_name, wait_for
 
 SPACE = "smoke"
-IMAGE = "downpour.dev/server:e2e"
+IMAGE = image_name("server")
 SERVE = ("echo started; echo hello from $(hostname) > /tmp/index.html; "
          "exec busybox httpd -f -v -p 8080 -h /tmp")
 

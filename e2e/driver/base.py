@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -28,6 +29,13 @@ def build(*names):
     done = subprocess.run([SOURCES / "build.sh", *names], check=False)
     if done.returncode != 0:
         raise ClusterError(f"exit status {done.returncode} of {SOURCES / 'build.sh'} {' '.join(names)}")
+
+
+def image_name(image):
+    """What images.py calls an image: what the chart asks for, so that it can be installed as it stands."""
+    chart = (ROOT / "charts" / "downpour" / "Chart.yaml").read_text()
+    version = re.search(r'^appVersion: "(.+)"$', chart, re.MULTILINE)[1]
+    return f"downpour.dev/{image}:{version}"
 
 
 def wait_for(what, check, seconds, interval=0.1):

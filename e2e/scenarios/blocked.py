@@ -2,6 +2,7 @@
 
 import time
 
+from driver.base import image_name
 from world import SYSTEM, check, metric, one_worker, operator_pods, rates_a_minute, scenario
 
 REQUESTS = ("rest_client_requests_total", {})
@@ -37,7 +38,7 @@ def obstacles(world):
     world.note(at_rest_requests_a_minute=at_rest)
     world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lenet-worker-0"},
                  "spec": {"terminationGracePeriodSeconds": 0,
-                          "containers": [{"name": "other", "image": "downpour.dev/server:e2e",
+                          "containers": [{"name": "other", "image": image_name("server"),
                                           "imagePullPolicy": "Never", "command": ["sh", "-c", "sleep 3600"]}]}})
     world.job(workers=1)
     world.wait("a NameConflict", lambda: blocked(world, "NameConflict"), 60)

@@ -58,6 +58,7 @@ clean:
 .PHONY: cluster cluster-down images e2e
 cluster:
 	@bash docker/setup.sh e2e
+	e2e/cluster/build.sh helm
 	python3 e2e/cluster.py up
 	echo 'use it:     eval "$$(e2e/cluster.py env)"; kubectl get nodes'
 	echo 'images:     make images; e2e/images.py --load'
@@ -70,11 +71,11 @@ cluster-down:
 # Its pid files are in build/.
 clean: cluster-down
 
-# The images of docker/, from programs built here, as archives in build/images.
+# The images of docker/, from programs built here, as archives in build/images; and the command that goes with them.
 images:
 	@bash docker/setup.sh e2e
 	cmake --preset release >/dev/null
-	cmake --build --preset release --target downpour-server downpour-worker
+	cmake --build --preset release --target downpour downpour-server downpour-worker
 	if ninja -C $(BUILD) -t targets all | grep '^downpour-operator:' >/dev/null; then
 	  cmake --build --preset release --target downpour-operator
 	fi
@@ -85,7 +86,6 @@ images:
 DRIVER := bare
 NODES := $(if $(filter core,$(SCENARIO))$(filter kind,$(DRIVER)),1,2)
 e2e: images
-	cmake --build --preset release --target downpour
 	trap 'python3 e2e/cluster.py --driver $(DRIVER) down' EXIT
 	python3 e2e/cluster.py --driver $(DRIVER) up --nodes $(NODES) --extra kube-controller-manager=--node-monitor-grace-period=20s
 	python3 e2e/images.py --driver $(DRIVER) --load

@@ -21,7 +21,7 @@ import sys
 
 from driver import machine
 from driver import choice
-from driver.base import ClusterError, binaries, say
+from driver.base import ROOT, ClusterError, binaries, say
 
 
 def parse(argv):
@@ -97,7 +97,9 @@ def carry_out(options):
         print(driver.kubeconfig)
     elif verb == "env":
         print(f"export KUBECONFIG={shlex.quote(str(driver.kubeconfig))}")
-        print(f"export PATH={shlex.quote(str(binaries()))}:$PATH")
+        # kubectl, and helm where it was built; the downpour command of this checkout.
+        folders = f"{binaries()}:{ROOT / 'build' / 'release' / 'bin'}"
+        print(f"export PATH={shlex.quote(folders)}:$PATH")
     elif verb == "load-image":
         for archive in options.archive:
             driver.load_image(archive)

@@ -31,7 +31,7 @@ struct ClusterOptions {
 
 // Blocking, each request at most kDeadline; thread-safe. Errors are one line for people that names what is wrong
 // and where: kInvalidArgument and kNotFound: what was asked for; kPermissionDenied names verb and resource;
-// kUnavailable and kDeadlineExceeded name the server.
+// kUnavailable and kDeadlineExceeded name the server. kCancelled: see Stop.
 class Cluster {
  public:
   static constexpr absl::Duration kDeadline = absl::Seconds(10);
@@ -56,6 +56,9 @@ class Cluster {
   // See kube::Client::ReadLog; of the container of Downpour. `stop` may end it earlier than its deadline.
   absl::Status ReadLog(const controller::Pod& pod, kube::LogOptions options, const std::stop_token& stop,
                        const std::function<bool(std::string_view time, std::string_view line)>& on_line);
+
+  // Ends all requests, those to come too, with kCancelled. Does not block.
+  void Stop() { client_.Stop(); }
 
  private:
   Cluster(std::string server, std::string namespace_name, std::shared_ptr<kube::Transport> transport);

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -335,6 +336,28 @@ TEST_F(ClusterCommandsTest, FollowingEndsWhenTheUserAsks) {
   ASSERT_TRUE(Eventually([&] { return follow.Output() == "one\n"; })) << follow.Errors();
   follow.Signal(SIGINT);
   EXPECT_EQ(follow.Wait(), 0) << follow.Errors();
+}
+
+// It would say after its deadline that there is no answer.
+TEST_F(ClusterCommandsTest, NobodyWaitsForAnAnswerWhenTheUserAsksToStop) {
+  const std::string uid = PutJob("lenet", RunningStatus());
+  const auto stop = [&](const std::vector<std::string>& arguments, const std::string& path) {
+    std::atomic<bool> asked = false;
+    FakeApiServer::Reaction silent = FakeApiServer::End(FakeApiServer::Reaction::End::kHang);
+    silent.before = [&asked] { asked = true; };
+    server_.Inject("GET", path, silent);
+    Command command = Start(arguments);
+    EXPECT_TRUE(Eventually([&] { return asked.load(); })) << command.Errors();
+    command.Signal(SIGINT);
+    const int code = command.Wait();
+    EXPECT_EQ(command.Errors(), "") << arguments[0];
+    return code;
+  };
+  EXPECT_EQ(stop({"top", "lenet", "-n", "team"}, "/trainingjobs"), 0);
+  EXPECT_EQ(stop({"top", "lenet", "-n", "team"}, "/pods"), 0);
+  EXPECT_EQ(stop({"top", "lenet", "-n", "team", "--once"}, "/trainingjobs"), 128 + SIGINT);
+  EXPECT_EQ(stop({"logs", "lenet", "-n", "team", "-f"}, "/trainingjobs"), 0);
+  EXPECT_EQ(stop({"logs", "lenet", "-n", "team", "-f"}, "/pods"), 0);
 }
 
 TEST(SimilarNamesTest, NearestFirstAndNoneThatIsFar) {

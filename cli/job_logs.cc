@@ -16,6 +16,7 @@
 #include "cli/clock.h"
 #include "cli/job_view.h"
 #include "cli/log_printer.h"
+#include "operator/kube/wait.h"
 #include "operator/planner/context.h"
 
 namespace downpour::cli {
@@ -23,7 +24,7 @@ namespace {
 
 using controller::Pod;
 
-constexpr double kLookSeconds = 1;
+constexpr absl::Duration kLookTime = absl::Seconds(1);
 constexpr double kGiveUpSeconds = 60;
 constexpr std::size_t kMostFollowed = 50;  // each has a connection and a thread
 
@@ -114,13 +115,15 @@ class FollowedPod {
 };
 
 absl::Status Follow(Cluster& cluster, const std::string& name, const LogChoice& choice, LogPrinter& printer,
-                    Waiter& waiter) {
+                    const std::stop_token& stop) {
+  const std::stop_callback cancel(stop, [&cluster] { cluster.Stop(); });
   const SystemClock clock;
   std::map<std::string, std::unique_ptr<FollowedPod>> followed;  // by uid
   bool first = true;
   for (double answered = clock.Now();;) {
     const absl::StatusOr<controller::JobRecord> job = cluster.GetJob(name);
     absl::StatusOr<std::vector<Pod>> pods = job.ok() ? ListChosen(cluster, *job, choice) : job.status();
+    if (stop.stop_requested()) return absl::OkStatus();
     const bool passes = absl::IsUnavailable(pods.status()) || absl::IsDeadlineExceeded(pods.status());
     if (!pods.ok() && (first || !passes || clock.Now() - answered > kGiveUpSeconds)) {
       return !first && absl::IsNotFound(pods.status()) ? absl::OkStatus() : pods.status();  // the job was deleted
@@ -151,16 +154,17 @@ absl::Status Follow(Cluster& cluster, const std::string& name, const LogChoice& 
       first = false;
       if (complete && !MakeJobOverview(*job, 0).running) return absl::OkStatus();
     }
-    if (!std::cout || waiter.Wait(kLookSeconds, -1) > 0) return absl::OkStatus();
+    if (!std::cout || !kube::SleepFor(stop, kLookTime)) return absl::OkStatus();
   }
 }
 
 }  // namespace
 
-absl::Status PrintJobLogs(Cluster& cluster, const std::string& name, const LogChoice& choice, Waiter* waiter) {
+absl::Status PrintJobLogs(Cluster& cluster, const std::string& name, const LogChoice& choice,
+                          const std::stop_token& stop) {
   const std::optional<int> tail = choice.TailOfEach();
   LogPrinter printer(std::cout, /*names=*/!choice.one_member());
-  if (choice.follow) return Follow(cluster, name, choice, printer, *waiter);
+  if (choice.follow) return Follow(cluster, name, choice, printer, stop);
 
   const absl::StatusOr<controller::JobRecord> job = cluster.GetJob(name);
   if (!job.ok()) return job.status();

@@ -3,7 +3,9 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -17,13 +19,14 @@
 #include "cli/run_overview.h"
 #include "cli/wake.h"
 #include "operator/api/manifest.h"
+#include "operator/kube/wait.h"
 
 namespace downpour::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kLookSeconds = 0.3;
+constexpr absl::Duration kLookTime = absl::Milliseconds(300);
 constexpr std::size_t kPieceBytes = std::size_t{64} << 10;
 
 // The logs of a run that are chosen: path by the name of the member.
@@ -69,7 +72,7 @@ class GrowingFile {
   std::string rest_;  // of a line that is being written
 };
 
-absl::Status PrintRunLogs(const std::string& root, const LogChoice& choice, Waiter* waiter) {
+absl::Status PrintRunLogs(const std::string& root, const LogChoice& choice, const std::stop_token& stop) {
   const std::optional<int> tail = choice.TailOfEach();
   LogPrinter printer(std::cout, /*names=*/!choice.one_member());
   std::map<std::string, GrowingFile> files;
@@ -83,7 +86,7 @@ absl::Status PrintRunLogs(const std::string& root, const LogChoice& choice, Wait
       for (std::size_t i = begin; i < lines.size(); ++i) printer.Print(name, lines[i]);
     }
     if (files.empty() && !running) return absl::NotFoundError(absl::StrCat(root, ": has no such log in logs/"));
-    if (!running || !std::cout || waiter->Wait(kLookSeconds, -1) > 0) return absl::OkStatus();
+    if (!running || !std::cout || !kube::SleepFor(stop, kLookTime)) return absl::OkStatus();
   }
 }
 
@@ -93,13 +96,13 @@ int LogsCommand(const Target& target, const LogChoice& choice) {
   if (choice.index.has_value() && !choice.role.has_value()) {
     return Complain(absl::InvalidArgumentError("--index: of which --role?"));
   }
-  std::optional<SignalWaiter> waiter;  // to follow; else a signal ends this process as it ends any
+  std::unique_ptr<SignalStop> signals;  // to follow; else a signal ends this process as it ends any
   if (choice.follow) {
-    absl::StatusOr<SignalWaiter> created = SignalWaiter::Create();
+    absl::StatusOr<std::unique_ptr<SignalStop>> created = SignalStop::Create();
     if (!created.ok()) return Complain(created.status());
-    waiter = *std::move(created);
+    signals = *std::move(created);
   }
-  Waiter* const stop = waiter.has_value() ? &*waiter : nullptr;
+  const std::stop_token stop = signals == nullptr ? std::stop_token() : signals->token();
   absl::Status status;
   if (target.cluster.given()) {
     const absl::StatusOr<std::unique_ptr<Cluster>> cluster = OpenForJob(target);

@@ -3,6 +3,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,13 +17,14 @@
 #include "cli/run_overview.h"
 #include "cli/run_view.h"
 #include "cli/wake.h"
+#include "operator/kube/wait.h"
 
 namespace downpour::cli {
 namespace {
 
-constexpr double kRefreshSeconds = 0.5;
-constexpr double kClusterRefreshSeconds = 2;  // the operator writes progress each 10 s
-constexpr double kGiveUpSeconds = 60;         // without an answer of the API server
+constexpr absl::Duration kRefreshTime = absl::Milliseconds(500);
+constexpr absl::Duration kClusterRefreshTime = absl::Seconds(2);  // the operator writes progress each 10 s
+constexpr double kGiveUpSeconds = 60;                             // without an answer of the API server
 constexpr std::size_t kMostPoints = 2000;
 
 // What is watched: looked at again and again until it does not run any more.
@@ -134,12 +136,14 @@ int ShowOnce(Watched& watched, const api::TrainingJob& job) {
   return kExitDone;
 }
 
-int Watch(Watched& watched, const api::TrainingJob& job, double refresh_seconds, Waiter& waiter, const Clock& clock) {
+int Watch(Watched& watched, const api::TrainingJob& job, absl::Duration refresh, const std::stop_token& stop,
+          const Clock& clock) {
   {
     const std::unique_ptr<RunView> view = MakeRunView(std::cout, STDOUT_FILENO, job);
     RunHistory history;
     for (double answered = clock.Now();;) {
       const absl::StatusOr<Snapshot> snapshot = watched.Look();
+      if (stop.stop_requested()) return kExitDone;
       history.curve = watched.curve();
       if (snapshot.ok()) {
         answered = clock.Now();
@@ -148,7 +152,7 @@ int Watch(Watched& watched, const api::TrainingJob& job, double refresh_seconds,
         return Complain(snapshot.status());
       }
       if (!watched.running()) break;
-      if (waiter.Wait(refresh_seconds, -1) > 0) return kExitDone;
+      if (!kube::SleepFor(stop, refresh)) return kExitDone;
     }
   }
   const absl::StatusOr<std::string> word = watched.LastWord();
@@ -157,32 +161,39 @@ int Watch(Watched& watched, const api::TrainingJob& job, double refresh_seconds,
   return kExitDone;
 }
 
-int TopRun(const std::string& name, bool once, Waiter& waiter) {
+int TopRun(const std::string& name, bool once, const std::stop_token& stop) {
   const absl::StatusOr<std::string> root = ChooseRun(name, /*running=*/true);
   if (!root.ok()) return Complain(root.status());
   const absl::StatusOr<api::TrainingJob> job = ReadRunJob(*root);
   if (!job.ok()) return Complain(job.status());
   const SystemClock clock;
   WatchedRun watched(*root, clock);
-  return once ? ShowOnce(watched, *job) : Watch(watched, *job, kRefreshSeconds, waiter, clock);
+  return once ? ShowOnce(watched, *job) : Watch(watched, *job, kRefreshTime, stop, clock);
 }
 
-int TopJob(const Target& target, bool once, Waiter& waiter) {
+int TopJob(const Target& target, bool once, const std::stop_token& stop) {
   const absl::StatusOr<std::unique_ptr<Cluster>> cluster = OpenForJob(target);
   if (!cluster.ok()) return Complain(cluster.status());
+  const std::stop_callback cancel(stop, [&cluster] { (*cluster)->Stop(); });
   const absl::StatusOr<controller::JobRecord> record = (*cluster)->GetJob(target.name);
+  if (stop.stop_requested()) return kExitDone;
   if (!record.ok()) return Complain(record.status());
   const SystemClock clock;
   WatchedJob watched(**cluster, target.name, clock);
-  return once ? ShowOnce(watched, record->job) : Watch(watched, record->job, kClusterRefreshSeconds, waiter, clock);
+  return once ? ShowOnce(watched, record->job) : Watch(watched, record->job, kClusterRefreshTime, stop, clock);
 }
 
 }  // namespace
 
 int TopCommand(const Target& target, bool once) {
-  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
-  if (!waiter.ok()) return Complain(waiter.status());
-  return target.cluster.given() ? TopJob(target, once, *waiter) : TopRun(target.name, once, *waiter);
+  std::unique_ptr<SignalStop> signals;  // to watch; else a signal ends this process as it ends any
+  if (!once) {
+    absl::StatusOr<std::unique_ptr<SignalStop>> created = SignalStop::Create();
+    if (!created.ok()) return Complain(created.status());
+    signals = *std::move(created);
+  }
+  const std::stop_token stop = once ? std::stop_token() : signals->token();
+  return target.cluster.given() ? TopJob(target, once, stop) : TopRun(target.name, once, stop);
 }
 
 }  // namespace downpour::cli

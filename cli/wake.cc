@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -34,6 +35,26 @@ int SignalWaiter::Wait(double seconds, int descriptor) {
     if (information.ssi_signo != SIGCHLD) ++stops;
   }
   return stops;
+}
+
+absl::StatusOr<std::unique_ptr<SignalStop>> SignalStop::Create() {
+  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
+  if (!waiter.ok()) return waiter.status();
+  FileDescriptor end(eventfd(0, EFD_CLOEXEC));
+  if (!end.valid()) return SystemError(errno, "signals", "cannot be waited for");
+  return std::unique_ptr<SignalStop>(new SignalStop(*std::move(waiter), std::move(end)));
+}
+
+SignalStop::SignalStop(SignalWaiter waiter, FileDescriptor end)
+    : waiter_(std::move(waiter)), end_(std::move(end)), thread_([this](const std::stop_token& ends) {
+        while (!ends.stop_requested()) {
+          if (waiter_.Wait(3600, end_.get()) > 0) stop_.request_stop();
+        }
+      }) {}
+
+SignalStop::~SignalStop() {
+  thread_.request_stop();
+  eventfd_write(end_.get(), 1);
 }
 
 }  // namespace downpour::cli

@@ -1,6 +1,10 @@
 #ifndef DOWNPOUR_CLI_WAKE_H_
 #define DOWNPOUR_CLI_WAKE_H_
 
+#include <memory>
+#include <stop_token>
+#include <thread>
+
 #include "absl/status/statusor.h"
 #include "cli/files.h"
 
@@ -28,6 +32,27 @@ class SignalWaiter final : public Waiter {
   explicit SignalWaiter(FileDescriptor signals) : signals_(std::move(signals)) {}
 
   FileDescriptor signals_;
+};
+
+// The same wish of the user as a stop token, for commands that wait for answers of others.
+class SignalStop {
+ public:
+  // Before any thread is started but its own.
+  static absl::StatusOr<std::unique_ptr<SignalStop>> Create();
+  ~SignalStop();
+  SignalStop(const SignalStop&) = delete;
+  SignalStop& operator=(const SignalStop&) = delete;
+
+  // Whatever is to happen at once when it is requested must not block.
+  std::stop_token token() const { return stop_.get_token(); }
+
+ private:
+  SignalStop(SignalWaiter waiter, FileDescriptor end);
+
+  SignalWaiter waiter_;
+  const FileDescriptor end_;  // readable at the end of the thread
+  std::stop_source stop_;
+  std::jthread thread_;
 };
 
 }  // namespace downpour::cli

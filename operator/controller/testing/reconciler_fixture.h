@@ -13,13 +13,13 @@
 
 #include "gtest/gtest.h"
 #include "operator/controller/reconciler.h"
+#include "operator/controller/testing/pods.h"
 #include "operator/kube/client.h"
 #include "operator/kube/informer.h"
 #include "tests/support/fake_api_server.h"
 
 namespace downpour::controller {
 
-inline constexpr char kNamespace[] = "team";
 inline constexpr char kKey[] = "team/lenet";
 
 // Answers what the test says, for whichever job it is asked about.

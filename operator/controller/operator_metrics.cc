@@ -16,7 +16,6 @@ namespace downpour::controller {
 namespace {
 
 using service::Labels;
-using Pods = std::vector<kube::Store<Pod>::Pointer>;
 using Jobs = std::vector<kube::Store<JobRecord>::Pointer>;
 
 const std::vector<double> kShort = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15,
@@ -244,7 +243,7 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
   if (RunsFirstPod(old, after)) {
     // The phase is stored a while later. Pods know whole seconds.
     double first = now;
-    for (const kube::Store<Pod>::Pointer& pod : pods) first = std::min(first, pod->started_time.value_or(now));
+    for (const PodPointer& pod : pods) first = std::min(first, pod->started_time.value_or(now));
     metrics_->Observe(kFirstPod.name, kFirstPod.help, {}, kLong, std::max(0.0, first - wait_began));
   }
   if (BecomesReady(old, after)) {
@@ -266,7 +265,7 @@ void OperatorMetrics::ObserveRecovery(const api::RecoveryStatus& recovery, const
   const double begun = recovery.last_start_time;
   observe("total", over - begun);
   std::optional<double> made, started;
-  for (const kube::Store<Pod>::Pointer& pod : pods) {
+  for (const PodPointer& pod : pods) {
     const double time = pod->meta.creation_time.value_or(0);
     if (time < std::floor(begun) || !pod->started_time.has_value()) continue;
     made = std::max(made.value_or(0), time);

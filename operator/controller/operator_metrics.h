@@ -43,8 +43,7 @@ class OperatorMetrics {
   void OnStatusWrite(std::string_view news);
   // Counts what the step from the stored status to `after` says: starts, ends, failures, recoveries. `pods` are those
   // of the job, as they are now.
-  void OnStatus(const JobRecord& before, const api::TrainingJobStatus& after,
-                const std::vector<kube::Store<Pod>::Pointer>& pods, double now);
+  void OnStatus(const JobRecord& before, const api::TrainingJobStatus& after, const Pods& pods, double now);
   void SetLeading(bool leading);
   // The gauges, as things are now.
   void Publish(const WorkQueueCounters& queue, const kube::Store<JobRecord>& jobs, const kube::Store<Pod>& pods,
@@ -52,8 +51,7 @@ class OperatorMetrics {
   void PublishWatch(const std::string& resource, const kube::ReflectorState& state);
 
  private:
-  void ObserveRecovery(const api::RecoveryStatus& recovery, const std::vector<kube::Store<Pod>::Pointer>& pods,
-                       double over);
+  void ObserveRecovery(const api::RecoveryStatus& recovery, const Pods& pods, double over);
   void PublishJobs(const std::vector<kube::Store<JobRecord>::Pointer>& jobs);
   void PublishGoodput(const std::vector<kube::Store<JobRecord>::Pointer>& jobs, double now);
 

@@ -378,7 +378,7 @@ constexpr std::string_view kMutable[] = {"spec.suspend",
                                          "spec.failurePolicy",
                                          "spec.podCleanup"};
 
-// Relations between fields: those of CheckRelations in manifest.cc that the types of lists do not already hold.
+// Relations between fields: those of CheckRelations that the types of lists do not already hold.
 struct Relation {
   std::string_view path;  // of the object that `rule` is about
   std::string_view field;

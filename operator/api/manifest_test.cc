@@ -1,23 +1,16 @@
 #include "operator/api/manifest.h"
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <random>
-#include <set>
-#include <sstream>
-#include <type_traits>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
-#include "operator/api/fields.h"
 #include "operator/api/testing/corpus.h"
-#include "operator/api/testing/random_job.h"
-#include "tests/support/seeds.h"
+#include "operator/api/testing/manifest_errors.h"
 
 namespace downpour::api {
 namespace {
@@ -26,237 +19,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+using testing::Errors;
 using testing::kCorpus;
-using testing::Manifests;
-using testing::ReadText;
-
-std::vector<std::string> Lines(const std::vector<FieldError>& errors) {
-  std::vector<std::string> lines;
-  lines.reserve(errors.size());
-  for (const FieldError& error : errors) lines.push_back(error.ToString());
-  return lines;
-}
-
-std::vector<std::string> Errors(std::string_view text,
-                                const std::vector<std::pair<std::string, std::string>>& overrides = {}) {
-  return Lines(ParseManifest(text, overrides).errors);
-}
-
-// The "# expect: " lines that a YAML file begins with, or the lines of the .expect file beside a JSON file.
-std::vector<std::string> Expected(const std::filesystem::path& path) {
-  constexpr std::string_view kMark = "# expect: ";
-  const bool json = path.extension() == ".json";
-  std::istringstream text(ReadText(json ? std::filesystem::path(path).replace_extension(".expect") : path));
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(text, line);) {
-    if (json) {
-      lines.push_back(line);
-    } else if (line.starts_with(kMark)) {
-      lines.push_back(line.substr(kMark.size()));
-    } else {
-      break;
-    }
-  }
-  return lines;
-}
-
-TEST(ManifestCorpusTest, EveryBrokenManifestGivesExactlyItsErrors) {
-  const auto paths = Manifests("invalid");
-  EXPECT_GE(paths.size(), 48u);
-  for (const auto& path : paths) {
-    const auto expected = Expected(path);
-    EXPECT_FALSE(expected.empty()) << path << " expects nothing";
-    const auto parsed = ReadManifest(path.string());
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_EQ(Lines(parsed->errors), expected) << path;
-  }
-}
-
-TEST(ManifestCorpusTest, EveryValidManifestIsReadAndReadBackTheSame) {
-  for (const auto& path : Manifests("valid")) {
-    const auto parsed = ReadManifest(path.string());
-    ASSERT_TRUE(parsed.ok()) << parsed.status();
-    EXPECT_THAT(Lines(parsed->errors), IsEmpty()) << path;
-    const ParsedManifest again = ParseManifest(ToJson(parsed->job));
-    EXPECT_THAT(Lines(again.errors), IsEmpty()) << path;
-    EXPECT_TRUE(again.job == parsed->job) << path;
-  }
-}
-
-// full.json is written by hand with a value for every supported field: no name or value may change on the way.
-TEST(ManifestCorpusTest, TheNormalisedFormOfTheFullManifestIsTheManifest) {
-  const std::string text = ReadText(std::filesystem::path(kCorpus) / "valid/full.json");
-  const ParsedManifest parsed = ParseManifest(text);
-  ASSERT_THAT(Lines(parsed.errors), IsEmpty());
-  EXPECT_EQ(nlohmann::json::parse(ToJson(parsed.job)), nlohmann::json::parse(text));
-}
-
-TEST(ManifestCorpusTest, ValuesArriveInTheRightFields) {
-  const ParsedManifest lenet = ParseManifest(ReadText(std::filesystem::path(kCorpus) / "valid/lenet.yaml"));
-  ASSERT_THAT(Lines(lenet.errors), IsEmpty());
-  TrainingJob expected;
-  expected.metadata.name = "lenet";
-  expected.spec.parameter_server.emplace();
-  expected.spec.worker.replicas = 3;
-  expected.spec.model.name = "LeNet";
-  expected.spec.dataset = {.format = "IDX", .path = "/usr/share/datasets/fashion-mnist"};
-  expected.spec.training.epochs = 10;
-  expected.spec.training.batch_size = 256;
-  expected.spec.update.optimizer.learning_rate = 0.1;
-  EXPECT_TRUE(lenet.job == expected) << ToJson(lenet.job);
-
-  const ParsedManifest full = ParseManifest(ReadText(std::filesystem::path(kCorpus) / "valid/full.json"));
-  const FailurePolicy& policy = full.job.spec.failure_policy;
-  ASSERT_EQ(policy.rules.size(), 5u);
-  EXPECT_EQ(policy.max_restarts, 50);
-  EXPECT_EQ(policy.backoff, (Backoff{.initial_seconds = 2, .max_seconds = 60}));
-  EXPECT_FALSE(policy.rules[0].counts_towards_limit);
-  EXPECT_THAT(policy.rules[0].on_pod_conditions, ElementsAre(PodConditionRule{"DisruptionTarget", "True"}));
-  EXPECT_THAT(policy.rules[1].roles, ElementsAre(Role::kWorker));
-  EXPECT_EQ(policy.rules[2].action, RestartAction::kFailJob);
-  EXPECT_EQ(policy.rules[2].on_exit_codes, (ExitCodeRule{.in = true, .values = {1, 2, 126, 127}}));
-  EXPECT_FALSE(policy.rules[3].on_exit_codes->in);
-  EXPECT_TRUE(full.job.spec.suspend);
-  EXPECT_EQ(full.job.spec.active_deadline_seconds, 86400);
-  EXPECT_EQ(full.job.spec.training.device, Device::kCpu);
-  EXPECT_EQ(full.job.spec.training.precision, Precision::kBf16);
-}
-
-TEST(ManifestPropertyTest, EveryValidJobReadsBackTheSame) {
-  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
-    std::mt19937_64 random(seed);
-    const TrainingJob job = testing::RandomJob(random);
-    const std::string text = ToJson(job);
-    const ParsedManifest parsed = ParseManifest(text);
-    ASSERT_THAT(Lines(parsed.errors), IsEmpty()) << "seed " << seed << "\n" << text;
-    ASSERT_TRUE(parsed.job == job) << "seed " << seed << "\n" << text;
-    ASSERT_EQ(ToJson(parsed.job), text) << "seed " << seed;
-  }
-}
-
-// JSON is YAML: put behind a line that is no JSON, the same text goes through the other parser.
-TEST(ManifestPropertyTest, YamlAndJsonAgree) {
-  for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
-    std::mt19937_64 random(seed);
-    const TrainingJob job = testing::RandomJob(random);
-    const std::string text = "---\n" + ToJson(job);
-    const ParsedManifest parsed = ParseManifest(text);
-    ASSERT_THAT(Lines(parsed.errors), IsEmpty()) << "seed " << seed << "\n" << text;
-    ASSERT_TRUE(parsed.job == job) << "seed " << seed << "\n" << text;
-  }
-}
-
-TEST(ManifestPropertyTest, EveryStatusReadsBackTheSame) {
-  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
-    std::mt19937_64 random(seed);
-    TrainingJobStatus status;
-    testing::RandomFill fill(random);
-    schema::Fields(fill, status);
-    const auto read = StatusFromJson(StatusToJson(status));
-    ASSERT_TRUE(read.ok()) << "seed " << seed << ": " << read.status() << "\n" << StatusToJson(status);
-    ASSERT_TRUE(*read == status) << "seed " << seed << "\n" << StatusToJson(status);
-  }
-}
-
-TEST(ManifestPropertyTest, EveryStatusReadsBackTheSameWithTimesAsTheApiServerWantsThem) {
-  for (std::uint64_t seed = 0; seed < Seeds(2000); ++seed) {
-    std::mt19937_64 random(seed);
-    const TrainingJobStatus status = testing::RandomStatus(random);
-    const std::string text = StatusToJson(status, TimeFormat::kRfc3339);
-    const auto read = StatusFromJson(text, TimeFormat::kRfc3339);
-    ASSERT_TRUE(read.ok()) << "seed " << seed << ": " << read.status() << "\n" << text;
-    ASSERT_TRUE(*read == status) << "seed " << seed << "\n" << text;
-    ASSERT_EQ(StatusToJson(*read, TimeFormat::kRfc3339), text) << "seed " << seed;
-  }
-}
-
-TEST(ManifestPropertyTest, NoMutationCrashesOrGoesWithoutAMessage) {
-  std::vector<std::string> texts;
-  for (const char* kind : {"valid", "invalid"}) {
-    for (const auto& path : Manifests(kind)) texts.push_back(ReadText(path));
-  }
-  static const std::string kTokens[] = {"{",
-                                        "}",
-                                        "[",
-                                        "]",
-                                        ":",
-                                        ": ",
-                                        ",",
-                                        "\n",
-                                        "\n  ",
-                                        "- ",
-                                        "? ",
-                                        "&a ",
-                                        "*a",
-                                        "!!str ",
-                                        "|",
-                                        ">",
-                                        "\"",
-                                        "'",
-                                        "#",
-                                        "%",
-                                        "@",
-                                        "---\n",
-                                        "...\n",
-                                        "\\",
-                                        "\t",
-                                        "\r",
-                                        "~",
-                                        "null",
-                                        "9999999999",
-                                        "\x04",
-                                        "\xff",
-                                        "\xEF\xBB\xBF",
-                                        "%YAML 1.2\n---\n",
-                                        "<<: ",
-                                        "\\u0000",
-                                        "\\ud800",
-                                        "1e999",
-                                        "-"};
-  const auto token = [&](std::size_t i) -> std::string {
-    return i < std::size(kTokens) ? kTokens[i] : std::string(1, '\0');
-  };
-  std::size_t accepted = 0;
-  for (std::uint64_t seed = 0; seed < Seeds(10000); ++seed) {
-    std::mt19937_64 random(seed);
-    const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
-    std::string text = texts[below(texts.size())];
-    for (std::size_t edits = 1 + below(4); edits > 0; --edits) {
-      const std::size_t at = below(text.size() + 1);
-      const std::size_t length = std::min(below(20), text.size() - at);
-      switch (below(5)) {
-        case 0:
-          text.insert(at, token(below(std::size(kTokens) + 1)));
-          break;
-        case 1:
-          text.erase(at, length);
-          break;
-        case 2:
-          if (at < text.size()) text[at] = static_cast<char>(below(256));
-          break;
-        case 3:
-          text.insert(below(text.size() + 1), text.substr(at, length));
-          break;
-        default:
-          text.resize(at);
-          break;
-      }
-    }
-    const ParsedManifest parsed = ParseManifest(text);
-    for (const FieldError& error : parsed.errors) {
-      ASSERT_FALSE(error.message.empty()) << "seed " << seed << "\n" << text;
-      ASSERT_EQ(std::count(error.message.begin(), error.message.end(), '\n'), 0) << "seed " << seed << error.message;
-    }
-    if (!parsed.errors.empty()) continue;
-    ++accepted;
-    const ParsedManifest again = ParseManifest(ToJson(parsed.job));
-    ASSERT_THAT(Lines(again.errors), IsEmpty()) << "seed " << seed << "\n" << text;
-    ASSERT_TRUE(again.job == parsed.job) << "seed " << seed << "\n" << text;
-  }
-  EXPECT_GT(accepted, 0u) << "the mutations never leave a manifest valid";
-}
-
-std::string Minimal() { return ReadText(std::filesystem::path(kCorpus) / "valid/minimal.yaml"); }
+using testing::Lines;
+using testing::Minimal;
 
 TEST(ManifestTest, LimitsOfTheDocumentHold) {
   const std::string padding(kMaxManifestBytes, '#');
@@ -278,7 +44,7 @@ TEST(ManifestTest, LimitsOfTheDocumentHold) {
 
 TEST(ManifestTest, AMegabyteOfMistakesIsAnsweredWithAHundred) {
   std::string text = Minimal();
-  for (int i = 0; text.size() < kMaxManifestBytes - 100; ++i) text += "x" + std::to_string(i) + ": 1\n";
+  for (int i = 0; text.size() < kMaxManifestBytes - 100; ++i) absl::StrAppend(&text, "x", i, ": 1\n");
   const auto unknown = Errors(text);
   ASSERT_EQ(unknown.size(), 101u);
   EXPECT_EQ(unknown.back(), "too many errors");
@@ -469,105 +235,6 @@ TEST(RoleTest, HasTheNameThatProcessesAreCalledBy) {
   EXPECT_EQ(ToString(Role::kCoordinator), "coordinator");
   EXPECT_EQ(ToString(Role::kParameterServer), "ps");
   EXPECT_EQ(ToString(Role::kWorker), "worker");
-}
-
-// Collects the path of every field that the parser accepts, and what the reference must say of it.
-class FieldNames {
- public:
-  struct Entry {
-    std::string path;
-    bool unsupported = false;
-    std::vector<std::string> values;  // of an enumeration
-  };
-
-  template <class Value, class Rule>
-  void Field(std::string_view name, Value& value, const Rule& rule,
-             schema::Presence presence = schema::Presence::kOptional) {
-    const std::string parent = path_;
-    path_ = JoinPath(path_, name);
-    entries.push_back({path_, presence == schema::Presence::kUnsupported, {}});
-    Descend(value, rule);
-    path_ = parent;
-  }
-  void Dropped(std::string_view name) { entries.push_back({JoinPath(path_, name), false, {}}); }
-
-  std::vector<Entry> entries;
-
- private:
-  template <class Value, class Rule>
-  void Descend(Value&, const Rule&) {}
-  template <class Value>
-  void Descend(Value& value, const schema::Object&) {
-    schema::Fields(*this, value);
-  }
-  template <class Value>
-  void Descend(std::optional<Value>& value, const schema::Object&) {
-    schema::Fields(*this, value.emplace());
-  }
-  template <class Value, class Choice>
-  void Descend(Value&, const schema::Choice<Choice>& rule) {
-    for (const auto& name : rule.names) entries.back().values.emplace_back(name.name);
-  }
-  template <class Value, class Item>
-  void Descend(std::vector<Value>&, const schema::ListOf<Item>& rule) {
-    path_ += "[]";
-    Value item{};
-    Descend(item, rule.item);
-  }
-
-  std::string path_;
-};
-
-TEST(ReferenceTest, HasARowForEveryFieldAndEveryValue) {
-  const std::string reference = ReadText("docs/manifest.md");
-  std::map<std::string, std::string> rows;
-  std::istringstream lines(reference);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("| `")) continue;
-    const std::size_t end = line.find('`', 3);
-    ASSERT_TRUE(rows.emplace(line.substr(3, end - 3), line).second) << "two rows: " << line;
-  }
-  FieldNames names;
-  TrainingJob job;
-  schema::Fields(names, job);
-  EXPECT_GT(names.entries.size(), 80u);
-  std::set<std::string> known;
-  for (const auto& entry : names.entries) {
-    known.insert(entry.path);
-    ASSERT_TRUE(rows.contains(entry.path)) << "docs/manifest.md has no row for " << entry.path;
-    const std::string& row = rows[entry.path];
-    EXPECT_TRUE(!entry.unsupported || row.find("Not yet") != std::string::npos) << row;
-    for (const std::string& value : entry.values) EXPECT_THAT(row, HasSubstr("`" + value + "`"));
-  }
-  for (const auto& [path, row] : rows) EXPECT_TRUE(known.contains(path)) << "no such field: " << row;
-}
-
-// The defaults that the reference states are those of a manifest that states none.
-TEST(ReferenceTest, StatesTheDefaults) {
-  const auto defaults = nlohmann::json::parse(ToJson(ParseManifest(Minimal()).job));
-  std::istringstream lines(ReadText("docs/manifest.md"));
-  int checked = 0;
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("| `spec.") && !line.starts_with("| `metadata.")) continue;
-    std::vector<std::string> cells;
-    std::istringstream cut(line);
-    for (std::string cell; std::getline(cut, cell, '|');) {
-      const std::size_t begin = std::min(cell.find_first_not_of(" `"), cell.size());
-      cells.push_back(cell.substr(begin, cell.find_last_not_of(" `") + 1 - begin));
-    }
-    ASSERT_EQ(cells.size(), 5u) << line;
-    std::string pointer = "/" + cells[1];
-    std::replace(pointer.begin(), pointer.end(), '.', '/');
-    if (cells[2].empty() || cells[2].starts_with("required") || pointer.find("[]") != std::string::npos) continue;
-    const nlohmann::json::json_pointer at(pointer);
-    if (!defaults.contains(at)) continue;
-    const auto& value = defaults[at];
-    EXPECT_EQ(value.is_string() && !value.get<std::string>().empty() ? value.get<std::string>() : value.dump(),
-              cells[2])
-        << line;
-    ++checked;
-  }
-  EXPECT_GE(checked, 30);
 }
 
 }  // namespace

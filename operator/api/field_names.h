@@ -1,0 +1,74 @@
+#ifndef DOWNPOUR_OPERATOR_API_FIELD_NAMES_H_
+#define DOWNPOUR_OPERATOR_API_FIELD_NAMES_H_
+
+#include <cstdint>
+#include <string_view>
+
+#include "operator/api/field_rules.h"
+#include "operator/api/training_job.h"
+
+// The names that fields take values from, and the bounds that several share.
+namespace downpour::api::schema {
+
+inline constexpr Name<Strategy> kStrategies[] = {{"ParameterServer", Strategy::kParameterServer},
+                                                 {"AllReduce", Strategy::kAllReduce, false}};
+inline constexpr Name<Role> kRoles[] = {
+    {"Coordinator", Role::kCoordinator}, {"ParameterServer", Role::kParameterServer}, {"Worker", Role::kWorker}};
+inline constexpr Name<SuccessPolicy> kSuccessPolicies[] = {{"AllWorkers", SuccessPolicy::kAllWorkers, false},
+                                                           {"Worker0", SuccessPolicy::kWorker0, false},
+                                                           {"Coordinator", SuccessPolicy::kCoordinator}};
+inline constexpr Name<AbsenceState> kAbsenceStates[] = {
+    {"Waiting", AbsenceState::kWaiting}, {"Parked", AbsenceState::kParked}, {"Retrying", AbsenceState::kRetrying}};
+inline constexpr Name<RestartAction> kRestartActions[] = {{"Ignore", RestartAction::kIgnore},
+                                                          {"Replace", RestartAction::kReplace},
+                                                          {"RestoreRole", RestartAction::kRestoreRole, false},
+                                                          {"RestartJob", RestartAction::kRestartJob},
+                                                          {"FailJob", RestartAction::kFailJob}};
+inline constexpr Name<bool> kExitCodeOperators[] = {{"In", true}, {"NotIn", false}};
+inline constexpr Name<std::string_view> kConditionStatuses[] = {
+    {"True", "True"}, {"False", "False"}, {"Unknown", "Unknown"}};
+inline constexpr Name<bool> kTruth[] = {{"True", true}, {"False", false}};
+inline constexpr Name<std::string_view> kModels[] = {{"LeNet", "LeNet"}, {"MLP", "MLP"}};
+inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"}};
+inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
+inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
+inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},
+                                                    {"BoundedStaleness", UpdateMode::kBoundedStaleness, false},
+                                                    {"Synchronous", UpdateMode::kSynchronous, false}};
+inline constexpr Name<OptimizerType> kOptimizers[] = {
+    {"SGD", OptimizerType::kSgd},
+    {"Momentum", OptimizerType::kMomentum, false},
+    {"Adagrad", OptimizerType::kAdagrad, false},
+    {"Adam", OptimizerType::kAdam, false},
+    {"DelayCompensatedSGD", OptimizerType::kDelayCompensatedSgd, false}};
+inline constexpr Name<Codec> kCodecs[] = {{"fp32", Codec::kFp32},
+                                          {"bf16", Codec::kBf16, false},
+                                          {"int8", Codec::kInt8, false},
+                                          {"topK", Codec::kTopK, false}};
+inline constexpr Name<CleanupPolicy> kCleanupPolicies[] = {{"All", CleanupPolicy::kAll},
+                                                           {"Running", CleanupPolicy::kRunning},
+                                                           {"KeepFailed", CleanupPolicy::kKeepFailed},
+                                                           {"None", CleanupPolicy::kNone}};
+inline constexpr Name<ResumeMode> kResumeModes[] = {{"Latest", ResumeMode::kLatest}, {"Never", ResumeMode::kNever}};
+inline constexpr Name<GangPolicy> kGangPolicies[] = {
+    {"None", GangPolicy::kNone}, {"MinReplicas", GangPolicy::kMinReplicas, false}, {"All", GangPolicy::kAll, false}};
+inline constexpr Name<SchedulingProvider> kSchedulingProviders[] = {
+    {"Auto", SchedulingProvider::kAuto},
+    {"None", SchedulingProvider::kNone},
+    {"Kubernetes", SchedulingProvider::kKubernetes, false},
+    {"Volcano", SchedulingProvider::kVolcano, false},
+    {"SchedulerPlugins", SchedulingProvider::kSchedulerPlugins, false}};
+
+// Whether a pod is started again is decided by the failure policy, not on its node.
+inline constexpr Name<std::string_view> kPodRestartPolicies[] = {{"Never", "Never"}};
+
+inline constexpr std::int64_t kHour = 3600;
+inline constexpr std::int64_t kDay = 24 * kHour;
+inline constexpr std::int64_t kYear = 365 * kDay;
+inline constexpr int kMaxWorkers = 10000;
+inline constexpr int kMaxParameterServers = 1000;
+inline constexpr int kMaxRestarts = 1000000;
+
+}  // namespace downpour::api::schema
+
+#endif  // DOWNPOUR_OPERATOR_API_FIELD_NAMES_H_

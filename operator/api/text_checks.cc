@@ -1,0 +1,94 @@
+#include "operator/api/text_checks.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "operator/api/training_job.h"
+
+namespace downpour::api::schema {
+namespace {
+
+bool IsLower(char c) { return c >= 'a' && c <= 'z'; }
+bool IsDigit(char c) { return c >= '0' && c <= '9'; }
+bool IsAlphanumeric(char c) { return IsLower(c) || IsDigit(c) || (c >= 'A' && c <= 'Z'); }
+
+// RFC 1123: lower-case letters, digits and '-', which does not come first or last.
+bool IsDnsLabel(std::string_view text) {
+  return !text.empty() && text.size() <= 63 && text.front() != '-' && text.back() != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; });
+}
+
+bool IsDnsSubdomain(std::string_view text) {
+  if (text.size() > 253) return false;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('.', begin), text.size());
+    if (!IsDnsLabel(text.substr(begin, end - begin))) return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
+// Letters, digits, '-', '_' and '.', the first and the last a letter or digit.
+bool IsName(std::string_view text) {
+  return !text.empty() && text.size() <= 63 && IsAlphanumeric(text.front()) && IsAlphanumeric(text.back()) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsAlphanumeric(c) || c == '-' || c == '_' || c == '.'; });
+}
+
+bool HasControlCharacter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+constexpr std::string_view kRfc1035 =
+    "must be a lower-case RFC 1035 label: letters, digits and '-', first a letter, last a letter or digit";
+
+}  // namespace
+
+std::string_view AnyText(std::string_view) { return {}; }
+std::string_view IsShortText(std::string_view text) { return text.size() <= 253 ? "" : "must be at most 253 bytes"; }
+std::string_view IsApiVersion(std::string_view text) {
+  return text == kApiVersion ? "" : "must be training.downpour.dev/v1alpha1";
+}
+std::string_view IsKind(std::string_view text) { return text == kKind ? "" : "must be TrainingJob"; }
+std::string_view IsJobName(std::string_view text) {
+  // The name of a pod, <job>-worker-9999, must fit in a DNS label of 63.
+  if (text.size() > 40) return "must be at most 40 characters";
+  return IsDnsLabel(text) && IsLower(text.front()) ? "" : kRfc1035;
+}
+std::string_view IsNamespace(std::string_view text) {
+  return IsDnsLabel(text) ? "" : "must be an RFC 1123 label: at most 63 lower-case letters, digits and '-'";
+}
+std::string_view IsRuleName(std::string_view text) {
+  if (text.size() > 63) return "must be at most 63 characters";
+  return IsDnsLabel(text) && IsLower(text.front()) ? "" : kRfc1035;
+}
+std::string_view IsQualifiedName(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const bool good = slash == std::string_view::npos
+                        ? IsName(text)
+                        : IsDnsSubdomain(text.substr(0, slash)) && IsName(text.substr(slash + 1));
+  return good ? "" : "must be a qualified name, as \"app\" or \"example.com/app\"";
+}
+std::string_view IsLabelValue(std::string_view text) {
+  return text.empty() || IsName(text)
+             ? ""
+             : "must be a label value: at most 63 letters, digits, '-', '_' and '.', first and last a letter or digit";
+}
+std::string_view IsReason(std::string_view text) {
+  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), IsAlphanumeric)
+             ? ""
+             : "must be a reason in CamelCase, as OOMKilled";
+}
+std::string_view IsManagedBy(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const bool good = text.size() <= 63 && slash != std::string_view::npos && IsDnsSubdomain(text.substr(0, slash)) &&
+                    IsName(text.substr(slash + 1));
+  return good ? "" : "must be a domain-prefixed name, as example.com/controller";
+}
+std::string_view IsPath(std::string_view text) { return text.empty() ? "must not be empty" : IsPathOrEmpty(text); }
+std::string_view IsPathOrEmpty(std::string_view text) {
+  if (HasControlCharacter(text)) return "must not contain control characters";
+  return text.size() <= 4096 ? "" : "must be at most 4096 bytes";
+}
+
+}  // namespace downpour::api::schema

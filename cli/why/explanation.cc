@@ -181,7 +181,7 @@ class Explainer {
           absl::StrCat("the job is failing (", planner::FindCondition(status_, planner::kFailureTarget)->reason, ")"));
     }
     if (planner::IsTrue(status_, planner::kSuccessCriteriaMet)) {
-      return Say(Severity::kFine, absl::StrCat("Training is finished", Left(CountLive()), "."));
+      return Say(Severity::kFine, absl::StrCat("Training is finished", Left(CountLive()), WhatIsLeft(), "."));
     }
     if (NeverSeen()) return SayNeverSeen();
     if (SayPlatform()) return;
@@ -196,6 +196,11 @@ class Explainer {
   std::string Left(std::size_t count) const {
     if (count == 0) return "";
     return absl::StrCat("; ", count, " ", MemberWord(count), count == 1 ? " has" : " have", " not ended yet");
+  }
+
+  // What is to end and has not, a sidecar for instance.
+  std::string WhatIsLeft() const {
+    return CountLive() == 0 ? "" : absl::StrCat(": ", planner::WhatIsLive(*situation_.instances));
   }
 
   void SayOutcome() {
@@ -507,7 +512,7 @@ class Explainer {
     }
     if (situation_.deletion_requested || !situation_.managed_by.empty() || NeverSeen()) return lines;
     if (planner::IsTrue(status_, planner::kFailureTarget)) {
-      lines.emplace_back("what still runs is stopped; then the job has failed");
+      lines.push_back(absl::StrCat("what still runs is stopped", WhatIsLeft(), "; then the job has failed"));
       AddLogs(&lines);
       return lines;
     }

@@ -14,6 +14,7 @@ namespace {
 
 using planner::Instance;
 using planner::InstancePhase;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -251,6 +252,20 @@ TEST(ExplainTest, TheEnd) {
   situation = Training();
   situation.deletion_requested = true;
   EXPECT_EQ(Explain(situation, kNow).headline, "The job is being deleted; 4 pods have not ended yet.");
+}
+
+TEST(ExplainTest, ASidecarThatDoesNotEnd) {
+  Situation situation = Training();
+  situation.job.status.phase = "Finishing";
+  situation.instances->erase(situation.instances->begin(), situation.instances->begin() + 3);
+  (*situation.instances)[0].running_containers = {"sidecar"};
+  SetCondition(situation, planner::kSuccessCriteriaMet, true, "TrainingFinished", "");
+  EXPECT_EQ(Explain(situation, kNow).headline,
+            "Training is finished; 1 pod has not ended yet: worker-1 (container sidecar).");
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kFailureTarget, true, "TrainingFailed", "it failed");
+  EXPECT_THAT(Section(Explain(situation, kNow), "What happens next"),
+              Contains("what still runs is stopped: worker-1 (container sidecar); then the job has failed"));
 }
 
 TEST(ExplainTest, AnOperatorThatSeemsAbsent) {

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
@@ -52,16 +53,6 @@ std::optional<api::Role> ParseRole(const kube::ObjectMeta& meta) {
   return std::nullopt;
 }
 
-// The status of our container, or nullptr.
-const Json* FindContainer(const Json& object) {
-  const Json* statuses = Find(object, {"status", "containerStatuses"});
-  if (statuses == nullptr || !statuses->is_array()) return nullptr;
-  for (const Json& status : *statuses) {
-    if (FindText(status, {"name"}) == kContainerName) return &status;
-  }
-  return nullptr;
-}
-
 // The last line that says something: the runtime appends the whole end of the log.
 std::string LastLine(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
@@ -71,20 +62,29 @@ std::string LastLine(std::string_view text) {
   return std::string(text.substr(0, kMost));
 }
 
-void ReadContainer(const Json& object, Pod& pod) {
-  const Json* container = FindContainer(object);
-  if (container == nullptr) return;
-  if (const Json* terminated = Find(*container, {"state", "terminated"})) {
+// Of our container.
+void ReadContainer(const Json& container, Pod& pod) {
+  if (const Json* terminated = Find(container, {"state", "terminated"})) {
     if (const auto code = kube::FindInteger(*terminated, {"exitCode"})) pod.exit_code = static_cast<int>(*code);
     pod.container_reason = FindText(*terminated, {"reason"});
     pod.container_message = LastLine(FindText(*terminated, {"message"}));
     pod.finished_time = kube::ParseTime(FindText(*terminated, {"finishedAt"}));
-  } else if (const Json* waiting = Find(*container, {"state", "waiting"})) {
+  } else if (const Json* waiting = Find(container, {"state", "waiting"})) {
     pod.waiting = true;
     pod.container_reason = FindText(*waiting, {"reason"});
     pod.container_message = LastLine(FindText(*waiting, {"message"}));
   } else {
-    pod.started_time = kube::ParseTime(FindText(*container, {"state", "running", "startedAt"}));
+    pod.started_time = kube::ParseTime(FindText(container, {"state", "running", "startedAt"}));
+  }
+}
+
+void ReadContainers(const Json& object, Pod& pod) {
+  const Json* statuses = Find(object, {"status", "containerStatuses"});
+  if (statuses == nullptr || !statuses->is_array()) return;
+  for (const Json& status : *statuses) {
+    std::string name = FindText(status, {"name"});
+    if (name == kContainerName) ReadContainer(status, pod);
+    if (Find(status, {"state", "running"}) != nullptr) pod.running_containers.push_back(std::move(name));
   }
 }
 
@@ -127,7 +127,7 @@ std::optional<Pod> DecodePod(const Json& object, const Pod* /*before*/) {
       }
     }
   }
-  ReadContainer(object, pod);
+  ReadContainers(object, pod);
   return pod;
 }
 
@@ -151,6 +151,7 @@ planner::Instance ToInstance(const Pod& pod, bool ready) {
   }
   instance.ready = ready && instance.phase == planner::InstancePhase::kRunning;
   instance.node = pod.node;
+  if (!HasEnded(pod)) instance.running_containers = pod.running_containers;
   instance.created_time = pod.meta.creation_time.value_or(0);
   if (HasEnded(pod)) {
     instance.finished_time = pod.finished_time;

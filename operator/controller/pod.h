@@ -54,6 +54,7 @@ struct Pod {
   std::optional<double> started_time;  // while it runs
   std::optional<double> finished_time;
   bool waiting = false;
+  std::vector<std::string> running_containers;  // ours and others
   friend bool operator==(const Pod&, const Pod&) = default;
 };
 

@@ -12,6 +12,8 @@ namespace downpour::controller {
 namespace {
 
 using kube::Json;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 Json MakeObject() {
   return Json::parse(R"({
@@ -80,6 +82,20 @@ TEST(PodTest, ReadsWhatThePlannerNeeds) {
   EXPECT_FALSE(instance.terminating);
   EXPECT_EQ(instance.node, "node-1");
   EXPECT_FALSE(instance.exit_code.has_value()) << "that is another container's";
+}
+
+TEST(PodTest, KnowsWhichContainersStillRun) {
+  Json object = MakeObject();
+  EXPECT_THAT(ToInstance(*DecodeAll(object), true).running_containers, ElementsAre("trainer"));
+  // The sidecar does not notice that its work is over.
+  Json& containers = object["status"]["containerStatuses"];
+  containers[0]["state"] = {{"running", {{"startedAt", "2026-01-02T03:04:07Z"}}}};
+  containers[1]["state"] = {{"terminated", {{"exitCode", 0}, {"reason", "Completed"}}}};
+  EXPECT_THAT(ToInstance(*DecodeAll(object), true).running_containers, ElementsAre("sidecar"));
+  containers[0]["state"] = {{"running", Json::object()}};
+  EXPECT_THAT(ToInstance(*DecodePod(object), true).running_containers, ElementsAre("sidecar"));
+  object["status"]["phase"] = "Failed";
+  EXPECT_THAT(ToInstance(*DecodePod(object), true).running_containers, IsEmpty()) << "it has ended";
 }
 
 // A pod's life as a real server told it, in the encoding that is asked for and in the other.

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace downpour::planner {
 namespace {
 
 // A forced stop that changed nothing is repeated after this time.
 constexpr double kForceStopRetrySeconds = 10;
+constexpr std::size_t kMostNames = 3;  // in a sentence
 
 const char* RoleName(api::Role role) {
   switch (role) {
@@ -41,6 +43,23 @@ const char* EventPrefix(api::Role role) {
 
 bool IsLive(const Instance& instance) {
   return instance.phase == InstancePhase::kPending || instance.phase == InstancePhase::kRunning;
+}
+
+std::string WhatIsLive(const std::vector<Instance>& instances) {
+  std::vector<std::string> names;
+  int more = 0;
+  for (const Instance& instance : instances) {
+    if (!IsLive(instance)) continue;
+    if (names.size() == kMostNames) {
+      ++more;
+      continue;
+    }
+    std::string& name = names.emplace_back(InstanceName(instance.role, instance.index));
+    const std::vector<std::string>& containers = instance.running_containers;
+    if (containers.empty()) continue;
+    absl::StrAppend(&name, " (container", containers.size() == 1 ? " " : "s ", absl::StrJoin(containers, ", "), ")");
+  }
+  return absl::StrCat(absl::StrJoin(names, ", "), more == 0 ? "" : absl::StrCat(" and ", more, " more"));
 }
 
 int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role) {

@@ -24,6 +24,9 @@ const char* EventPrefix(api::Role role);
 // Pending or running, terminating or not: it may still act.
 bool IsLive(const Instance& instance);
 
+// Those that have not ended, and what of them runs: "worker-0 (container sidecar), ps-0"; a few, and how many more.
+std::string WhatIsLive(const std::vector<Instance>& instances);
+
 // Workers: within the elastic bounds, and at least 1. A scale outside of them is never refused.
 int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role);
 

@@ -34,8 +34,9 @@ struct Instance {
   std::vector<api::PodConditionRule> conditions;  // DisruptionTarget and the like
   std::string disruption;                         // reason of DisruptionTarget: PreemptionByScheduler, ...
   std::string last_log_line;
-  std::string node;            // where it runs; empty: not known
-  std::string waiting_reason;  // why it is pending: "REASON: words of the platform"; empty: no word
+  std::string node;                             // where it runs; empty: not known
+  std::string waiting_reason;                   // why it is pending: "REASON: words of the platform"; empty: no word
+  std::vector<std::string> running_containers;  // of a pod: the names of those that run, whosever they are
 };
 
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };

@@ -10,13 +10,16 @@ namespace {
 // From SuccessCriteriaMet until processes that have not ended by themselves are stopped.
 constexpr double kFinishGraceSeconds = 30;
 
+constexpr char kFinishedReason[] = "TrainingFinished";
+constexpr char kFinishedMessage[] = "training is finished and the model is stored";
+
 }  // namespace
 
 void DetectOutcome(Context& context) {
   const CoordinatorReport* report = context.report();
   if (report == nullptr) return;
   if (report->phase == CoordinatorPhase::kDone) {
-    context.SetCondition(kSuccessCriteriaMet, true, "TrainingFinished", "training is finished and the model is stored");
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
     context.WakeAt(context.now);
   } else if (report->phase == CoordinatorPhase::kFailed) {
     context.FailJob(report->failure_reason.empty() ? "TrainingFailed" : report->failure_reason,
@@ -26,7 +29,8 @@ void DetectOutcome(Context& context) {
 
 void Finish(Context& context) {
   if (!context.AnyLive()) {
-    context.SetCondition(kComplete, true, "TrainingFinished", "training is finished and every process has ended");
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
+    context.SetCondition(kComplete, true, kFinishedReason, "training is finished and every process has ended");
     context.status.completion_time = context.now;
     context.Emit(false, "JobSucceeded", "training is finished");
     return;
@@ -34,7 +38,13 @@ void Finish(Context& context) {
   const double deadline =
       FindCondition(context.status, kSuccessCriteriaMet)->last_transition_time + kFinishGraceSeconds;
   const bool late = context.now >= deadline;
-  if (!late) context.WakeAt(deadline);
+  if (!late) {
+    context.WakeAt(deadline);
+  } else {
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason,
+                         absl::StrCat(kFinishedMessage, "; ", kFinishGraceSeconds,
+                                      " s later these have not ended: ", WhatIsLive(context.observed.instances)));
+  }
   bool tell = false;
   for (const Instance& instance : context.observed.instances) {
     if (!IsLive(instance)) continue;

@@ -9,6 +9,7 @@ namespace downpour::planner {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::IsEmpty;
 
 constexpr auto kWorker = api::Role::kWorker;
@@ -64,6 +65,37 @@ TEST(SuccessTest, WhatDoesNotEndIsStoppedThenForced) {
   plan = world.Step();
   EXPECT_EQ(CountActions(plan, ActionType::kForceStop), 1);
   EXPECT_TRUE(IsTrue(world.Step().status, kComplete));
+}
+
+TEST(SuccessTest, WhatDoesNotEndIsNamedAndTheContainerThatRunsInIt) {
+  FakeWorld world = FakeWorld::Training(1, 3);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.Step();
+  EXPECT_EQ(FindCondition(world.Step().status, kSuccessCriteriaMet)->message,
+            "training is finished and the model is stored")
+      << "they may take a moment";
+  world.End(world.Get(kWorker, 0), InstancePhase::kSucceeded, 0);
+  world.Get(kWorker, 1).running_containers = {"sidecar"};
+  world.Get(kWorker, 2).running_containers = {"trainer", "proxy"};
+  world.now += 30;
+  EXPECT_EQ(FindCondition(world.Step().status, kSuccessCriteriaMet)->message,
+            "training is finished and the model is stored; 30 s later these have not ended: worker-1 (container "
+            "sidecar), worker-2 (containers trainer, proxy)");
+  EXPECT_EQ(world.job.status.phase, "Finishing");
+  world.EndTerminating();
+  const Plan plan = world.Step();
+  EXPECT_TRUE(IsTrue(plan.status, kComplete));
+  EXPECT_EQ(FindCondition(plan.status, kSuccessCriteriaMet)->message, "training is finished and the model is stored");
+}
+
+TEST(SuccessTest, OfManyThatDoNotEndAFewAreNamed) {
+  FakeWorld world = FakeWorld::Training(1, 9);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.Step();
+  world.Step();
+  world.now += 30;
+  EXPECT_THAT(FindCondition(world.Step().status, kSuccessCriteriaMet)->message,
+              EndsWith("worker-0, worker-1, worker-2 and 6 more"));
 }
 
 TEST(SuccessTest, AReportFromBeforeThisStartSaysNothing) {

@@ -338,6 +338,9 @@ class Explainer {
   void SayMembers() {
     const std::string missing = MissingText();
     const bool trains = status_.phase == "Running";
+    if (trains && missing.empty() && planner::IsTrue(status_, planner::kDrainWaits)) {
+      return SayCondition(Severity::kAttention, planner::kDrainWaits, "the job trains");
+    }
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
@@ -568,6 +571,12 @@ class Explainer {
   }
 
   void AddDeadlines(std::vector<std::string>* lines) const {
+    if (planner::IsTrue(status_, planner::kDrainWaits) && spec_.parameter_server.has_value()) {
+      const double deadline = planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time +
+                              spec_.parameter_server->max_protect_seconds;
+      lines->push_back(
+          absl::StrCat("evictions of parameter servers are let through in ", Until(deadline), " (maxProtectSeconds)"));
+    }
     if (spec_.progress_deadline_seconds > 0 && status_.last_progress_time.has_value() &&
         (status_.phase != "Running" || ProgressIsOverdue())) {
       const double deadline = *status_.last_progress_time + spec_.progress_deadline_seconds;

@@ -254,6 +254,22 @@ TEST(ExplainTest, TheEnd) {
   EXPECT_EQ(Explain(situation, kNow).headline, "The job is being deleted; 4 pods have not ended yet.");
 }
 
+TEST(ExplainTest, ADrainThatWaits) {
+  Situation situation = Training();
+  situation.job.spec.parameter_server->max_protect_seconds = 660;
+  SetCondition(situation, planner::kDrainWaits, true, "NodeCordoned", "a drain waits, as ps-0 runs on node-0");
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.severity, Severity::kAttention);
+  EXPECT_EQ(explanation.headline, "The job trains: a drain waits, as ps-0 runs on node-0.");
+  EXPECT_THAT(Section(explanation, "Conditions"), ElementsAre("DrainWaits is true for 1m0s: NodeCordoned"));
+  EXPECT_THAT(Section(explanation, "What happens next"),
+              ElementsAre("evictions of parameter servers are let through in 10m0s (maxProtectSeconds)"));
+
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kDrainWaits, false, "LetThrough", "a drain has waited");
+  EXPECT_EQ(Explain(situation, kNow).headline, "The job trains.");
+}
+
 TEST(ExplainTest, ASidecarThatDoesNotEnd) {
   Situation situation = Training();
   situation.job.status.phase = "Finishing";

@@ -56,6 +56,14 @@ constexpr Description kDescriptions[] = {
      "trainer, and merges it with the container of that name if the template has "
      "one."},
     {"spec.parameterServer.replicationFactor", "How many parameter servers hold each slice of the parameters."},
+    {"spec.parameterServer.disruption",
+     "What becomes of evictions of parameter servers, as when a node is drained. Protect holds them up, as all "
+     "progress "
+     "would be lost; the condition DrainWaits tells of a drain that waits. Allow lets them through."},
+    {"spec.parameterServer.maxProtectSeconds",
+     "A drain that has waited for so long is let through in spite of Protect. Nobody knows of drains where the "
+     "operator "
+     "may not list nodes."},
     {"spec.worker", "The workers, which compute gradients."},
     {"spec.worker.replicas",
      "The wanted number of workers. The scale subresource reads and writes this field, so "
@@ -371,6 +379,8 @@ constexpr std::string_view kFailurePaths[] = {"status.recentFailures[]", "status
 
 // What a user may change while the job exists.
 constexpr std::string_view kMutable[] = {"spec.suspend",
+                                         "spec.parameterServer.disruption",
+                                         "spec.parameterServer.maxProtectSeconds",
                                          "spec.worker.replicas",
                                          "spec.elastic",
                                          "spec.activeDeadlineSeconds",

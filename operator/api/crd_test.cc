@@ -396,7 +396,8 @@ constexpr std::string_view kMinimal = R"({"apiVersion": "training.downpour.dev/v
 TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
   const Json expected = Json::parse(R"({
       "strategy": "ParameterServer", "suspend": false, "managedBy": "training.downpour.dev/operator",
-      "parameterServer": {"replicas": 1, "replicationFactor": 1}, "worker": {"replicas": 1},
+      "parameterServer": {"replicas": 1, "replicationFactor": 1, "disruption": "Protect", "maxProtectSeconds": 3600},
+      "worker": {"replicas": 1},
       "elastic": {"minReplicas": 1, "maxReplicas": 2, "shrinkAfterSeconds": 60, "growCooldownSeconds": 120},
       "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800,
       "failurePolicy": {"maxRestarts": 100, "maxRestartsPerReplica": 10, "windowSeconds": 3600,

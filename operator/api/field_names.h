@@ -24,6 +24,8 @@ inline constexpr Name<RestartAction> kRestartActions[] = {{"Ignore", RestartActi
                                                           {"RestoreRole", RestartAction::kRestoreRole, false},
                                                           {"RestartJob", RestartAction::kRestartJob},
                                                           {"FailJob", RestartAction::kFailJob}};
+inline constexpr Name<DisruptionPolicy> kDisruptionPolicies[] = {{"Protect", DisruptionPolicy::kProtect},
+                                                                 {"Allow", DisruptionPolicy::kAllow}};
 inline constexpr Name<bool> kExitCodeOperators[] = {{"In", true}, {"NotIn", false}};
 inline constexpr Name<std::string_view> kConditionStatuses[] = {
     {"True", "True"}, {"False", "False"}, {"Unknown", "Unknown"}};

@@ -35,6 +35,8 @@ void Fields(Visitor& v, ParameterServerSpec& s) {
   v.Field("replicas", s.replicas, Integer{1, kMaxParameterServers});
   v.Field("template", s.pod_template, Template{});
   v.Field("replicationFactor", s.replication_factor, Integer{1, 3, 1});
+  v.Field("disruption", s.disruption, Choice(kDisruptionPolicies));
+  v.Field("maxProtectSeconds", s.max_protect_seconds, Integer{1, 7 * kDay});
 }
 
 template <class Visitor>

@@ -23,6 +23,7 @@ enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSg
 enum class Codec { kFp32, kBf16, kInt8, kTopK };
 enum class Device { kAuto, kCpu, kCuda };
 enum class Precision { kFp32, kBf16 };
+enum class DisruptionPolicy { kProtect, kAllow };
 enum class CleanupPolicy { kAll, kRunning, kKeepFailed, kNone };
 enum class ResumeMode { kLatest, kNever, kTrainingJob, kUri };
 enum class GangPolicy { kNone, kMinReplicas, kAll };
@@ -47,6 +48,8 @@ struct CoordinatorSpec {
 struct ParameterServerSpec {
   int replicas = 1;
   int replication_factor = 1;
+  DisruptionPolicy disruption = DisruptionPolicy::kProtect;
+  int max_protect_seconds = 3600;  // from when a drain was seen to wait
   std::string pod_template = {};
   friend bool operator==(const ParameterServerSpec&, const ParameterServerSpec&) = default;
 };

@@ -1,7 +1,9 @@
 #include "operator/controller/disruption_budget.h"
 
 #include <algorithm>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/owned_objects.h"
 #include "operator/planner/conditions.h"
@@ -10,24 +12,69 @@ namespace downpour::controller {
 namespace {
 
 constexpr double kRetrySeconds = 60;
+constexpr double kBelievedSeconds = 600;
+
+// The budget that has the name of the job's, whosever it is.
+absl::StatusOr<kube::Json> Look(const JobRecord& record, kube::Client& client) {
+  return client.Get(kube::kPodDisruptionBudgets, record.meta.namespace_name, PodDisruptionBudgetName(record.job));
+}
+
+bool IsOwn(const kube::Json& budget, const JobRecord& record) {
+  return kube::ReadMeta(budget).controller_uid == record.meta.uid;
+}
 
 }  // namespace
 
-std::optional<double> DisruptionBudget::Due(const api::TrainingJobStatus& status, absl::Duration delay, double now) {
-  if (made_ || !planner::IsTrue(status, planner::kReady)) return std::nullopt;
+DisruptionBudget DisruptionBudget::OfNewJob() {
+  DisruptionBudget budget;
+  budget.budget_ = Budget::kMissing;
+  return budget;
+}
+
+std::optional<double> DisruptionBudget::Due(const api::TrainingJobStatus& status, bool wanted, absl::Duration delay,
+                                            double now) {
+  if (planner::IsOver(status)) return std::nullopt;
+  if (!wanted) return budget_ == Budget::kMissing ? std::nullopt : std::optional<double>(held_until_);
+  if (!planner::IsTrue(status, planner::kReady)) return std::nullopt;
   // Members that come and go must not put it off again and again.
   if (!ready_since_.has_value()) {
     ready_since_ = std::min(now, planner::FindCondition(status, planner::kReady)->last_transition_time);
   }
-  return std::max(*ready_since_ + absl::ToDoubleSeconds(delay), held_until_);
+  const double due =
+      budget_ == Budget::kThere ? seen_at_ + kBelievedSeconds : *ready_since_ + absl::ToDoubleSeconds(delay);
+  return std::max(due, held_until_);
 }
 
-absl::Status DisruptionBudget::Make(const JobRecord& record, kube::Client& client, double now) {
-  absl::Status made =
-      CreateOwned(client, record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
-  made_ = made.ok();
-  if (!made_) held_until_ = now + kRetrySeconds;
-  return made;
+absl::Status DisruptionBudget::Write(const JobRecord& record, bool wanted, kube::Client& client, double now) {
+  absl::Status written = wanted ? Make(record, client) : Remove(record, client);
+  if (written.ok()) {
+    budget_ = wanted ? Budget::kThere : Budget::kMissing;
+    seen_at_ = now;
+  } else {
+    budget_ = Budget::kUnknown;  // an answer may have been lost
+  }
+  held_until_ = written.ok() ? 0 : now + kRetrySeconds;
+  return written;
+}
+
+absl::Status DisruptionBudget::Make(const JobRecord& record, kube::Client& client) {
+  if (budget_ != Budget::kMissing) {
+    const absl::StatusOr<kube::Json> found = Look(record, client);
+    if (found.ok() && IsOwn(*found, record)) return absl::OkStatus();
+    if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
+  }
+  return CreateOwned(client, record, kube::kPodDisruptionBudgets, MakePodDisruptionBudget(record.job)).status();
+}
+
+absl::Status DisruptionBudget::Remove(const JobRecord& record, kube::Client& client) {
+  const absl::StatusOr<kube::Json> found = Look(record, client);
+  if (absl::IsNotFound(found.status()) || (found.ok() && !IsOwn(*found, record))) return absl::OkStatus();
+  if (!found.ok()) return found.status();
+  const kube::ObjectMeta meta = kube::ReadMeta(*found);
+  kube::DeleteOptions options;
+  options.preconditions.uid = meta.uid;
+  absl::Status deleted = client.Delete(kube::kPodDisruptionBudgets, meta.namespace_name, meta.name, options);
+  return absl::IsNotFound(deleted) ? absl::OkStatus() : deleted;
 }
 
 }  // namespace downpour::controller

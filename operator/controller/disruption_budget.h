@@ -11,19 +11,30 @@
 
 namespace downpour::controller {
 
-// The PodDisruptionBudget of one job's parameter servers. Not thread-safe.
+// The PodDisruptionBudget of one job's parameter servers, which is there while they are protected. Nobody watches
+// budgets, so that ours is there is believed for ten minutes. Not thread-safe.
 class DisruptionBudget {
  public:
-  // When to make it: once all members have trained for `delay`, as until then there is little to lose; absent: not at
-  // all, or it is made.
-  std::optional<double> Due(const api::TrainingJobStatus& status, absl::Duration delay, double now);
-  // Makes it. Waits for the server. If it cannot, the job trains on without; it is due again later.
-  absl::Status Make(const JobRecord& record, kube::Client& client, double now);
-  // Whether Make never failed before: it is told once.
+  // Of a job in its first status, or of one that may have a budget.
+  static DisruptionBudget OfNewJob();
+  DisruptionBudget() = default;
+
+  // When Write is due; absent: not at all, as things stand. A budget that is wanted is made once all members have
+  // trained for `delay`, as until then there is little to lose; one that is not goes at once. `status`: the planned
+  // one.
+  std::optional<double> Due(const api::TrainingJobStatus& status, bool wanted, absl::Duration delay, double now);
+  // Makes it or removes it. Waits for the server. If it cannot, the job trains on, and it is due again in a minute.
+  absl::Status Write(const JobRecord& record, bool wanted, kube::Client& client, double now);
+  // Whether the newest Write failed: that is told once.
   bool failed_before() const { return held_until_ != 0; }
 
  private:
-  bool made_ = false;
+  absl::Status Make(const JobRecord& record, kube::Client& client);
+  absl::Status Remove(const JobRecord& record, kube::Client& client);
+
+  enum class Budget { kUnknown, kMissing, kThere };
+  Budget budget_ = Budget::kUnknown;
+  double seen_at_ = 0;                 // if it is there
   std::optional<double> ready_since_;  // the first time that this process knows of
   double held_until_ = 0;              // after a refusal
 };

@@ -279,10 +279,12 @@ Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) 
           {"endpoints", std::move(endpoints)}};
 }
 
+std::string PodDisruptionBudgetName(const api::TrainingJob& job) { return absl::StrCat(job.metadata.name, "-ps"); }
+
 Json MakePodDisruptionBudget(const api::TrainingJob& job) {
   return {{"apiVersion", "policy/v1"},
           {"kind", "PodDisruptionBudget"},
-          {"metadata", Meta(job, absl::StrCat(job.metadata.name, "-ps"))},
+          {"metadata", Meta(job, PodDisruptionBudgetName(job))},
           {"spec",
            // A number of their own: for maxUnavailable the platform would ask the job's scale, which is its workers'.
            {{"minAvailable", job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0},

@@ -38,6 +38,7 @@ inline constexpr char kServiceName[] = "downpour-jobs";
 kube::Json MakeService(const std::string& namespace_name);
 // Under which name a coordinator with this address is found through that service, ready or not. Empty: it is not.
 kube::Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address);
+std::string PodDisruptionBudgetName(const api::TrainingJob& job);
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
 kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 // The pods of one role of a job, which must outlive this: all that they have in common is made once. Thread-safe.

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "operator/controller/cordoned_nodes.h"
 #include "operator/controller/operator_metrics.h"
 #include "operator/controller/thread_pool.h"
 #include "operator/kube/client_metrics.h"
@@ -71,21 +72,24 @@ class Operator::Impl {
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
             [this](const auto& before, const auto& after) { OnPod(before, after); }),
         gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
-        reconciler_(options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
-                    {[this](const kube::EventToRecord& event) {
-                       spdlog::info("{} event={} message=\"{}\"", About(event.about.Key(), event.about.uid),
-                                    event.reason, absl::Utf8SafeCEscape(event.message));
-                       events_.Record(event);
-                     },
-                     [this] { metrics_.OnStale(); },
-                     [this](const JobRecord& before, const api::TrainingJobStatus& after) {
-                       metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
-                     },
-                     [this](std::string_view news) { metrics_.OnStatusWrite(news); }},
-                    Now) {
+        reconciler_(
+            options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
+            {[this](const kube::EventToRecord& event) {
+               spdlog::info("{} event={} message=\"{}\"", About(event.about.Key(), event.about.uid), event.reason,
+                            absl::Utf8SafeCEscape(event.message));
+               events_.Record(event);
+             },
+             [this] { metrics_.OnStale(); },
+             [this](const JobRecord& before, const api::TrainingJobStatus& after) {
+               metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
+             },
+             [this](std::string_view news) { metrics_.OnStatusWrite(news); }, [this] { return nodes_->Names(); }},
+            Now) {
     kube::ReflectorOptions watch = options_.watch;
     watch.namespace_name = options_.namespace_name;
     std::random_device seed;
+    nodes_ = std::make_unique<CordonedNodes>(
+        watch, &client_, watch_transport_.get(), [this](const std::string& node) { OnNode(node); }, seed());
     watch.resource = kube::kTrainingJobs;
     job_reflector_ = std::make_unique<kube::Reflector>(watch, &client_, watch_transport_.get(), &jobs_, seed());
     watch.resource = kube::kPods;
@@ -113,6 +117,7 @@ class Operator::Impl {
     threads_.reset();
     job_reflector_.reset();
     pod_reflector_.reset();
+    nodes_.reset();
     // Given back only now that nothing writes any more.
     elector_.reset();
     gateway_.reset();
@@ -121,6 +126,7 @@ class Operator::Impl {
   void Start() {
     job_reflector_->Start();
     pod_reflector_->Start();
+    nodes_->Start();
     publisher_ = std::thread([this] { Publish(); });
     starter_ = std::thread([this] { BeginWork(); });
     if (elector_ != nullptr) {
@@ -184,6 +190,15 @@ class Operator::Impl {
       queue_.Add(key);
     } else {
       queue_.AddAfter(key, kStartDelay);
+    }
+  }
+
+  // It is drained, or is not any more: that is news to whoever has a ps there.
+  void OnNode(const std::string& node) {
+    if (!work_begun_) return;
+    for (const auto& pod : pods_.All()) {
+      if (pod->role != api::Role::kParameterServer || pod->node != node || pod->job_name.empty()) continue;
+      queue_.Add(absl::StrCat(pod->meta.namespace_name, "/", pod->job_name));
     }
   }
 
@@ -326,6 +341,7 @@ class Operator::Impl {
       metrics_.Publish(queue_.counters(), jobs_, pods_, Now());
       metrics_.PublishWatch("trainingjobs", job_reflector_->state());
       metrics_.PublishWatch("pods", pod_reflector_->state());
+      metrics_.PublishWatch("nodes", nodes_->state());
       published_at_ = absl::ToInt64Nanoseconds(kube::MonotonicNow());
     }
   }
@@ -349,6 +365,7 @@ class Operator::Impl {
   std::unique_ptr<CoordinatorGateway> gateway_;
   Reconciler reconciler_;
   std::unique_ptr<kube::Reflector> job_reflector_, pod_reflector_;
+  std::unique_ptr<CordonedNodes> nodes_;
   std::unique_ptr<kube::LeaderElector> elector_;
   std::unique_ptr<ThreadPool> threads_ = std::make_unique<ThreadPool>();
   std::thread publisher_, starter_;

@@ -49,6 +49,21 @@ class OperatorTest : public ::testing::Test {
     EXPECT_TRUE(running.Wait().ok());
   }
 
+  // Of the job "lenet" of "team", as it is stored: "True", "False"; empty: there is none.
+  std::string Condition(const std::string& type) const {
+    const kube::Json job = server_.Get(kube::kTrainingJobs, "team", "lenet").value();
+    for (const kube::Json& condition : job.at("status").value("conditions", kube::Json::array())) {
+      if (condition.at("type") == type) return condition.at("status");
+    }
+    return "";
+  }
+  // Waits until it is so; false: not within the limit.
+  bool WaitForCondition(const std::string& type, const std::string& status) const {
+    const absl::Time deadline = absl::Now() + kLimit;
+    while (Condition(type) != status && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+    return Condition(type) == status;
+  }
+
   FakeApiServer server_;
   std::shared_ptr<kube::CredentialSource> credentials_;
   OperatorOptions options_;
@@ -107,6 +122,48 @@ TEST_F(OperatorTest, ServicesOfNamespacesWithoutJobsAreRemovedAtTheStart) {
   running.Stop();
   EXPECT_TRUE(running.Wait().ok());
   EXPECT_EQ(server_.CountRequests("DELETE", "/services"), 1);
+}
+
+// As where it was given a Role alone.
+TEST_F(OperatorTest, WorksWithoutTheRightToSeeNodes) {
+  server_.Inject("GET", "/api/v1/nodes", FakeApiServer::Refuse(403, "Forbidden", "nodes is forbidden"), -1);
+  options_.namespace_name = "team";
+  service::Metrics metrics;
+  Operator running(
+      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+  running.Start();
+  CreateJob("team", "lenet");
+  EXPECT_TRUE(server_.WaitForRequests("POST", "/namespaces/team/pods", 3, kLimit));
+  EXPECT_TRUE(server_.WaitForRequests("GET", "/api/v1/nodes", 2, kLimit));
+  EXPECT_EQ(running.Unready(), "");
+  running.Stop();
+}
+
+// Nothing else happens to the job meanwhile.
+TEST_F(OperatorTest, ANodeThatIsCordonedIsNews) {
+  server_.Put(kube::kNodes, {{"metadata", {{"name", "node-0"}}}, {"spec", kube::Json::object()}});
+  CreateJob("team", "lenet");
+  service::Metrics metrics;
+  Operator running(
+      options_, [this] { return kube::MakeHttpTransport(credentials_); }, &metrics);
+  running.Start();
+  EXPECT_TRUE(server_.WaitForRequests("POST", "/pods", 3, kLimit));
+  EXPECT_TRUE(server_.WaitForWatches(3, kLimit));
+  server_.Modify(kube::kTrainingJobs, "team", "lenet", [](kube::Json& job) {
+    job["status"]["lastProgressStep"] = 10;  // it has trained
+  });
+  server_.Modify(kube::kPods, "team", "lenet-ps-0", [](kube::Json& pod) {
+    pod["spec"]["nodeName"] = "node-0";
+    pod["status"] = {{"phase", "Running"}};
+  });
+  for (int round = 0; round < 5; ++round) {
+    for (const bool cordoned : {true, false}) {
+      server_.Modify(kube::kNodes, "", "node-0",
+                     [cordoned](kube::Json& node) { node["spec"]["unschedulable"] = cordoned; });
+      EXPECT_TRUE(WaitForCondition("DrainWaits", cordoned ? "True" : "False")) << "round " << round;
+    }
+  }
+  running.Stop();
 }
 
 // A thread that will not come back is no reason to wait for it for ever.

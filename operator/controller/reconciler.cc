@@ -53,7 +53,10 @@ Reconciler::Memory Reconciler::Recall(const std::string& key, const JobRecord& r
   Memory fresh;
   fresh.uid = record.meta.uid;
   // Numbers are stored before anything is started under them.
-  if (record.job.status.incarnations.empty()) fresh.discovery = Discovery::OfNewJob();
+  if (record.job.status.incarnations.empty()) {
+    fresh.discovery = Discovery::OfNewJob();
+    fresh.budget = DisruptionBudget::OfNewJob();
+  }
   return fresh;
 }
 
@@ -195,6 +198,7 @@ planner::Observed Reconciler::Observe(Pass& pass) {
                      {ask, Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
                      job::RecentFailures(record.job.status));
   }
+  if (hooks_.cordoned_nodes) observed.cordoned_nodes = hooks_.cordoned_nodes();
   observed.answer_due = memory.questions.AnswerDue(pace, observed, pass.now);
   return observed;
 }
@@ -224,13 +228,13 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   work.published = memory.discovery.Due(record, work.plan.status, pass->pods);
   work.publishes = work.published.has_value() && now >= memory.discovery.hold().until;
   const absl::Duration delay = Stretched(options_.budget_delay, pace.write_spacing, pass->load.jobs);
-  work.makes_budget = is_due(memory.budget.Due(work.plan.status, delay, now));
+  work.writes_budget = is_due(memory.budget.Due(work.plan.status, work.plan.protects_parameter_servers, delay, now));
   if (IsIdle(work)) return {Do(*pass, work), nullptr};
   return {{}, [this, pass, work = std::move(work)] { return Do(*pass, work); }};
 }
 
 bool Reconciler::IsIdle(const Work& work) {
-  return work.news == News::kNone && !work.publishes && !work.makes_budget &&
+  return work.news == News::kNone && !work.publishes && !work.writes_budget &&
          std::all_of(work.plan.actions.begin(), work.plan.actions.end(),
                      [](const Action& action) { return action.type == ActionType::kStoreStatus; });
 }
@@ -271,8 +275,8 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
   if (work.was_blocked && !StandsInTheWay(memory.starts, memory.discovery.hold()).has_value()) {
     LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
   }
-  if (!result.status.ok() || !work.makes_budget) return result;
-  if (const std::optional<absl::Duration> wait = Protect(pass); wait.has_value()) {
+  if (!result.status.ok() || !work.writes_budget) return result;
+  if (const std::optional<absl::Duration> wait = WriteBudget(pass, plan.protects_parameter_servers); wait.has_value()) {
     LookAgainAfter(*wait, result.requeue_after);
   }
   return result;
@@ -363,15 +367,16 @@ absl::Status Reconciler::Start(Pass& pass, const std::vector<Action>& starts) {
   return started.status;
 }
 
-std::optional<absl::Duration> Reconciler::Protect(Pass& pass) {
+std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, bool wanted) {
   DisruptionBudget& budget = pass.memory.budget;
   const bool failed_before = budget.failed_before();
-  const absl::Status made = budget.Make(*pass.record, *client_, pass.now);
-  if (made.ok()) return std::nullopt;
+  const absl::Status written = budget.Write(*pass.record, wanted, *client_, pass.now);
+  if (written.ok()) return std::nullopt;
   if (!failed_before) {
+    const char* const what = wanted ? "evictions of parameter servers are not held up: "
+                                    : "evictions of parameter servers are held up although they should not be: ";
     Emit(*pass.record,
-         {{true, "Unprotected",
-           absl::StrCat("evictions of parameter servers are not held up: ", std::string(made.message()))}});
+         {{true, wanted ? "Unprotected" : "StillProtected", absl::StrCat(what, std::string(written.message()))}});
   }
   return absl::Seconds(kBudgetRetrySeconds);
 }

@@ -45,12 +45,13 @@ struct ReconcilerOptions {
   absl::Duration stale_check = absl::Seconds(2);
 };
 
-// What the metrics trainingjob_* are made of; each may be empty. Called from any thread.
+// What the metrics trainingjob_* are made of, and what is seen of the nodes; each may be empty. Called from any thread.
 struct ReconcilerHooks {
   std::function<void(const kube::EventToRecord&)> on_event;
   std::function<void()> on_stale;
   std::function<void(const JobRecord& before, const api::TrainingJobStatus& after)> on_status;
-  std::function<void(std::string_view news)> on_status_write;  // essential, picture, progress
+  std::function<void(std::string_view news)> on_status_write;               // essential, picture, progress
+  std::function<std::optional<std::vector<std::string>>()> cordoned_nodes;  // as planner::Observed has them
 };
 
 struct ReconcileResult {
@@ -123,7 +124,7 @@ class Reconciler {
     News news = News::kNone;               // of the status that is to be stored now
     std::optional<std::string> published;  // where the coordinator is to be found from now on; absent: nothing changes
     bool publishes = false;                // now
-    bool makes_budget = false;
+    bool writes_budget = false;
     absl::Status checked;  // what came of checking the templates
     bool was_blocked = false;
     std::optional<absl::Duration> requeue_after;
@@ -153,7 +154,7 @@ class Reconciler {
   absl::Status CarryOut(Pass& pass, const planner::Plan& plan);
   absl::Status Start(Pass& pass, const std::vector<planner::Action>& starts);
   // If it cannot, when to try next.
-  std::optional<absl::Duration> Protect(Pass& pass);
+  std::optional<absl::Duration> WriteBudget(Pass& pass, bool wanted);
   void Emit(const JobRecord& record, const std::vector<planner::Event>& events) const;
 
   const ReconcilerOptions options_;

@@ -77,6 +77,7 @@ class Reflector::Impl {
   void ListPage(const ReflectorPlan::Step& step, const std::stop_token& stop) {
     ListOptions list;
     list.label_selector = options_.label_selector;
+    list.field_selector = options_.field_selector;
     list.limit = options_.page_size;
     list.continue_token = step.continue_token;
     list.fields = options_.fields;
@@ -117,6 +118,7 @@ class Reflector::Impl {
                      {"resourceVersion", resource_version},
                      {"timeoutSeconds", absl::StrCat(absl::ToInt64Seconds(absl::Ceil(lasts, absl::Seconds(1))))}};
     if (!options_.label_selector.empty()) request.query.emplace_back("labelSelector", options_.label_selector);
+    if (!options_.field_selector.empty()) request.query.emplace_back("fieldSelector", options_.field_selector);
     if (!options_.fields.empty()) request.accept = kAcceptProtobuf;
     request.timeout = options_.silence;
 
@@ -180,9 +182,12 @@ class Reflector::Impl {
   }
 
   void Failed(const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
-    ++state_.failures;
-    state_.last_error = std::string(status.message());
+    {
+      const std::lock_guard lock(mutex_);
+      ++state_.failures;
+      state_.last_error = std::string(status.message());
+    }
+    if (options_.on_failure) options_.on_failure(status);
   }
 
   double Random(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random_); }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "operator/kube/client.h"
@@ -42,6 +43,7 @@ struct ReflectorOptions {
   Resource resource;
   std::string namespace_name;  // empty: all
   std::string label_selector;
+  std::string field_selector;
   ProtobufFields fields;  // as of ListOptions; outlive the reflector
   std::int64_t page_size = 500;
   // Servers end a watch after a random time in this range; the client hangs up `slack` after that.
@@ -52,6 +54,8 @@ struct ReflectorOptions {
   absl::Duration silence = absl::Seconds(100);
   absl::Duration first_backoff = absl::Milliseconds(800);
   absl::Duration most_backoff = absl::Seconds(5);  // few processes watch: that the server is back should be seen soon
+  // Called with why a list or a watch failed, by the reflector's thread, without locks; may be empty.
+  std::function<void(const absl::Status&)> on_failure;
 };
 
 struct ReflectorState {

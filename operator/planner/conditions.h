@@ -16,6 +16,7 @@ inline constexpr char kScheduled[] = "Scheduled";
 inline constexpr char kClamped[] = "Clamped";
 inline constexpr char kShrunk[] = "Shrunk";
 inline constexpr char kReady[] = "Ready";
+inline constexpr char kDrainWaits[] = "DrainWaits";
 inline constexpr char kRecovering[] = "Recovering";
 inline constexpr char kRestarting[] = "Restarting";
 inline constexpr char kParametersLost[] = "ParametersLost";

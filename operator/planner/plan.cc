@@ -7,6 +7,7 @@
 #include "operator/planner/cleanup.h"
 #include "operator/planner/context.h"
 #include "operator/planner/deadline.h"
+#include "operator/planner/disruption.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
 #include "operator/planner/placement.h"
@@ -83,6 +84,7 @@ Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now)
   UpdateStatus(context);
 
   Plan plan;
+  if (!IsOver(job.status)) plan.protects_parameter_servers = ProtectParameterServers(context);
   if (context.status != job.status) {
     Action store;
     store.type = ActionType::kStoreStatus;

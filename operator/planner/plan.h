@@ -72,6 +72,8 @@ struct Observed {
   bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
+  // On which nothing is scheduled any more, as they are drained; absent: nobody knows.
+  std::optional<std::vector<std::string>> cordoned_nodes;
   // The coordinator's next answer may take until then, as it is asked now and then, or has not been asked by this
   // caller before. That there is none yet says nothing. 0: it is asked all the time.
   double answer_due = 0;
@@ -108,6 +110,8 @@ struct Plan {
   api::TrainingJobStatus status;        // differs from the stored one only if the first action is kStoreStatus
   std::vector<Event> events;            // to be emitted once, after the status was stored
   std::optional<double> requeue_after;  // seconds; absent: only on a change
+  // Whether evictions of parameter servers are to be held up. Means nothing of a job that is over.
+  bool protects_parameter_servers = false;
 };
 
 // `job.status` is the status stored last. Deterministic; no I/O, no clock, no randomness. A caller that stops between

@@ -200,7 +200,9 @@ struct Selector {
       for (const auto& key : absl::StrSplit(term.substr(0, at), '.')) {
         if (value != nullptr) value = Find(*value, {std::string(key)});
       }
-      const std::string has = value != nullptr && value->is_string() ? value->get<std::string>() : "";
+      const std::string has = value != nullptr && value->is_string()    ? value->get<std::string>()
+                              : value != nullptr && value->is_boolean() ? value->dump()
+                                                                        : "";
       if ((has == want) == unequal) return false;
     }
     return true;

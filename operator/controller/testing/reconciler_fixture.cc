@@ -39,6 +39,7 @@ void ReconcilerTest::Restart() {
     ++status_writes_[std::string(news)];
     if (after_status_) std::exchange(after_status_, nullptr)();
   };
+  hooks.cordoned_nodes = [this] { return cordoned_nodes_; };
   reconciler_ =
       std::make_unique<Reconciler>(options_, &client_, &jobs_, &pods_, &gateway_, hooks, [this] { return now_; });
 }

@@ -105,6 +105,7 @@ class ReconcilerTest : public ::testing::Test {
   kube::Store<JobRecord> jobs_;
   kube::Store<Pod> pods_;
   FakeGateway gateway_;
+  std::optional<std::vector<std::string>> cordoned_nodes_;
   std::unique_ptr<Reconciler> reconciler_;
   std::vector<std::string> events_;
   std::map<std::string, int> status_writes_;  // by what is new

@@ -1,0 +1,104 @@
+#include "operator/planner/disruption.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "operator/planner/status.h"
+
+namespace downpour::planner {
+namespace {
+
+// The reason of DrainWaits, which is false then, while a drain goes on that does not wait any more.
+constexpr char kLetThrough[] = "LetThrough";
+
+bool IsLetThrough(const Context& context) {
+  const api::Condition* drain = FindCondition(context.status, kDrainWaits);
+  return drain != nullptr && !drain->status && drain->reason == kLetThrough;
+}
+
+// "ps-0 runs on node-1" of each that is in the way of a drain; empty: none is.
+std::string InTheWay(const Context& context, const std::vector<std::string>& cordoned) {
+  std::vector<std::string> found;
+  for (const Instance& instance : context.observed.instances) {
+    if (instance.role != api::Role::kParameterServer || !IsLive(instance) || instance.terminating) continue;
+    if (std::find(cordoned.begin(), cordoned.end(), instance.node) == cordoned.end()) continue;
+    found.push_back(absl::StrCat(InstanceName(instance.role, instance.index), " runs on ", instance.node));
+  }
+  return absl::StrJoin(found, ", ");
+}
+
+std::string Cost(const Context& context) {
+  if (context.job.spec.checkpoint.has_value()) return "all progress since the last checkpoint";
+  const std::optional<api::ProgressStatus>& progress = context.status.progress;
+  std::string cost = "all progress";
+  if (progress.has_value()) {
+    absl::StrAppend(&cost, " (", progress->step, " updates");
+    if (progress->epoch > 0) {
+      absl::StrAppend(&cost, ", in epoch ", progress->epoch, " of ", context.job.spec.training.epochs);
+    }
+    absl::StrAppend(&cost, ")");
+  }
+  return absl::StrCat(cost, ", as no checkpoint is configured");
+}
+
+std::string HowToAllow(const Context& context, double deadline) {
+  const api::Metadata& job = context.job.metadata;
+  return absl::StrCat(
+      "Evictions are let through from ",
+      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(std::llround(deadline)), absl::UTCTimeZone()),
+      " on (maxProtectSeconds), or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
+      R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
+}
+
+// No drain waits, or is let through, any more.
+void Forget(Context& context, const std::string& reason, const std::string& message) {
+  if (!IsTrue(context.status, kDrainWaits) && !IsLetThrough(context)) return;
+  context.SetCondition(kDrainWaits, false, reason, message);
+}
+
+}  // namespace
+
+bool ProtectParameterServers(Context& context) {
+  const api::TrainingJobStatus& status = context.status;
+  const std::optional<api::ParameterServerSpec>& spec = context.job.spec.parameter_server;
+  if (!spec.has_value()) return false;
+  if (spec->disruption == api::DisruptionPolicy::kAllow) {
+    Forget(context, "Allowed", "evictions of parameter servers are allowed");
+    return false;
+  }
+  const bool known = context.observed.cordoned_nodes.has_value();
+  const std::string in_the_way = known ? InTheWay(context, *context.observed.cordoned_nodes) : "";
+  const bool loses = !IsSettled(status) && !IsTrue(status, kSuspended) && TrainingHasBegun(context);
+  if (!loses || (known && in_the_way.empty())) {
+    Forget(context, "NothingWaits", "no drain waits for a parameter server of this job");
+    return true;
+  }
+  const bool waited = IsTrue(status, kDrainWaits);
+  if (!waited && (!known || IsLetThrough(context))) return !IsLetThrough(context);
+
+  const double since = waited ? FindCondition(status, kDrainWaits)->last_transition_time : context.now;
+  const double deadline = since + spec->max_protect_seconds;
+  if (context.now >= deadline) {
+    const std::string message =
+        absl::StrCat("a drain has waited for maxProtectSeconds = ", spec->max_protect_seconds,
+                     ": evictions of parameter servers are let through until none runs on a node that is drained");
+    context.SetCondition(kDrainWaits, false, kLetThrough, message);
+    context.Emit(true, "DrainLetThrough", message);
+    return false;
+  }
+  context.WakeAt(deadline);
+  if (!known) return true;
+  const std::string message = absl::StrCat("a drain waits, as ", in_the_way, ": it would cost ", Cost(context), ". ",
+                                           HowToAllow(context, deadline));
+  context.SetCondition(kDrainWaits, true, "NodeCordoned", message);
+  if (!waited) context.Emit(true, kDrainWaits, message);
+  return true;
+}
+
+}  // namespace downpour::planner

@@ -1,0 +1,17 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_DISRUPTION_H_
+#define DOWNPOUR_OPERATOR_PLANNER_DISRUPTION_H_
+
+#include "operator/planner/context.h"
+
+// Whether voluntary disruptions, as a drain of a node, are kept away from the parameter servers. With Protect they are,
+// but not for ever: a drain of a node that a ps runs on is told (DrainWaits), with what it would cost, and let through
+// maxProtectSeconds later. The ps are protected again once none runs on a node that is drained.
+namespace downpour::planner {
+
+// Follows DrainWaits; false: evictions are let through. While nobody knows of the nodes, what is stored holds, and its
+// time runs on. For a job that is not over; the status must be up to date but for this.
+bool ProtectParameterServers(Context& context);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_DISRUPTION_H_

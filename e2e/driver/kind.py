@@ -15,7 +15,7 @@ CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-sche
 
 
 class KindDriver(Driver):
-    unfit = ("node_lost",)  # it needs two nodes and pulls the cable of one
+    unfit = ("node_lost", "drain_allow", "drain_protect")  # they need two nodes, and the first pulls the cable of one
 
     def up(self, nodes):
         if nodes != 1:

@@ -76,6 +76,16 @@ def obstacles(world):
 
 
 @scenario
+def quota(world):
+    """A namespace with a quota of requests, and without a LimitRange, takes the examples; no pod is BestEffort."""
+    world.kubectl("create", "quota", "small", "--hard=requests.cpu=1,requests.memory=2Gi")
+    world.job()
+    world.wait_ready(3, 150)
+    classes = {pod["metadata"]["name"]: pod["status"]["qosClass"] for pod in world.get("pods")}
+    check(len(classes) == 5 and "BestEffort" not in classes.values(), f"classes: {classes}")
+
+
+@scenario
 def bad_template(world):
     """What the platform does not take of a pod template is told before any pod is made; other jobs notice nothing.
 

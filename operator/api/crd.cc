@@ -48,13 +48,14 @@ constexpr Description kDescriptions[] = {
      "update."},
     {"spec.coordinator.template",
      "Pod template of the coordinator. The operator adds the container of the trainer, "
-     "and merges it with the container of that name if the template has one."},
+     "and merges it with the container of that name if the template has one. Without a request or limit of its own "
+     "that container asks for 50m of CPU and 64Mi of memory."},
     {"spec.parameterServer", "The parameter servers. Required with the strategy ParameterServer."},
     {"spec.parameterServer.replicas", "The parameters are spread over so many parameter servers."},
     {"spec.parameterServer.template",
      "Pod template of the parameter servers. The operator adds the container of the "
      "trainer, and merges it with the container of that name if the template has "
-     "one."},
+     "one. Without a request or limit of its own that container asks for 100m of CPU and 256Mi of memory."},
     {"spec.parameterServer.replicationFactor", "How many parameter servers hold each slice of the parameters."},
     {"spec.parameterServer.disruption",
      "What becomes of evictions of parameter servers, as when a node is drained. Protect holds them up, as all "
@@ -72,7 +73,8 @@ constexpr Description kDescriptions[] = {
      "Without it, 0 counts as 1: spec.suspend stops a job."},
     {"spec.worker.template",
      "Pod template of the workers. The operator adds the container of the trainer, and merges "
-     "it with the container of that name if the template has one."},
+     "it with the container of that name if the template has one. Without a request or limit of its own that container "
+     "asks for 200m of CPU and 512Mi of memory."},
     {"spec.elastic",
      "Lets the job go on with fewer workers than it wants when the cluster has no room for them, and "
      "grow back later. Absent: the number of workers is fixed."},

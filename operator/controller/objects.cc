@@ -156,6 +156,44 @@ void AddProbe(Json& container) {
           {{"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}});
 }
 
+// What our container asks for where the template does not say: meant for the small models of the zoo, and little enough
+// that a node with two cores takes a job of a few workers. Without a request a pod is the first to go when its node has
+// no memory left, and a namespace with a quota takes none.
+struct Requests {
+  const char* cpu;
+  const char* memory;
+};
+
+Requests RequestsOf(api::Role role) {
+  switch (role) {
+    case api::Role::kCoordinator:
+      return {"50m", "64Mi"};
+    case api::Role::kParameterServer:
+      return {"100m", "256Mi"};
+    case api::Role::kWorker:
+      break;
+  }
+  return {"200m", "512Mi"};
+}
+
+// No limits: where there is one, the platform takes it for the request that is missing. A template may also say what
+// the pod asks for as a whole.
+void AddRequests(const Json& spec, Json& container, api::Role role) {
+  if (spec.contains("resources")) return;
+  Json& resources = container["resources"];
+  if (resources.is_null()) resources = Json::object();
+  if (!resources.is_object()) return;  // the platform says what it has against it
+  const Json limits = resources.value("limits", Json());
+  Json requests = resources.value("requests", Json());
+  if (requests.is_null()) requests = Json::object();
+  if (!requests.is_object()) return;
+  const Requests wanted = RequestsOf(role);
+  for (const auto& [resource, amount] : {std::pair{"cpu", wanted.cpu}, std::pair{"memory", wanted.memory}}) {
+    if (!limits.is_object() || !limits.contains(resource)) Default(requests, resource, amount);
+  }
+  if (!requests.empty()) resources["requests"] = std::move(requests);
+}
+
 absl::Status RefuseTemplate(api::Role role, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
 }
@@ -221,6 +259,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions&
                  : Json::array({{{"name", "grpc"}, {"containerPort", kControlPort}},
                                 {{"name", "metrics"}, {"containerPort", kMetricsPort}}}));
   if (!worker) AddProbe(container);
+  AddRequests(spec, container, role);
   AddMount(spec, container, "tmp", "/tmp");
   const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
   if (worker && job.spec.output.directory.empty()) AddMount(spec, container, "output", kOutputDirectory);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/controller/pod.h"
@@ -92,6 +93,32 @@ TEST(ObjectsTest, ThePartsOfEachRole) {
   EXPECT_EQ(ps.at("image"), "server:1");
   EXPECT_EQ(Argument(ps, "--advertise"), "$(POD_IP):7070");
   EXPECT_FALSE(Build(MakeJob(), api::Role::kWorker).at("spec").at("containers").at(0).contains("readinessProbe"));
+}
+
+TEST(ObjectsTest, EveryPodAsksForWhatItNeeds) {
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
+    const Json resources = Build(MakeJob(), role).at("spec").at("containers").at(0).at("resources");
+    EXPECT_FALSE(resources.at("requests").at("cpu").empty()) << "else it would be BestEffort";
+    EXPECT_FALSE(resources.at("requests").at("memory").empty());
+    EXPECT_FALSE(resources.contains("limits"));
+  }
+}
+
+TEST(ObjectsTest, WhatATemplateSaysOfResourcesGoesBeforeWhatPodsAskForByThemselves) {
+  const auto resources = [](const std::string& said, const std::string& pod = "") {
+    api::TrainingJob job = MakeJob();
+    job.spec.worker.pod_template =
+        absl::StrCat(R"({"spec": {"containers": [{"name": "trainer", "resources": )", said, "}]", pod, "}}");
+    return Build(job, api::Role::kWorker).at("spec").at("containers").at(0).at("resources");
+  };
+  EXPECT_EQ(resources(R"({"requests": {"memory": "4Gi"}, "limits": {"nvidia.com/gpu": 1}})"),
+            Json::parse(R"({"requests": {"cpu": "200m", "memory": "4Gi"}, "limits": {"nvidia.com/gpu": 1}})"));
+  const std::string limited = R"({"limits": {"cpu": "1", "memory": "40Mi"}})";
+  EXPECT_EQ(resources(limited), Json::parse(limited)) << "the platform takes limits for requests";
+  EXPECT_EQ(resources(R"({"limits": {"memory": "40Mi"}})").at("requests"), Json::parse(R"({"cpu": "200m"})"));
+  EXPECT_EQ(resources("{}", R"(, "resources": {"limits": {"memory": "100Mi"}})"), Json::object());
+  EXPECT_EQ(resources("null").at("requests").size(), 2u);
+  EXPECT_EQ(resources("3"), 3) << "the platform refuses it";
 }
 
 TEST(ObjectsTest, PodsHaveNoRightsTheyDoNotNeed) {

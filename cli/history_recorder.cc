@@ -74,8 +74,8 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
     point.seconds = seconds;
     point.updates = reply.updates_applied();
     point.epochs = epochs;
-    point.loss = reply.loss();
-    point.samples_per_second = reply.samples_per_second();
+    if (reply.has_loss()) point.loss = reply.loss();
+    if (reply.has_samples_per_second()) point.samples_per_second = reply.samples_per_second();
     point.workers = CountMembers(reply, "worker");
     AddPoint(point);
     lines.push_back(Line({{"type", "progress"},
@@ -85,8 +85,8 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
                           {"updatesExpected", reply.updates_expected()},
                           {"epochs", epochs},
                           {"samples", reply.samples_done()},
-                          {"samplesPerSecond", point.samples_per_second},
-                          {"loss", point.loss},
+                          {"samplesPerSecond", OrNull(point.samples_per_second)},
+                          {"loss", OrNull(point.loss)},
                           {"workers", point.workers},
                           {"ps", CountMembers(reply, "ps")},
                           {"leases", reply.leases_active()},
@@ -123,7 +123,8 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   summary.epochs = epochs;
   summary.first_update_seconds = first_update_seconds_.value_or(0);
   const double training = last_update_seconds_ - summary.first_update_seconds;
-  summary.samples_per_second = training > 0 ? static_cast<double>(last_samples_) / training : 0;
+  summary.samples_per_second.reset();
+  if (last_updates_ >= 2 && training > 0) summary.samples_per_second = static_cast<double>(last_samples_) / training;
   summary.test_accuracy.reset();
   summary.test_loss.reset();
   const auto newest = evaluation_index_.empty() ? evaluation_index_.end() : std::prev(evaluation_index_.end());
@@ -196,7 +197,7 @@ std::string SummaryToJson(const RunSummary& summary) {
                                            {"testAccuracy", OrNull(summary.test_accuracy)},
                                            {"testLoss", OrNull(summary.test_loss)},
                                            {"epochs", summary.epochs},
-                                           {"samplesPerSecond", summary.samples_per_second},
+                                           {"samplesPerSecond", OrNull(summary.samples_per_second)},
                                            {"firstUpdateSeconds", first_update},
                                            {"totalSeconds", summary.total_seconds},
                                            {"restarts", summary.restarts},

@@ -130,6 +130,28 @@ TEST(HistoryRecorderTest, LinesAreJsonWhateverTheNumbersAre) {
   }
 }
 
+TEST(HistoryRecorderTest, WhatIsNotKnownIsNull) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(1);
+  reply.clear_loss();
+  reply.set_first_update_milliseconds(500);
+  const std::vector<std::string> lines = recorder.AddProgress(kStart + 1, reply, kStart, 0);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_TRUE(json::parse(lines[0]).at("loss").is_null());
+  EXPECT_TRUE(json::parse(lines[0]).at("samplesPerSecond").is_null());
+  ASSERT_EQ(recorder.history().curve.size(), 1u);
+  EXPECT_FALSE(recorder.history().curve[0].loss.has_value());
+  EXPECT_FALSE(recorder.history().curve[0].samples_per_second.has_value());
+  EXPECT_TRUE(json::parse(SummaryToJson(recorder.history().summary)).at("samplesPerSecond").is_null());
+
+  reply = Reply(2);
+  reply.set_samples_per_second(32);
+  const json second = json::parse(recorder.AddProgress(kStart + 2, reply, kStart, 0).at(0));
+  EXPECT_EQ(second.at("loss"), 1.0);
+  EXPECT_EQ(second.at("samplesPerSecond"), 32.0);
+  EXPECT_GT(recorder.history().summary.samples_per_second, 0);
+}
+
 TEST(HistoryRecorderTest, SpansOfProcessesHaveTheirEnds) {
   HistoryRecorder recorder = MakeRecorder();
   Process process;

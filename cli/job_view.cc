@@ -52,8 +52,8 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job) {
   reply.set_epochs_done(static_cast<std::uint32_t>(std::min(done, epochs)));
   reply.set_samples_per_epoch(reply.updates_per_epoch() * static_cast<std::uint64_t>(job.spec.training.batch_size) *
                               static_cast<std::uint64_t>(job.spec.update.accumulate));
-  reply.set_samples_per_second(Number(progress.samples_per_second));
-  reply.set_loss(Number(progress.loss));
+  if (!progress.samples_per_second.empty()) reply.set_samples_per_second(Number(progress.samples_per_second));
+  if (!progress.loss.empty()) reply.set_loss(Number(progress.loss));
   if (!progress.test_accuracy.empty()) {
     v1::Evaluation* evaluation = reply.add_evaluations();  // the status does not say after which epoch
     evaluation->set_accuracy(Number(progress.test_accuracy));

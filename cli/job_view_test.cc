@@ -49,6 +49,7 @@ TEST(JobViewTest, ProgressIsThatOfTheStatus) {
   EXPECT_EQ(snapshot.progress->updates_per_epoch(), 100u);
   EXPECT_EQ(snapshot.progress->epochs_done(), 2u);
   EXPECT_EQ(snapshot.progress->loss(), 0.25);
+  EXPECT_FALSE(snapshot.progress->has_samples_per_second());
   EXPECT_EQ(snapshot.progress->evaluations_size(), 0);
   ASSERT_EQ(snapshot.processes.size(), 2u);
   EXPECT_EQ(snapshot.processes[0].state, "starting");

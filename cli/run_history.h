@@ -39,9 +39,9 @@ struct Snapshot {
 struct CurvePoint {
   double seconds = 0;
   std::uint64_t updates = 0;
-  double epochs = 0;  // fractional
-  double loss = 0;
-  double samples_per_second = 0;
+  double epochs = 0;                         // fractional
+  std::optional<double> loss;                // absent: not known
+  std::optional<double> samples_per_second;  // absent: not known
   int workers = 0;
 };
 
@@ -77,7 +77,8 @@ struct RunSummary {
   std::optional<double> test_accuracy;
   std::optional<double> test_loss;
   double epochs = 0;
-  double samples_per_second = 0;  // mean over training, evaluation and recovery included
+  // Mean over training, evaluation and recovery included; absent: fewer than two updates were applied.
+  std::optional<double> samples_per_second;
   double first_update_seconds = 0;
   double total_seconds = 0;
   int restarts = 0;

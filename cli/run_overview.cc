@@ -68,8 +68,10 @@ MetricsTail ParseMetrics(const std::string& text) {
         point.seconds = object.at("seconds").get<double>();
         point.updates = object.at("updates").get<std::uint64_t>();
         point.epochs = object.at("epochs").get<double>();
-        point.loss = object.at("loss").is_number() ? object.at("loss").get<double>() : 0;
-        point.samples_per_second = object.at("samplesPerSecond").get<double>();
+        if (object.at("loss").is_number()) point.loss = object.at("loss").get<double>();
+        if (object.at("samplesPerSecond").is_number()) {
+          point.samples_per_second = object.at("samplesPerSecond").get<double>();
+        }
         point.workers = object.at("workers").get<int>();
         tail.curve.push_back(point);
       } else if (object.at("type") == "evaluation" && object.at("accuracy").is_number()) {

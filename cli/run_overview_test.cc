@@ -110,6 +110,17 @@ TEST_F(RunOverviewTest, AFolderThatIsNoRunIsAnError) {
   EXPECT_FALSE(ReadRunOverview(base + "/demo-1", 0).ok());
 }
 
+TEST(ParseMetricsTest, WhatIsNullIsNotKnown) {
+  const std::string unknown =
+      R"({"type":"progress","seconds":1.0,"updates":1,"epochs":0.1,"loss":null,"samplesPerSecond":null,"workers":3})";
+  const MetricsTail tail = ParseMetrics(unknown + "\n" + kProgress + "\n");
+  ASSERT_EQ(tail.curve.size(), 2u);
+  EXPECT_FALSE(tail.curve[0].loss.has_value());
+  EXPECT_FALSE(tail.curve[0].samples_per_second.has_value());
+  EXPECT_EQ(tail.curve[1].loss, 0.5);
+  EXPECT_EQ(tail.curve[1].samples_per_second, 10);
+}
+
 TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
   const std::string good = std::string(kProgress) + "\n" + kEvaluation + "\n";
   EXPECT_EQ(ParseMetrics(good).curve.size(), 1u);

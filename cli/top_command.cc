@@ -110,8 +110,10 @@ class WatchedJob final : public Watched {
     point.seconds = snapshot.seconds;
     point.updates = snapshot.progress->updates_applied();
     point.epochs = EpochsDone(*snapshot.progress);
-    point.loss = snapshot.progress->loss();
-    point.samples_per_second = snapshot.progress->samples_per_second();
+    if (snapshot.progress->has_loss()) point.loss = snapshot.progress->loss();
+    if (snapshot.progress->has_samples_per_second()) {
+      point.samples_per_second = snapshot.progress->samples_per_second();
+    }
     point.workers = snapshot.status.worker.ready;
     if (curve_.size() >= kMostPoints) curve_.erase(curve_.begin());
     curve_.push_back(point);

@@ -52,9 +52,10 @@ void FillFromMember(const v1::MemberProgress& member, Row* row) {
     row->style = kYellow;
   }
   if (member.has_worker()) {
-    row->samples_per_second = FormatCount(member.worker().samples_per_second());
-    row->step_milliseconds = FormatDecimal(member.worker().step_seconds() * 1000, 1);
-    row->staleness = FormatDecimal(member.worker().staleness(), 1);
+    const v1::WorkerStats& worker = member.worker();
+    if (worker.has_samples_per_second()) row->samples_per_second = FormatCount(worker.samples_per_second());
+    row->step_milliseconds = FormatDecimal(worker.step_seconds() * 1000, 1);
+    row->staleness = FormatDecimal(worker.staleness(), 1);
   } else if (member.has_ps()) {
     row->staleness = FormatDecimal(member.ps().staleness(), 1);
   }
@@ -198,8 +199,7 @@ class Frame {
   void AddCurve() {
     Line line = NewLine();
     const v1::ProgressReply* now = progress();
-    line.Add(" loss ", kDim)
-        .Add(now != nullptr && now->updates_applied() > 0 ? FormatDecimal(now->loss(), 4) : "-", kBold);
+    line.Add(" loss ", kDim).Add(now != nullptr && now->has_loss() ? FormatDecimal(now->loss(), 4) : "-", kBold);
     line.Add("  accuracy ", kDim);
     if (now != nullptr && now->evaluations_size() > 0) {
       const v1::Evaluation& newest =
@@ -210,9 +210,13 @@ class Frame {
     } else {
       line.Add("-", kBold);
     }
-    line.Add("  ").Add(now != nullptr ? FormatCount(now->samples_per_second()) : "-", kBold).Add(" samples/s", kDim);
+    line.Add("  ").Add(now != nullptr && now->has_samples_per_second() ? FormatCount(now->samples_per_second()) : "-",
+                       kBold);
+    line.Add(" samples/s", kDim);
     std::vector<double> losses;
-    for (const CurvePoint& point : context_.curve) losses.push_back(point.loss);
+    for (const CurvePoint& point : context_.curve) {
+      if (point.loss.has_value()) losses.push_back(*point.loss);
+    }
     if (line.left() > 4) {
       line.Add("  ").Add(Sparkline(losses, std::min(kMaxSparkline, line.left() - 1)), kCyan);
     }

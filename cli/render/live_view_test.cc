@@ -212,7 +212,8 @@ TEST(RenderLiveViewTest, ShowsTheFigures) {
   process.restarts = 1;
   process.state = "running";
   snapshot.processes.push_back(process);
-  const std::vector<CurvePoint> curve(3);
+  std::vector<CurvePoint> curve(3);
+  for (CurvePoint& point : curve) point.loss = 0.5;
   const std::vector<TimelineEvent> events = {{31, true, "WorkerReplaced", "worker-2 is back"}};
   const std::string frame = RenderLiveView(job, snapshot, {80, 24}, {curve, events, false});
   for (const char* text : {"lenet",
@@ -245,6 +246,25 @@ TEST(RenderLiveViewTest, ShowsTheFigures) {
   EXPECT_THAT(later, HasSubstr("ended"));
   EXPECT_THAT(later, Not(HasSubstr("computing")));
   EXPECT_THAT(later, HasSubstr("no answer from the coordinator for 12 s"));
+}
+
+TEST(RenderLiveViewTest, WhatIsNotKnownIsADash) {
+  Snapshot snapshot;
+  v1::ProgressReply progress;
+  progress.set_phase(v1::PHASE_TRAINING);
+  progress.set_updates_expected(10);
+  progress.set_updates_applied(1);
+  v1::MemberProgress* member = progress.add_members();
+  member->set_role("worker");
+  member->set_state("computing");
+  member->mutable_worker()->set_steps(1);
+  snapshot.progress = progress;
+  const std::vector<CurvePoint> curve(3);
+  const std::string frame = RenderLiveView({}, snapshot, {80, 24}, {curve, {}, false});
+  EXPECT_THAT(frame, HasSubstr(" loss -  accuracy -  - samples/s"));
+  EXPECT_THAT(frame, HasSubstr("left -"));
+  EXPECT_THAT(frame, Not(HasSubstr("▁"))) << "no curve is drawn of what is not known";
+  EXPECT_THAT(frame, HasSubstr(" worker-0       computing              -"));
 }
 
 TEST(RenderLiveViewTest, PodsHaveNodesInsteadOfFigures) {

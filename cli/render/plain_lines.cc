@@ -30,7 +30,8 @@ std::string Describe(const Snapshot& snapshot) {
 }
 
 std::string Rate(const v1::ProgressReply& progress) {
-  return absl::StrCat("loss ", FormatDecimal(progress.loss(), 4), ", ", FormatCount(progress.samples_per_second()),
+  return absl::StrCat("loss ", progress.has_loss() ? FormatDecimal(progress.loss(), 4) : "-", ", ",
+                      progress.has_samples_per_second() ? FormatCount(progress.samples_per_second()) : "-",
                       " samples/s");
 }
 

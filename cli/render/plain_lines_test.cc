@@ -84,6 +84,13 @@ TEST(PlainLinesTest, EveryEpochOnceAndProgressAtMostEachFiveSeconds) {
   }
 }
 
+TEST(PlainLinesTest, WhatIsNotKnownIsADash) {
+  Snapshot snapshot = Training(20, 0, 1);
+  snapshot.progress->clear_loss();
+  snapshot.progress->clear_samples_per_second();
+  EXPECT_EQ(CountLines(PlainLines(nullptr, snapshot, 0).lines, "1/1000 updates, loss -, - samples/s"), 1);
+}
+
 TEST(PlainLinesTest, ChangesOfStateAndItsReason) {
   Snapshot first;
   first.status.phase = "Pending";

@@ -54,6 +54,8 @@ std::string Escape(const std::string& text) {
 // precision.
 bool Drawable(double value) { return std::abs(value) < 1e15; }
 
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();  // not drawn; a dash as text
+
 // A coordinate of a drawing.
 std::string At(double value) { return absl::StrFormat("%.1f", value); }
 
@@ -253,13 +255,13 @@ std::string RenderChart(const RunHistory& history, const Chart& chart, double en
 }
 
 std::string RenderCharts(const RunHistory& history, double end) {
-  Chart loss{"Training loss", "loss", "c1", {}, true, "No update was applied."};
-  Chart rate{"Throughput", "samples/s", "c3", {}, true, "No update was applied."};
+  Chart loss{"Training loss", "loss", "c1", {}, true, "No loss was reported."};
+  Chart rate{"Throughput", "samples/s", "c3", {}, true, "No rate was reported."};
   Chart progress{"Progress", "epochs", "c1", {}, true, "No update was applied."};
   for (const CurvePoint& point : history.curve) {
     if (point.updates == 0) continue;
-    loss.points.push_back({point.seconds, point.loss, ""});
-    rate.points.push_back({point.seconds, point.samples_per_second, ""});
+    loss.points.push_back({point.seconds, point.loss.value_or(kUnknown), ""});
+    rate.points.push_back({point.seconds, point.samples_per_second.value_or(kUnknown), ""});
     progress.points.push_back({point.seconds, point.epochs, ""});
   }
   Chart accuracy{"Test accuracy", "accuracy", "c2", {}, false, "The test set was not evaluated."};
@@ -348,7 +350,7 @@ std::string RenderHead(const RunHistory& history) {
       &html, RenderTile("test accuracy", summary.test_accuracy ? FormatDecimal(*summary.test_accuracy, 4) : "-"),
       RenderTile("test loss", summary.test_loss ? FormatDecimal(*summary.test_loss, 4) : "-"),
       RenderTile("epochs", FormatDecimal(summary.epochs, summary.epochs == std::floor(summary.epochs) ? 0 : 2)),
-      RenderTile("samples/s", FormatCount(summary.samples_per_second)),
+      RenderTile("samples/s", FormatCount(summary.samples_per_second.value_or(kUnknown))),
       RenderTile("first update after",
                  summary.first_update_seconds > 0 ? FormatDuration(summary.first_update_seconds) : "-"),
       RenderTile("total", FormatDuration(summary.total_seconds)));

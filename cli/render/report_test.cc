@@ -168,8 +168,9 @@ TEST(RenderReportTest, LoadsNothing) {
 
 TEST(RenderReportTest, EmptyHistorySaysSo) {
   const std::string page = RenderReport(RunHistory{});
-  for (const char* text : {"No update was applied.", "The test set was not evaluated.", "No process was started.",
-                           "nothing is claimed", "Unfinished"}) {
+  for (const char* text :
+       {"No update was applied.", "No loss was reported.", "No rate was reported.", "The test set was not evaluated.",
+        "No process was started.", "nothing is claimed", "Unfinished"}) {
     EXPECT_THAT(page, HasSubstr(text));
   }
 }
@@ -207,6 +208,12 @@ TEST(RenderReportTest, DrawsTheRun) {
 
   history.summary.ledger = LedgerSummary{2350, 2349, 1, 0, 0};
   EXPECT_THAT(RenderReport(history), HasSubstr("1 missing"));
+
+  history.curve.front().loss.reset();
+  const std::string without = RenderReport(history);
+  EXPECT_EQ(count(without, "<path class=\"c"), 4);
+  EXPECT_EQ(count(page, "<path class=\"c1\" d=\"M62.0 "), 2) << "loss and progress from the start on";
+  EXPECT_EQ(count(without, "<path class=\"c1\" d=\"M62.0 "), 1) << "no loss is not a loss of 0";
 }
 
 }  // namespace

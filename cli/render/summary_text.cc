@@ -46,7 +46,8 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
   row("training",
       absl::StrCat(
           FormatDecimal(summary.epochs, summary.epochs == static_cast<int>(summary.epochs) ? 0 : 2),
-          summary.epochs == 1 ? " epoch, " : " epochs, ", FormatCount(summary.samples_per_second), " samples/s",
+          summary.epochs == 1 ? " epoch, " : " epochs, ",
+          summary.samples_per_second.has_value() ? FormatCount(*summary.samples_per_second) : "-", " samples/s",
           summary.first_update_seconds > 0 ? ", first update after " + FormatDuration(summary.first_update_seconds)
                                            : ", no update"));
   if (summary.restarts > 0) row("restarts", absl::StrCat(summary.restarts));

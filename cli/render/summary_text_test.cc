@@ -41,6 +41,8 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   }
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("why")));
+  summary.samples_per_second.reset();
+  EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr("10 epochs, - samples/s"));
 }
 
 TEST(SummaryTextTest, WhatWasNotAuditedSaysSoInTheEnd) {

@@ -42,7 +42,7 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.parameters_lost = reply.parameters_lost();
   if (reply.epochs() > 0) report.epoch = static_cast<int>(std::min(reply.epochs_done() + 1, reply.epochs()));
   report.samples_per_second = reply.samples_per_second();
-  if (reply.updates_applied() > 0) report.loss = reply.loss();
+  if (reply.has_loss()) report.loss = reply.loss();
   if (reply.evaluations_size() > 0) {
     report.test_accuracy = reply.evaluations(reply.evaluations_size() - 1).accuracy();
   }

@@ -15,6 +15,14 @@ TEST(ReportTest, ADataShardThatFailedHasAReasonForPrograms) {
   EXPECT_EQ(ToReport(reply, 1).failure_reason, "DataShardFailed");
 }
 
+TEST(ReportTest, ALossThatNoWorkerHasIsNone) {
+  v1::ProgressReply reply;
+  reply.set_updates_applied(5);  // known from the parameter servers, after a restart of the coordinator
+  EXPECT_FALSE(ToReport(reply, 1).loss.has_value());
+  reply.set_loss(0.5);
+  EXPECT_EQ(ToReport(reply, 1).loss, 0.5);
+}
+
 TEST(ReportTest, TellsHowTheNewestWorkersEnded) {
   api::TrainingJobStatus status;
   for (int i = 0; i < 150; ++i) {

@@ -51,8 +51,8 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
-  int epoch = 0;  // of the data set, from 1; 0: none has begun
-  double samples_per_second = 0;
+  int epoch = 0;                        // of the data set, from 1; 0: none has begun
+  double samples_per_second = 0;        // 0: not known
   std::optional<double> loss;           // mean over the newest updates
   std::optional<double> test_accuracy;  // of the newest evaluation
 };

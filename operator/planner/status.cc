@@ -181,11 +181,15 @@ void UpdateProgress(Context& context) {
   } else if (before.has_value()) {
     progress.samples_per_second = before->samples_per_second;  // the workers have left: what it was
   }
-  if (report->loss.has_value()) progress.loss = absl::StrFormat("%.4f", *report->loss);
+  if (report->loss.has_value()) {
+    progress.loss = absl::StrFormat("%.4f", *report->loss);
+  } else if (before.has_value() && !falls) {
+    progress.loss = before->loss;  // likewise
+  }
   if (report->test_accuracy.has_value()) progress.test_accuracy = absl::StrFormat("%.4f", *report->test_accuracy);
   // The mean since the start: it does not jump with every pause.
   const double elapsed = report->received_time - *context.status.start_time;
-  if (report->updates_applied > 0 && elapsed > 0) {
+  if (report->updates_applied >= 2 && elapsed > 0) {
     const double left = static_cast<double>(report->updates_expected - report->updates_applied);
     progress.eta_seconds = std::llround(elapsed * left / static_cast<double>(report->updates_applied));
   }

@@ -206,8 +206,10 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
                         static_cast<double>(progress.lease_expirations()));
     metrics_.SetCounter("downpour_updates_applied_total", "Updates that every slice holds.", {},
                         static_cast<double>(progress.updates_applied()));
-    metrics_.SetGauge("downpour_loss", "Mean training loss over the newest updates of the workers.", {},
-                      progress.loss());
+    if (progress.has_loss()) {
+      metrics_.SetGauge("downpour_loss", "Mean training loss over the newest updates of the workers.", {},
+                        progress.loss());
+    }
     if (progress.evaluations_size() > 0) {
       const v1::Evaluation& newest = progress.evaluations(progress.evaluations_size() - 1);
       metrics_.SetGauge("downpour_test_accuracy", "Accuracy of the newest evaluation.", {}, newest.accuracy());

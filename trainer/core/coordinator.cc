@@ -864,7 +864,6 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     applied += ps.stats.applied();
     slices += ps.stats.slices();
   }
-  double rate = 0;
   double loss = 0;
   int losses = 0;
   for (const auto& [id, session] : sessions_) {
@@ -878,13 +877,14 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     member->set_silent_milliseconds(static_cast<std::uint64_t>(absl::ToInt64Milliseconds(silent)));
     member->set_state(session.stats.state());
     *member->mutable_worker() = session.stats;
-    rate += session.stats.samples_per_second();
-    if (session.stats.steps() > session.stats.skipped()) {
+    if (session.stats.has_samples_per_second()) {
+      progress.set_samples_per_second(progress.samples_per_second() + session.stats.samples_per_second());
+    }
+    if (session.stats.has_loss()) {
       loss += session.stats.loss();
       ++losses;
     }
   }
-  progress.set_samples_per_second(rate);
   if (losses > 0) progress.set_loss(loss / losses);
   for (const v1::Evaluation& evaluation : evaluations_) *progress.add_evaluations() = evaluation;
   if (plan_.has_value()) {

@@ -14,6 +14,8 @@ constexpr absl::Duration kWaitPeriod = absl::Milliseconds(20);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(20);
 constexpr absl::Duration kMostBackoff = absl::Milliseconds(500);
 constexpr absl::Duration kRateWindow = absl::Seconds(1);
+constexpr absl::Duration kLongestRateWindow = absl::Minutes(1);
+constexpr std::uint64_t kUpdatesOfRate = 2;  // fewer say nothing about how fast it is
 
 // A mean over about the newest 20 values.
 double Smooth(double mean, double value, bool first) { return first ? value : mean + 0.05 * (value - mean); }
@@ -114,6 +116,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
   }
   slices_.clear();
   DropEverything();
+  stats_.clear_loss();  // was of the history before
   view_ = view;
   plan_ = *std::move(plan);
   for (std::size_t number = 0; number < slices->size(); ++number) {
@@ -285,6 +288,24 @@ void WorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now
   Pump(now, output);
 }
 
+void WorkerCore::UpdateRate(Time now) {
+  const Time window = now - rate_since_;
+  if (window < kRateWindow) return;
+  if (stats_.steps() - rate_steps_ >= kUpdatesOfRate) {
+    stats_.set_samples_per_second(static_cast<double>(stats_.samples() - rate_samples_) /
+                                  absl::ToDoubleSeconds(window));
+  } else if (phase_ == Phase::kWaiting || phase_ == Phase::kTask) {
+    stats_.clear_samples_per_second();  // it does not train
+  } else {
+    // An update that takes longer than the window is part of it.
+    if (window >= kLongestRateWindow) stats_.clear_samples_per_second();
+    return;
+  }
+  rate_since_ = now;
+  rate_samples_ = stats_.samples();
+  rate_steps_ = stats_.steps();
+}
+
 void WorkerCore::Pump(Time now, WorkerOutput* output) {
   if (finished_.has_value()) return;
   next_timer_ = absl::InfiniteDuration();
@@ -353,7 +374,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           if (verdict_ == Verdict::kSkip) {
             stats_.set_skipped(stats_.skipped() + 1);
           } else {
-            stats_.set_loss(Smooth(stats_.loss(), computed_.loss, stats_.loss() == 0));
+            stats_.set_loss(Smooth(stats_.loss(), computed_.loss, !stats_.has_loss()));
           }
           const double push_seconds = absl::ToDoubleSeconds(now - phase_since_);
           stats_.set_data_seconds(Smooth(stats_.data_seconds(), computed_.data_seconds, first));
@@ -369,12 +390,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
       }
     }
   }
-  if (now - rate_since_ >= kRateWindow) {
-    stats_.set_samples_per_second(static_cast<double>(stats_.samples() - rate_samples_) /
-                                  absl::ToDoubleSeconds(now - rate_since_));
-    rate_since_ = now;
-    rate_samples_ = stats_.samples();
-  }
+  UpdateRate(now);
   const bool hungry = phase_ == Phase::kWaiting && accepted_ && !leaving_;
   if (hungry) next_sync_ = std::min(next_sync_, now + kWaitPeriod);
   if (leaving_ && phase_ == Phase::kWaiting) sync_urgent_ = true;

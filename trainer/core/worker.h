@@ -149,6 +149,7 @@ class WorkerCore {
     bool verdict_due = false;  // pushes went out pending and nothing with the verdict has followed yet
   };
 
+  void UpdateRate(Time now);
   void Pump(Time now, WorkerOutput* output);
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
@@ -208,6 +209,7 @@ class WorkerCore {
   Time next_timer_ = absl::ZeroDuration();
   Time rate_since_ = absl::ZeroDuration();
   std::uint64_t rate_samples_ = 0;
+  std::uint64_t rate_steps_ = 0;
 };
 
 }  // namespace downpour::core

@@ -165,8 +165,8 @@ class WorkerTest : public ::testing::Test {
     }
   }
 
-  // Runs until the worker is finished; `verdict` decides about each update.
-  void Run(const std::function<Verdict(const UpdateId&)>& verdict) {
+  // Runs until the worker is finished; `verdict` decides about each update. Each takes `update_time` to compute.
+  void Run(const std::function<Verdict(const UpdateId&)>& verdict, absl::Duration update_time = absl::ZeroDuration()) {
     WorkerOutput output;
     worker_->Start(now_, &output);
     std::optional<Work> work = Carry(std::move(output));
@@ -177,6 +177,8 @@ class WorkerTest : public ::testing::Test {
         ComputeResult result;
         result.verdict = verdict(current.update);
         result.samples = 1;
+        result.loss = 2;
+        now_ += update_time;
         // Some gradients are ready before the verdict is known, and leave.
         for (std::uint32_t tensor = 3; tensor-- > 1;) {
           WorkerOutput early;
@@ -233,6 +235,29 @@ TEST_F(WorkerTest, AnUpdateIsSkippedOnEverySliceOrOnNone) {
       EXPECT_EQ(host_.values[slice.slice()], static_cast<float>(kUpdates - skips));
     }
     EXPECT_EQ(ps_->pending_bytes(), 0u);
+  }
+}
+
+TEST_F(WorkerTest, LossAndRateAreSaidOnceTheyAreKnown) {
+  for (const absl::Duration update_time : {absl::Milliseconds(100), absl::Seconds(5), absl::Seconds(40)}) {
+    MakePs();
+    requests_.clear();
+    MakeWorker();
+    Run([](const UpdateId& update) { return update.group == 0 ? Verdict::kSkip : Verdict::kApply; }, update_time);
+    bool rate_known = false;
+    for (const v1::WorkerSyncRequest& request : requests_) {
+      const v1::WorkerStats& stats = request.stats();
+      EXPECT_EQ(stats.has_loss(), stats.steps() > 1) << "the first update was skipped";
+      if (stats.has_loss()) {
+        EXPECT_DOUBLE_EQ(stats.loss(), 2);
+      }
+      if (!stats.has_samples_per_second()) continue;
+      rate_known = true;
+      EXPECT_GE(stats.steps(), 2u);
+      EXPECT_NEAR(stats.samples_per_second(), 1 / absl::ToDoubleSeconds(update_time),
+                  0.2 / absl::ToDoubleSeconds(update_time));
+    }
+    EXPECT_TRUE(rate_known);
   }
 }
 

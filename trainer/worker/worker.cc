@@ -288,7 +288,9 @@ class WorkerProcess::Impl {
                         static_cast<double>(stats.steps()));
     metrics_.SetCounter("downpour_worker_skipped_total", "Updates recorded as skipped: loss or gradient not finite.",
                         {}, static_cast<double>(stats.skipped()));
-    metrics_.SetGauge("downpour_worker_loss", "Training loss over the newest updates.", {}, stats.loss());
+    if (stats.has_loss()) {
+      metrics_.SetGauge("downpour_worker_loss", "Training loss over the newest updates.", {}, stats.loss());
+    }
     metrics_.SetGauge("downpour_worker_staleness", "Staleness of the newest pushes, in updates.", {},
                       stats.staleness());
     metrics_.SetGauge("downpour_worker_samples_per_second", "Over the newest second.", {}, stats.samples_per_second());

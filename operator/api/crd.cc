@@ -308,16 +308,16 @@ constexpr Description kDescriptions[] = {
     {"status.progress.percent", "The share of totalSteps that is done."},
     {"status.progress.samplesPerSecond",
      "Samples of the training set a second, of all workers together. A decimal "
-     "number as text."},
+     "number as text; absent: not known."},
     {"status.progress.etaSeconds", "Seconds until training is over at this speed. Absent: not known."},
     {"status.progress.lastUpdateTime", "When these numbers were read."},
     {"status.progress.nextUpdateTime",
      "By when they are read again and, if they changed, written: jobs take turns, and where many run that may be "
      "minutes. Absent: within seconds."},
     {"status.progress.epoch", "The pass over the training set that is under way, from 1. 0: none has begun."},
-    {"status.progress.loss", "Training loss, mean over the workers. A decimal number as text; empty: not known."},
+    {"status.progress.loss", "Training loss, mean over the workers. A decimal number as text; absent: not known."},
     {"status.progress.testAccuracy",
-     "Accuracy of the newest evaluation, 0 to 1. A decimal number as text; empty: "
+     "Accuracy of the newest evaluation, 0 to 1. A decimal number as text; absent: "
      "none yet."},
     {"status.incarnations",
      "Internal: the newest incarnation given out for each role and index, as worker-2: 3. It "

@@ -42,8 +42,9 @@ class Writer {
       }
       if constexpr (std::is_same_v<Rule, schema::Template>) {
         if (value.empty()) return;
-      } else if constexpr (requires { value.empty(); } && !std::is_same_v<Value, std::string>) {
-        if (value.empty() && !writer.empty_) return;
+      } else if constexpr (requires { value.empty(); }) {
+        const bool needed = std::is_same_v<Value, std::string> && presence == Presence::kRequired;
+        if (value.empty() && !writer.empty_ && !needed) return;
       }
       if constexpr (requires { value.has_value(); }) {
         if (value.has_value()) json[std::string(name)] = writer.Write(*value, rule);

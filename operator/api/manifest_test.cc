@@ -157,7 +157,17 @@ TEST(StatusTest, HasTheShapeThatTheColumnsOfTheResourceReadFrom) {
   EXPECT_EQ(json["conditions"][0]["status"], "True");
   EXPECT_EQ(json["worker"]["failed"], 0);
   // What is not there is not written, and what is written each time is to be short.
-  for (const char* name : {"completionTime", "failures", "incarnations"}) EXPECT_FALSE(json.contains(name)) << name;
+  for (const char* name : {"completionTime", "failures", "incarnations", "reason"}) {
+    EXPECT_FALSE(json.contains(name)) << name;
+  }
+  EXPECT_FALSE(json["coordinator"].contains("selector"));
+  status.progress.emplace();
+  status.worker.selector = "role=worker";
+  const auto later = nlohmann::json::parse(StatusToJson(status));
+  for (const char* name : {"samplesPerSecond", "loss", "testAccuracy"}) {
+    EXPECT_FALSE(later["progress"].contains(name)) << name;
+  }
+  EXPECT_EQ(later["worker"]["selector"], "role=worker");
 }
 
 TEST(StatusTest, WritesTimesAsTheApiServerWantsThem) {

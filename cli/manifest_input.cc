@@ -1,5 +1,7 @@
 #include "cli/manifest_input.h"
 
+#include <iostream>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -16,7 +18,10 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::str
 api::ParsedManifest LoadManifest(const std::string& file,
                                  const std::vector<std::pair<std::string, std::string>>& overrides) {
   absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(file, overrides);
-  if (manifest.ok()) return *std::move(manifest);
+  if (manifest.ok()) {
+    for (const std::string& note : manifest->notes) std::cerr << file << ": " << note << '\n';
+    return *std::move(manifest);
+  }
   api::ParsedManifest failed;
   // Whoever prints it puts the name of the file before it.
   std::string message(manifest.status().message());

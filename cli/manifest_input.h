@@ -13,7 +13,8 @@ namespace downpour::cli {
 // "path=value" of --set, at the first '='. kInvalidArgument: there is none, or nothing before it.
 absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::string& text);
 
-// Reads the manifest; a file that cannot be read is an error of the document.
+// Reads the manifest, "-" is standard input; a file that cannot be read is an error of the document. Says on standard
+// error what of the text was left out.
 api::ParsedManifest LoadManifest(const std::string& file,
                                  const std::vector<std::pair<std::string, std::string>>& overrides);
 

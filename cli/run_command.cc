@@ -199,7 +199,9 @@ int RunCommand(const RunOptions& options) {
   for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
   if (!manifest.errors.empty()) return kExitBadInput;
   if (const absl::Status status = CheckJob(manifest.job); !status.ok()) {
-    std::cerr << options.file << ": " << std::string(status.message()) << std::endl;
+    std::cerr << options.file << ": " << std::string(status.message())
+              << (manifest.has_relative_path ? " (a relative path is taken from the folder of the manifest)" : "")
+              << std::endl;
     return ExitCode(status);
   }
   if (const absl::Status status = CheckBinaries(BinaryDirectory()); !status.ok()) {

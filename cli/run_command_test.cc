@@ -132,6 +132,7 @@ TEST_F(RunCommandTest, TextHasASummaryAndASecondRunIsRefused) {
 
 TEST_F(RunCommandTest, BadInputIsToldBeforeAnythingStarts) {
   WriteText(Path("broken.yaml"), "kind: [");
+  WriteText(Path("relative.yaml"), Manifest("no/data"));
   WriteText(Path("file"), "");
   struct Case {
     std::vector<std::string> arguments;
@@ -144,6 +145,8 @@ TEST_F(RunCommandTest, BadInputIsToldBeforeAnythingStarts) {
       {{"run", "job.yaml", "--set", "suspend=true"}, "job.yaml: spec.suspend: "},
       {{"run", "broken.yaml"}, "broken.yaml: "},
       {{"run", "none.yaml"}, "none.yaml: "},
+      {{"run", "relative.yaml"},
+       Path("no/data") + ": No such file or directory (a relative path is taken from the folder of the manifest)"},
       {{"run", "job.yaml", "--set", "dataset.path=/nowhere"}, "job.yaml: spec.dataset.path: /nowhere"},
       {{"run", "job.yaml", "--set", "output.directory=" + Path("file/below")}, "job.yaml: spec.output.directory: "},
       {{"run", "job.yaml", "--run-dir", Path("file/below")}, Path("file/below")},

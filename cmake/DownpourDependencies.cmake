@@ -18,6 +18,13 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
 endif()
 
+# libyaml, of which Debian's package has no CMake configuration.
+find_path(LIBYAML_INCLUDE_DIR yaml.h REQUIRED)
+find_library(LIBYAML_LIBRARY yaml REQUIRED)
+add_library(yaml::yaml UNKNOWN IMPORTED)
+set_target_properties(yaml::yaml PROPERTIES
+  IMPORTED_LOCATION ${LIBYAML_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${LIBYAML_INCLUDE_DIR})
+
 if(DOWNPOUR_TORCH)
   set(DOWNPOUR_TORCH_ROOT ${CMAKE_SOURCE_DIR}/.deps/libtorch-2.11.0 CACHE PATH "LibTorch, as docker/setup.sh lays it out")
   if(NOT EXISTS ${DOWNPOUR_TORCH_ROOT}/complete)

@@ -13,8 +13,9 @@ def manifests(world):
     driver = world.driver
     corpus = ROOT / "tests" / "testdata" / "manifests"
     try:
-        said = run([corpus / "check_api_server.py"], seconds=300,
-                   env={"KUBECONFIG": str(driver.kubeconfig), "KUBECTL": str(driver.kubectl_program())})
+        environment = {"KUBECONFIG": str(driver.kubeconfig), "KUBECTL": str(driver.kubectl_program())}
+        said = run([corpus / "check_api_server.py"], seconds=300, env=environment)
+        alike = run([corpus / "check_alike.py"], seconds=300, env=environment)
     finally:
         driver.kubectl("delete", "namespace", "vision", "--ignore-not-found", "--wait=true", "--timeout=60s",
                        seconds=70)
@@ -32,7 +33,7 @@ def manifests(world):
     check(not undescribed, f"fields without a description: {undescribed}")
     example = driver.kubectl("explain", "trainingjob.spec.failurePolicy.terminationTimeoutSeconds")
     check("DESCRIPTION" in example and "<empty>" not in example, example)
-    world.note(refused=refused, fields=len(fields))
+    world.note(refused=refused, fields=len(fields), alike=alike.strip())
 
 
 def described(schema, path):

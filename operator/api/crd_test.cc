@@ -48,7 +48,6 @@ Json ToJsonTree(const DocumentNode& node) {
     case Kind::kNumber:
       return Json::parse(node.text, nullptr, false);
     case Kind::kString:
-    case Kind::kAmbiguous:
       return node.text;
     case Kind::kList: {
       Json list = Json::array();

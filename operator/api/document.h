@@ -2,6 +2,7 @@
 #define DOWNPOUR_OPERATOR_API_DOCUMENT_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,13 +16,12 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{1} << 20;
 inline constexpr std::size_t kMaxManifestDepth = 64;
 
 struct DocumentNode {
-  // kAmbiguous: a plain YAML scalar that readers of YAML 1.1 and 1.2 take for different things, such as yes, 010, 0x1F
-  // or 1_000. It fits no field; in quotes it is a string.
-  enum class Kind { kNull, kBoolean, kNumber, kString, kAmbiguous, kMap, kList };
+  enum class Kind { kNull, kBoolean, kNumber, kString, kMap, kList };
 
   Kind kind = Kind::kNull;
   std::size_t position = 0;  // in the order of the text
   std::string text;          // of a scalar: the string, or what was written
+  std::string value;         // of a boolean or a number: as JSON has it, so that 0x10 is 16 and 1e1 is 10
   std::string key;           // of a node in a map
   // Of a map or a list, in the order of the text. The keys of a map are unique.
   std::vector<DocumentNode> items;
@@ -43,12 +43,24 @@ struct Document {
   std::size_t next_position = 0;  // greater than that of every node
 };
 
-// JSON if the first character is '{', otherwise YAML. Never throws. Refuses what is larger than `max_bytes` or deeper
-// than kMaxManifestDepth, several documents, anchors, aliases, tags, duplicate keys and control characters.
-Document ParseDocument(std::string_view text, std::size_t max_bytes = kMaxManifestBytes);
+// Reads one JSON value at the beginning of the text, however it goes on; `end` is where. Never throws. Refuses what is
+// deeper than kMaxManifestDepth, duplicate keys and numbers that no double holds.
+struct JsonDocument {
+  Document document;
+  std::size_t end = 0;
+  bool wrong_syntax = false;  // if it is not readable: because it is no JSON
+};
+JsonDocument ReadJson(std::string_view text);
 
-// YAML only; positions begin at `first_position`.
+// The text is one document, of any size: JSON if the first character is '{', otherwise YAML.
+Document ParseDocument(std::string_view text);
+
+// The text is one YAML document; positions begin at `first_position`.
 Document ParseYamlValue(std::string_view text, std::size_t first_position);
+
+// An error if the text is not UTF-8, or has a control character that YAML does not allow.
+std::optional<FieldError> CheckYamlCharacters(std::string_view text);
+bool IsUtf8(std::string_view text);
 
 // "spec.worker", "replicas" -> "spec.worker.replicas"; a key that is no plain word is put in brackets and quotes.
 std::string JoinPath(const std::string& path, std::string_view key);

@@ -77,14 +77,14 @@ class Reader {
   void Read(const DocumentNode& node, const std::string& path, Value& value, const schema::Integer& rule) {
     errors_.Visit(node, path);
     std::int64_t number = 0;
-    const char* const end = node.text.data() + node.text.size();
-    const auto [stop, error] = std::from_chars(node.text.data(), end, number);
+    const char* const end = node.value.data() + node.value.size();
+    const auto [stop, error] = std::from_chars(node.value.data(), end, number);
     if (node.kind != Kind::kNumber || stop != end) {
       errors_.Add(path, absl::StrCat("must be an integer, got ", Display(node)));
       return;
     }
     const bool overflow = error == std::errc::result_out_of_range;
-    const bool negative = node.text.starts_with('-');
+    const bool negative = node.value.starts_with('-');
     if (overflow ? negative : number < rule.min) {
       errors_.Add(path, absl::StrCat("must be at least ", rule.min, ", got ", Display(node)));
     } else if (overflow || number > rule.max) {
@@ -99,7 +99,7 @@ class Reader {
   void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Number& rule) {
     errors_.Visit(node, path);
     double number = 0;
-    if (node.kind != Kind::kNumber || !absl::SimpleAtod(node.text, &number)) {
+    if (node.kind != Kind::kNumber || !absl::SimpleAtod(node.value, &number)) {
       errors_.Add(path, absl::StrCat("must be a number, got ", Display(node)));
     } else if (!std::isfinite(number)) {
       errors_.Add(path, absl::StrCat("must be a finite number, got ", Display(node)));
@@ -116,7 +116,7 @@ class Reader {
       errors_.Add(path, absl::StrCat("must be true or false, got ", Display(node)));
       return;
     }
-    value = node.text.starts_with('t') || node.text.starts_with('T');
+    value = node.value == "true";
   }
 
   void Read(const DocumentNode& node, const std::string& path, std::string& value, const schema::Text& rule) {
@@ -242,7 +242,9 @@ class Reader {
       known_.push_back(name);
       const std::string path = JoinPath(path_, name);
       const DocumentNode* const child = node_.Find(name);
-      if (child == nullptr) {
+      // Null is as good as absent, as for the API server; in a template it is passed on.
+      constexpr bool kAnything = std::is_same_v<Rule, schema::Opaque>;
+      if (child == nullptr || (child->kind == Kind::kNull && !kAnything)) {
         if (presence == Presence::kRequired) reader_.errors_.Add(path, "is required");
         return;
       }
@@ -286,24 +288,19 @@ class Reader {
       case Kind::kNull:
         return nullptr;
       case Kind::kBoolean:
-        return node.text.starts_with('t') || node.text.starts_with('T');
+        return node.value == "true";
       case Kind::kString:
         return node.text;
       case Kind::kNumber: {
         std::int64_t integer = 0;
-        const char* const end = node.text.data() + node.text.size();
-        const auto [stop, error] = std::from_chars(node.text.data(), end, integer);
+        const char* const end = node.value.data() + node.value.size();
+        const auto [stop, error] = std::from_chars(node.value.data(), end, integer);
         if (error == std::errc() && stop == end) return integer;
         double number = 0;
-        if (absl::SimpleAtod(node.text, &number) && std::isfinite(number)) return number;
+        if (absl::SimpleAtod(node.value, &number) && std::isfinite(number)) return number;
         RefuseInAny(node, path, absl::StrCat("must be a finite number, got ", Display(node)));
         return nullptr;
       }
-      case Kind::kAmbiguous:
-        RefuseInAny(node, path,
-                    absl::StrCat("means different things to readers of YAML, got ", Display(node),
-                                 "; put a string in quotes, write a number in decimal"));
-        return nullptr;
       case Kind::kList:
       case Kind::kMap:
         break;

@@ -2,27 +2,56 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <limits>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/document.h"
+#include "operator/api/document_choice.h"
 #include "operator/api/field_errors.h"
 #include "operator/api/field_reader.h"
 #include "operator/api/override.h"
 #include "operator/api/relations.h"
+#include "operator/api/text_checks.h"
 
 namespace downpour::api {
+namespace {
 
-ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides) {
+namespace fs = std::filesystem;
+
+// Puts the directory before the paths of the document that are relative; true if there was one.
+bool TakeFrom(const std::string& directory, DocumentNode& root) {
+  bool relative = false;
+  DocumentNode* const spec = root.Find("spec");
+  if (spec == nullptr || directory.empty()) return false;
+  for (const auto& [group, field] : {std::pair("dataset", "path"), std::pair("output", "directory")}) {
+    DocumentNode* const parent = spec->Find(group);
+    DocumentNode* const node = parent == nullptr ? nullptr : parent->Find(field);
+    if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;
+    // What no path may be is refused as it is written.
+    if (!schema::IsPath(node->text).empty() || node->text.starts_with('/')) continue;
+    node->text = (fs::path(directory) / node->text).lexically_normal().string();
+    relative = true;
+  }
+  return relative;
+}
+
+}  // namespace
+
+ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
+                             const std::string& directory) {
   ParsedManifest parsed;
-  Document document = ParseDocument(text);
+  ChosenDocument chosen = ChooseDocument(text);
+  Document& document = chosen.document;
+  parsed.notes = std::move(chosen.notes);
   if (!document.readable) {
     for (LocatedError& error : document.errors) parsed.errors.push_back(std::move(error.error));
     return parsed;
   }
+  parsed.has_relative_path = TakeFrom(directory, document.root);
   if (document.root.kind == DocumentNode::Kind::kMap) {
     for (const auto& [path, value] : overrides) Override(document, path, value);
   }
@@ -38,18 +67,23 @@ ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
                                             const std::vector<std::pair<std::string, std::string>>& overrides) {
   const auto fail = [&path](int error) { return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", path)); };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  const bool standard_input = path == "-";
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+  const File opened(standard_input ? nullptr : std::fopen(path.c_str(), "rb"), &std::fclose);
+  std::FILE* const file = standard_input ? stdin : opened.get();
   if (file == nullptr) return fail(errno);
   // One byte more than is allowed, so that the parser sees that there is too much.
   std::string text(kMaxManifestBytes + 1, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
-  if (std::ferror(file.get()) != 0) return fail(errno);
-  return ParseManifest(text, overrides);
+  text.resize(std::fread(text.data(), 1, text.size(), file));
+  if (std::ferror(file) != 0) return fail(errno);
+  std::error_code error;
+  const fs::path directory = standard_input ? fs::current_path(error) : fs::absolute(path, error).parent_path();
+  if (error) return fail(error.value());
+  return ParseManifest(text, overrides, directory.string());
 }
 
 absl::StatusOr<TrainingJobStatus> StatusFromJson(std::string_view text, TimeFormat times) {
-  // Longer than a manifest may be: a job of many roles has a long status.
-  Document document = ParseDocument(text, /*max_bytes=*/std::numeric_limits<std::size_t>::max());
+  Document document = ParseDocument(text);
   TrainingJobStatus status;
   FieldErrors errors(std::move(document.errors));
   if (document.readable) ReadFields(document.root, times, status, errors);

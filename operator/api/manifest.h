@@ -22,14 +22,20 @@ struct FieldError {
 struct ParsedManifest {
   TrainingJob job;                 // meaningful only if errors is empty
   std::vector<FieldError> errors;  // every error found, in document order where possible
+  std::vector<std::string> notes;  // what was left out of the text, as "document 2, ConfigMap "a", is not read"
+  bool has_relative_path = false;  // one was taken from the folder of the manifest
 };
 
-// Never throws. `overrides` are {path, YAML value} pairs of --set, applied before validation; a path may leave out
-// "spec.". The text is one document, at most 1 MiB, at most 64 levels deep, no aliases.
+// Never throws. The text is read as kubectl reads it (docs/manifest.md, "How it is read"); it is at most 1 MiB, at most
+// 64 levels deep, and one TrainingJob is in it. `overrides` are {path, YAML value} pairs of --set, applied before
+// validation; a path may leave out "spec.". spec.dataset.path and spec.output.directory of the text, not of an
+// override, are taken from `directory` where they are relative; with none they stay as they are.
 ParsedManifest ParseManifest(std::string_view text,
-                             const std::vector<std::pair<std::string, std::string>>& overrides = {});
+                             const std::vector<std::pair<std::string, std::string>>& overrides = {},
+                             const std::string& directory = {});
 
-// Reads the file and parses it. kNotFound or kPermissionDenied name the file and say what the system said.
+// Reads the file, or standard input for "-", and parses it; relative paths are taken from the folder of the file, for
+// standard input from the working directory. kNotFound or kPermissionDenied name the file and say what the system said.
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
                                             const std::vector<std::pair<std::string, std::string>>& overrides = {});
 

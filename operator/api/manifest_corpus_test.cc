@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
+#include <map>
 #include <random>
 #include <sstream>
 #include <string>
@@ -48,6 +49,18 @@ std::vector<std::string> Expected(const std::filesystem::path& path) {
   return lines;
 }
 
+// The names of local-only.txt below this folder, and why.
+std::map<std::string, std::string> LocalOnly(const std::string& folder) {
+  std::map<std::string, std::string> reasons;
+  std::istringstream text(ReadText(std::filesystem::path(kCorpus) / "local-only.txt"));
+  for (std::string line; std::getline(text, line);) {
+    const std::size_t colon = line.find(": ");
+    if (!line.starts_with(folder + "/") || colon == std::string::npos) continue;
+    reasons[line.substr(folder.size() + 1, colon - folder.size() - 1)] = line.substr(colon + 2);
+  }
+  return reasons;
+}
+
 TEST(ManifestCorpusTest, EveryBrokenManifestGivesExactlyItsErrors) {
   const auto paths = Manifests("invalid");
   EXPECT_GE(paths.size(), 48u);
@@ -57,6 +70,46 @@ TEST(ManifestCorpusTest, EveryBrokenManifestGivesExactlyItsErrors) {
     const auto parsed = ReadManifest(path.string());
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ(Lines(parsed->errors), expected) << path;
+  }
+}
+
+// Whether each field of `stored`, as the API server has it, is the same in `ours`, where all defaults are filled in.
+void ExpectFields(const nlohmann::json& stored, const nlohmann::json& ours, const std::string& at) {
+  if (!stored.is_object()) {
+    EXPECT_EQ(stored, ours) << at;
+    return;
+  }
+  ASSERT_TRUE(ours.is_object()) << at;
+  for (const auto& [name, value] : stored.items()) {
+    if (!ours.contains(name)) {
+      ADD_FAILURE() << at << "." << name << " is missing";
+      continue;
+    }
+    ExpectFields(value, ours.at(name), at + "." + name);
+  }
+}
+
+// alike.json is what a real API server says; check_alike.py holds it to that.
+TEST(ManifestCorpusTest, KubectlAndTheParserReadTheSame) {
+  const auto recorded = nlohmann::json::parse(ReadText(std::filesystem::path(kCorpus) / "alike.json"));
+  const std::map<std::string, std::string> exempt = LocalOnly("alike");
+  const auto paths = Manifests("alike");
+  EXPECT_EQ(paths.size(), recorded.size());
+  EXPECT_GE(paths.size(), 60u);
+  for (const auto& path : paths) {
+    const std::string name = path.filename().string();
+    ASSERT_TRUE(recorded.contains(name)) << name;
+    const nlohmann::json& stored = recorded.at(name);
+    const ParsedManifest parsed = ParseManifest(ReadText(path));
+    if (exempt.contains(name)) {
+      EXPECT_NE(parsed.errors.empty(), !stored.is_null()) << name << " need not be in local-only.txt";
+      continue;
+    }
+    ASSERT_EQ(parsed.errors.empty(), !stored.is_null())
+        << name << ": " << ::testing::PrintToString(Lines(parsed.errors));
+    if (stored.is_null()) continue;
+    ASSERT_EQ(stored.size(), 1u) << name;
+    ExpectFields(stored.at(0), nlohmann::json::parse(ToJson(parsed.job)).at("spec"), name);
   }
 }
 

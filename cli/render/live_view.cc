@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/render/fold_events.h"
 #include "cli/render/format.h"
 #include "cli/render/styled_line.h"
 #include "operator/api/manifest.h"
@@ -268,11 +270,12 @@ class Frame {
   }
 
   void AddEvents() {
-    std::size_t count = std::min(context_.events.size(), kMaxEvents);
+    const std::vector<TimelineEvent> events = FoldEvents(context_.events);
+    std::size_t count = std::min(events.size(), kMaxEvents);
     if (count == 0 || LinesLeft() < 1) return;
     if (LinesLeft() > 1) Add(NewLine().Add(""));
     count = std::min(count, LinesLeft());
-    for (const TimelineEvent& event : context_.events.last(count)) {
+    for (const TimelineEvent& event : std::span(events).last(count)) {
       Line line = NewLine();
       line.Add(" ").AddRight(FormatDuration(event.seconds), 9, kDim).Add("  ");
       line.Add(CleanText(event.reason), event.warning ? kYellow : kCyan).Add("  ").Add(CleanText(event.message));

@@ -317,5 +317,15 @@ TEST(LiveViewTest, WritesNothingUnlessShown) {
 
 TEST(LiveViewTest, WhatIsNoTerminalHasNoSize) { EXPECT_FALSE(ReadTerminalSize(-1).has_value()); }
 
+TEST(LiveViewTest, ManyEpochsDoNotPushAFailureOut) {
+  std::vector<TimelineEvent> events = {{1, true, "WorkerLost", "worker-2 is gone"}};
+  for (int epoch = 1; epoch <= 20; ++epoch) {
+    events.push_back({1.0 + epoch, false, "EpochDone", "epoch " + std::to_string(epoch)});
+  }
+  const std::string frame = RenderLiveView({}, {}, {80, 24}, {{}, events, false});
+  EXPECT_THAT(frame, HasSubstr("worker-2 is gone"));
+  EXPECT_THAT(frame, HasSubstr("epoch 20 (20 times)"));
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/render/fold_events.h"
 #include "cli/render/format.h"
 #include "cli/render/summary_text.h"
 #include "operator/api/manifest.h"
@@ -382,12 +383,12 @@ std::string RenderLedger(const RunSummary& summary) {
 std::string RenderEvents(const RunHistory& history) {
   std::string html = "<section class=\"card\"><h2>Events</h2>";
   if (history.events.empty()) return html + "<p class=\"none\">None.</p></section>";
-  const std::size_t first = history.events.size() - std::min(history.events.size(), kMaxEvents);
-  if (first > 0)
-    absl::StrAppend(&html, "<p class=\"note\">The newest ", kMaxEvents, " of ", history.events.size(), ".</p>");
+  const std::vector<TimelineEvent> events = FoldEvents(history.events);
+  const std::size_t first = events.size() - std::min(events.size(), kMaxEvents);
+  if (first > 0) absl::StrAppend(&html, "<p class=\"note\">The newest ", kMaxEvents, " of ", events.size(), ".</p>");
   absl::StrAppend(&html, "<div class=\"scroll\"><table><tr><th>time</th><th>reason</th><th>message</th></tr>");
-  for (std::size_t i = first; i < history.events.size(); ++i) {
-    const TimelineEvent& event = history.events[i];
+  for (std::size_t i = first; i < events.size(); ++i) {
+    const TimelineEvent& event = events[i];
     absl::StrAppend(&html, "<tr><td class=\"time\">", FormatDuration(event.seconds), "</td><td class=\"",
                     event.warning ? "bad" : "plain", "\">", Escape(event.reason), "</td><td>", Escape(event.message),
                     "</td></tr>");

@@ -216,5 +216,14 @@ TEST(RenderReportTest, DrawsTheRun) {
   EXPECT_EQ(count(without, "<path class=\"c1\" d=\"M62.0 "), 1) << "no loss is not a loss of 0";
 }
 
+TEST(ReportTest, ManyEpochsDoNotPushAFailureOut) {
+  RunHistory history;
+  history.events.push_back({1, true, "WorkerLost", "worker-2 is gone"});
+  for (int epoch = 1; epoch <= 600; ++epoch) history.events.push_back({2, false, "EpochDone", "an epoch is done"});
+  const std::string page = RenderReport(history);
+  EXPECT_THAT(page, HasSubstr("worker-2 is gone"));
+  EXPECT_THAT(page, HasSubstr("an epoch is done (600 times)"));
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/ledger/sample_count.h"
 
 namespace downpour::cli {
 
@@ -29,6 +30,20 @@ api::ParsedManifest LoadManifest(const std::string& file,
   if (absl::StartsWith(message, prefix)) message = absl::StrCat("cannot be read: ", message.substr(prefix.size()));
   failed.errors.push_back({"", std::move(message)});
   return failed;
+}
+
+std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec, std::uint64_t training_samples) {
+  const auto batch_size = static_cast<std::uint64_t>(spec.training.batch_size);
+  if (batch_size <= training_samples) return {};
+  return {{"spec.training.batchSize",
+           absl::StrCat(batch_size, " is more than the ", training_samples,
+                        " samples of the data set, so each epoch is a single update of one worker")}};
+}
+
+std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec) {
+  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
+  if (!samples.ok()) return {};  // whoever needs the data set says so
+  return FindWarnings(spec, *samples);
 }
 
 }  // namespace downpour::cli

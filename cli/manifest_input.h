@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_CLI_MANIFEST_INPUT_H_
 #define DOWNPOUR_CLI_MANIFEST_INPUT_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,11 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::str
 // error what of the text was left out.
 api::ParsedManifest LoadManifest(const std::string& file,
                                  const std::vector<std::pair<std::string, std::string>>& overrides);
+
+// What is probably a mistake, though the job can run: "spec.training.batchSize: ...".
+std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec, std::uint64_t training_samples);
+// The same with the data set of the job, if this machine has it; else none.
+std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec);
 
 }  // namespace downpour::cli
 

@@ -23,5 +23,19 @@ TEST(ManifestInputTest, AFileThatCannotBeReadIsOneErrorWithoutItsName) {
   EXPECT_FALSE(manifest.errors[0].message.empty());
 }
 
+TEST(ManifestInputTest, AMinibatchLargerThanTheDataSetIsAWarning) {
+  api::TrainingJobSpec spec;
+  spec.training.batch_size = 256;
+  EXPECT_TRUE(FindWarnings(spec, 256).empty());
+  const std::vector<api::FieldError> warnings = FindWarnings(spec, 255);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(
+      warnings[0].ToString(),
+      "spec.training.batchSize: 256 is more than the 255 samples of the data set, so each epoch is a single update "
+      "of one worker");
+  spec.dataset.path = "/nowhere";
+  EXPECT_TRUE(FindWarnings(spec).empty());
+}
+
 }  // namespace
 }  // namespace downpour::cli

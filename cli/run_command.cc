@@ -204,6 +204,9 @@ int RunCommand(const RunOptions& options) {
               << std::endl;
     return ExitCode(status);
   }
+  for (const api::FieldError& warning : FindWarnings(manifest.job.spec)) {
+    std::cerr << options.file << ": warning: " << warning.ToString() << std::endl;
+  }
   if (const absl::Status status = CheckBinaries(BinaryDirectory()); !status.ok()) {
     return Complain(std::string(status.message()), kExitFailed);
   }

@@ -185,6 +185,10 @@ TEST_F(RunCommandTest, EveryErrorOfAManifestIsALine) {
   Command valid(Options({"validate", "job.yaml"}));
   EXPECT_EQ(valid.Wait(), 0);
   EXPECT_EQ(valid.Output(), "job.yaml: valid\n");
+
+  Command large(Options({"validate", "job.yaml", "--set", "training.batchSize=106", "--output", "json"}));
+  EXPECT_EQ(large.Wait(), 0);
+  EXPECT_EQ(json::parse(large.Output()).at("warnings").at(0).at("path"), "spec.training.batchSize");
 }
 
 TEST_F(RunCommandTest, AWorkerThatRefusesItsInputFailsTheRun) {

@@ -107,9 +107,9 @@ std::string_view TextOf(const DocumentNode* node) {
 }
 
 bool IsTrainingJob(const DocumentNode& root) {
-  constexpr std::string_view kVersion = kApiVersion;
-  constexpr std::string_view kGroup = kVersion.substr(0, kVersion.find('/') + 1);
-  return TextOf(root.Find("kind")) == kKind && TextOf(root.Find("apiVersion")).starts_with(kGroup);
+  const std::string_view version = kApiVersion;
+  const std::string_view group = version.substr(0, version.find('/') + 1);
+  return TextOf(root.Find("kind")) == kKind && TextOf(root.Find("apiVersion")).starts_with(group);
 }
 
 // `ConfigMap "settings"`.

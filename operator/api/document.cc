@@ -172,17 +172,14 @@ DocumentNode* DocumentNode::Find(std::string_view name) {
   return const_cast<DocumentNode*>(std::as_const(*this).Find(name));
 }
 
-JsonDocument ReadJson(std::string_view text) {
+JsonDocument ReadJson(std::istream& text) {
   JsonDocument read;
   Document& document = read.document;
   try {
-    std::istringstream stream{std::string(text)};
     TreeBuilder builder(document);
     JsonHandler handler(builder);
-    nlohmann::json::sax_parse(stream, &handler, nlohmann::json::input_format_t::json, /*strict=*/false);
+    nlohmann::json::sax_parse(text, &handler, nlohmann::json::input_format_t::json, /*strict=*/false);
     document.readable = true;
-    const std::streamoff end = stream.tellg();
-    read.end = end < 0 ? text.size() : static_cast<std::size_t>(end);
   } catch (const Refused& refused) {
     document.errors.push_back({document.next_position, refused.error});
     read.wrong_syntax = refused.wrong_syntax;
@@ -195,8 +192,9 @@ JsonDocument ReadJson(std::string_view text) {
 Document ParseDocument(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '{') return ParseYamlValue(text, 0);
-  JsonDocument read = ReadJson(text);
-  if (read.document.readable && text.find_first_not_of(" \t\r\n", read.end) != std::string_view::npos) {
+  std::istringstream stream{std::string(text)};
+  JsonDocument read = ReadJson(stream);
+  if (read.document.readable && !(stream >> std::ws).eof()) {
     read.document.readable = false;
     read.document.errors.push_back({read.document.next_position, {"", "must be a single document"}});
   }

@@ -2,6 +2,7 @@
 #define DOWNPOUR_OPERATOR_API_DOCUMENT_H_
 
 #include <cstddef>
+#include <istream>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,14 +44,14 @@ struct Document {
   std::size_t next_position = 0;  // greater than that of every node
 };
 
-// Reads one JSON value at the beginning of the text, however it goes on; `end` is where. Never throws. Refuses what is
-// deeper than kMaxManifestDepth, duplicate keys and numbers that no double holds.
+// Reads the JSON value that the stream goes on with, which is a map or a list, and leaves the stream behind it; one
+// after another can be read so. Never throws. Refuses what is deeper than kMaxManifestDepth, duplicate keys and numbers
+// that no double holds.
 struct JsonDocument {
   Document document;
-  std::size_t end = 0;
   bool wrong_syntax = false;  // if it is not readable: because it is no JSON
 };
-JsonDocument ReadJson(std::string_view text);
+JsonDocument ReadJson(std::istream& text);
 
 // The text is one document, of any size: JSON if the first character is '{', otherwise YAML.
 Document ParseDocument(std::string_view text);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -76,12 +77,14 @@ void ReadYamlDocuments(std::string_view text, std::size_t first_line, Documents&
 Documents ReadDocuments(std::string_view text) {
   Documents documents;
   std::size_t at = 0;
+  std::istringstream stream{std::string(text)};  // one for all values, of which there may be many
   std::optional<FieldError> json_error;
   for (std::size_t count = 0;; ++count) {
     const std::size_t begin = text.find_first_not_of(kSpace, at);
     if (begin == std::string_view::npos) return documents;
     if (text[begin] != '{') break;
-    JsonDocument read = ReadJson(text.substr(begin));
+    stream.seekg(static_cast<std::streamoff>(begin));
+    JsonDocument read = ReadJson(stream);
     if (!read.document.readable) {
       json_error = read.document.errors.front().error;
       if (read.wrong_syntax && count < 2) break;
@@ -89,7 +92,7 @@ Documents ReadDocuments(std::string_view text) {
       return documents;
     }
     documents.read.push_back(std::move(read.document));
-    at = begin + read.end;
+    at = static_cast<std::size_t>(std::streamoff(stream.tellg()));
   }
   // White space up to the end of the line belongs to what was read.
   if (at > 0) {
@@ -120,23 +123,22 @@ std::string Describe(const DocumentNode& root) {
   return name == nullptr ? kind : absl::StrCat(kind, " ", Display(*name));
 }
 
+// Something to choose, and the document it stands in: what is wrong there is copied for the one that is chosen alone.
+struct Candidate {
+  DocumentNode root;
+  const Document* document;
+};
+
 // The items of a List in its place.
-std::vector<Document> Flatten(std::vector<Document> documents) {
-  std::vector<Document> flat;
+std::vector<Candidate> Flatten(std::vector<Document>& documents) {
+  std::vector<Candidate> flat;
   for (Document& document : documents) {
     DocumentNode* const items = document.root.Find("items");
     if (items == nullptr || items->kind != Kind::kList || !TextOf(document.root.Find("kind")).ends_with("List")) {
-      flat.push_back(std::move(document));
+      flat.push_back({std::move(document.root), &document});
       continue;
     }
-    for (DocumentNode& item : items->items) {
-      Document one;
-      one.root = std::move(item);
-      one.readable = true;
-      one.next_position = document.next_position;
-      one.errors = document.errors;
-      flat.push_back(std::move(one));
-    }
+    for (DocumentNode& item : items->items) flat.push_back({std::move(item), &document});
   }
   return flat;
 }
@@ -147,13 +149,20 @@ ChosenDocument Refuse(std::string message) {
   return chosen;
 }
 
-ChosenDocument Choose(std::vector<Document> documents, std::vector<std::string> notes) {
-  if (documents.empty()) return Refuse("the document is empty");
-  if (documents.size() == 1) return {std::move(documents.front()), std::move(notes)};
+ChosenDocument Take(Candidate candidate, std::vector<std::string> notes) {
+  ChosenDocument chosen;
+  chosen.document = {std::move(candidate.root), candidate.document->errors, true, candidate.document->next_position};
+  chosen.notes = std::move(notes);
+  return chosen;
+}
+
+ChosenDocument Choose(std::vector<Candidate> candidates, std::vector<std::string> notes) {
+  if (candidates.empty()) return Refuse("the document is empty");
+  if (candidates.size() == 1) return Take(std::move(candidates.front()), std::move(notes));
   std::vector<std::size_t> jobs;
   std::vector<std::string> found;
-  for (std::size_t i = 0; i < documents.size(); ++i) {
-    const DocumentNode& root = documents[i].root;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const DocumentNode& root = candidates[i].root;
     if (TextOf(root.Find("kind")).empty() || TextOf(root.Find("apiVersion")).empty()) {
       return Refuse(absl::StrCat("document ", i + 1, " has no kind or no apiVersion"));
     }
@@ -166,10 +175,9 @@ ChosenDocument Choose(std::vector<Document> documents, std::vector<std::string> 
   }
   if (jobs.empty()) return Refuse(absl::StrCat("must hold a TrainingJob, got ", absl::StrJoin(found, ", ")));
   if (jobs.size() > 1) {
-    return Refuse(absl::StrCat("must hold one TrainingJob, got ", Describe(documents[jobs[0]].root), " and ",
-                               Describe(documents[jobs[1]].root)));
+    return Refuse(absl::StrCat("must hold one TrainingJob, got ", found[jobs[0]], " and ", found[jobs[1]]));
   }
-  return {std::move(documents[jobs.front()]), std::move(notes)};
+  return Take(std::move(candidates[jobs.front()]), std::move(notes));
 }
 
 }  // namespace
@@ -185,7 +193,7 @@ ChosenDocument ChooseDocument(std::string_view text) {
     chosen.document.errors.push_back({0, *std::move(documents.error)});
     return chosen;
   }
-  return Choose(Flatten(std::move(documents.read)), std::move(documents.notes));
+  return Choose(Flatten(documents.read), std::move(documents.notes));
 }
 
 }  // namespace downpour::api

@@ -165,6 +165,17 @@ TEST(ManifestTest, OneJobIsTakenAndTheRestIsNamed) {
               ElementsAre("must hold a TrainingJob, got ConfigMap \"settings\", ConfigMap \"settings\""));
 }
 
+// Neither is read again, nor its mistakes copied, for each of its documents: that would take hours, and all memory.
+TEST(ManifestTest, AMegabyteOfDocumentsIsReadOnce) {
+  std::string values;
+  while (values.size() < kMaxManifestBytes - 100) values += R"({"a":1})";
+  EXPECT_THAT(Errors(values), ElementsAre("document 1 has no kind or no apiVersion"));
+
+  std::string list = R"({"apiVersion":"v1","kind":"List","items":[{"a":1})";
+  while (list.size() < kMaxManifestBytes - 100) list += R"(,{"a":1,"a":2})";
+  EXPECT_THAT(Errors(list + "]}"), ElementsAre("document 1 has no kind or no apiVersion"));
+}
+
 TEST(ManifestTest, FilesThatCannotBeReadAreNamed) {
   const auto missing = ReadManifest("tests/testdata/manifests/no-such-file.yaml");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);

@@ -11,7 +11,6 @@
 namespace downpour::controller {
 namespace {
 
-constexpr double kRetrySeconds = 60;
 constexpr double kBelievedSeconds = 600;
 
 // The budget that has the name of the job's, whosever it is.
@@ -53,7 +52,7 @@ absl::Status DisruptionBudget::Write(const JobRecord& record, bool wanted, kube:
   } else {
     budget_ = Budget::kUnknown;  // an answer may have been lost
   }
-  held_until_ = written.ok() ? 0 : now + kRetrySeconds;
+  held_until_ = written.ok() ? 0 : now + absl::ToDoubleSeconds(kRetry);
   return written;
 }
 

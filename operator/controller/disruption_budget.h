@@ -15,6 +15,8 @@ namespace downpour::controller {
 // budgets, so that ours is there is believed for ten minutes. Not thread-safe.
 class DisruptionBudget {
  public:
+  static constexpr absl::Duration kRetry = absl::Minutes(1);  // after a Write that failed
+
   // Of a job in its first status, or of one that may have a budget.
   static DisruptionBudget OfNewJob();
   DisruptionBudget() = default;
@@ -23,7 +25,7 @@ class DisruptionBudget {
   // trained for `delay`, as until then there is little to lose; one that is not goes at once. `status`: the planned
   // one.
   std::optional<double> Due(const api::TrainingJobStatus& status, bool wanted, absl::Duration delay, double now);
-  // Makes it or removes it. Waits for the server. If it cannot, the job trains on, and it is due again in a minute.
+  // Makes it or removes it. Waits for the server. If it cannot, the job trains on, and it is due again after kRetry.
   absl::Status Write(const JobRecord& record, bool wanted, kube::Client& client, double now);
   // Whether the newest Write failed: that is told once.
   bool failed_before() const { return held_until_ != 0; }

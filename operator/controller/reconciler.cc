@@ -16,7 +16,6 @@ namespace {
 using planner::Action;
 using planner::ActionType;
 
-constexpr double kBudgetRetrySeconds = 60;
 constexpr absl::Duration kStoreRetry = absl::Seconds(1);
 
 // `requeue_after` becomes `wait` unless it is sooner.
@@ -378,7 +377,7 @@ std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, bool wanted) {
     Emit(*pass.record,
          {{true, wanted ? "Unprotected" : "StillProtected", absl::StrCat(what, std::string(written.message()))}});
   }
-  return absl::Seconds(kBudgetRetrySeconds);
+  return DisruptionBudget::kRetry;
 }
 
 void Reconciler::Emit(const JobRecord& record, const std::vector<planner::Event>& events) const {

@@ -165,13 +165,14 @@ TEST_F(NamespaceServicesTest, OneInUseStays) {
 
 // Jobs of one namespace come and go at once, in whatever order.
 TEST_F(NamespaceServicesTest, AJobHasItsServiceAsLongAsItLives) {
-  constexpr int kThreads = 4;
+  constexpr unsigned kThreads = 4;
+  constexpr std::uint64_t kRounds = 8;  // at the end of each no job is left, however the threads took turns
   std::atomic<int> jobs = 0;
   std::atomic<std::uint64_t> lives = 0;
-  const std::uint64_t last = Seeds(800);
+  const std::uint64_t lives_of_round = Seeds(800) / kRounds;
   const auto live = [&](unsigned seed) {
     std::mt19937 random(seed);
-    while (lives++ < last) {
+    while (lives++ < lives_of_round) {
       ++jobs;
       EXPECT_TRUE(services_.Ensure(kNamespace).ok());
       for (unsigned turns = random() % 4; turns > 0; --turns) std::this_thread::yield();
@@ -180,10 +181,13 @@ TEST_F(NamespaceServicesTest, AJobHasItsServiceAsLongAsItLives) {
       EXPECT_TRUE(services_.Remove(kNamespace, [&jobs] { return jobs > 0; }).ok());
     }
   };
-  std::vector<std::thread> threads;
-  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(live, i);
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_FALSE(IsThere());
+  for (std::uint64_t round = 0; round < kRounds; ++round) {
+    lives = 0;
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(live, static_cast<unsigned>(round) * kThreads + i);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_FALSE(IsThere()) << "round " << round;
+  }
   EXPECT_GT(server_.CountRequests("DELETE", "/services"), 1);
 }
 

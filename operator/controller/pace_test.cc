@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <random>
 #include <string>
@@ -137,6 +138,12 @@ TEST(PaceTest, ThePromiseOfTheNextProgressIsKept) {
 
 // --- what is news ---
 
+// A random number may be the largest there is.
+template <class Number>
+void Raise(Number& number) {
+  number = number == std::numeric_limits<Number>::max() ? 0 : number + 1;
+}
+
 struct Change {
   News news;
   std::function<void(api::TrainingJobStatus&)> make;
@@ -146,17 +153,17 @@ const std::vector<Change>& Changes() {
   using Status = api::TrainingJobStatus;
   static const std::vector<Change> changes = {
       {News::kProgress, [](Status& status) { status.last_progress_time = status.last_progress_time.value_or(0) + 1; }},
-      {News::kProgress, [](Status& status) { ++status.last_progress_step; }},
+      {News::kProgress, [](Status& status) { Raise(status.last_progress_step); }},
       {News::kProgress,
        [](Status& status) {
          if (!status.progress.has_value()) status.progress.emplace();
-         ++status.progress->step;
+         Raise(status.progress->step);
        }},
       {News::kPicture, [](Status& status) { status.phase += "x"; }},
       {News::kPicture, [](Status& status) { status.reason += "x"; }},
-      {News::kPicture, [](Status& status) { ++status.worker.ready; }},
-      {News::kPicture, [](Status& status) { ++status.parameter_server.pending; }},
-      {News::kPicture, [](Status& status) { ++status.membership.epoch; }},
+      {News::kPicture, [](Status& status) { Raise(status.worker.ready); }},
+      {News::kPicture, [](Status& status) { Raise(status.parameter_server.pending); }},
+      {News::kPicture, [](Status& status) { Raise(status.membership.epoch); }},
       {News::kPicture, [](Status& status) { status.counted_uids.pop_back(); }},
       {News::kPicture, [](Status& status) { status.conditions.front().message += "x"; }},
       {News::kPicture, [](Status& status) { status.conditions.front().reason += "x"; }},  // why it is not ready
@@ -164,8 +171,8 @@ const std::vector<Change>& Changes() {
       {News::kEssential, [](Status& status) { status.conditions.back().reason += "x"; }},
       {News::kEssential, [](Status& status) { status.conditions.pop_back(); }},
       {News::kEssential, [](Status& status) { status.counted_uids.push_back("another"); }},
-      {News::kEssential, [](Status& status) { ++status.observed_generation; }},
-      {News::kEssential, [](Status& status) { ++status.incarnations["worker-7"]; }},
+      {News::kEssential, [](Status& status) { Raise(status.observed_generation); }},
+      {News::kEssential, [](Status& status) { Raise(status.incarnations["worker-7"]); }},
       {News::kEssential, [](Status& status) { status.failures.emplace_back(); }},
       {News::kEssential,
        [](Status& status) {

@@ -14,6 +14,7 @@
 #include "operator/api/field_errors.h"
 #include "operator/api/field_reader.h"
 #include "operator/api/override.h"
+#include "operator/api/pod_template.h"
 #include "operator/api/relations.h"
 #include "operator/api/text_checks.h"
 
@@ -39,10 +40,8 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   return relative;
 }
 
-}  // namespace
-
-ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
-                             const std::string& directory) {
+ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
+                     const std::string& directory, bool check_templates) {
   ParsedManifest parsed;
   ChosenDocument chosen = ChooseDocument(text);
   Document& document = chosen.document;
@@ -59,10 +58,22 @@ ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<
   ReadFields(document.root, parsed.job, errors);
   if (document.root.Find("spec") != nullptr && document.root.Find("spec")->kind == DocumentNode::Kind::kMap) {
     CheckRelations(parsed.job.spec, errors);
+    if (check_templates) {
+      for (FieldError& error : CheckPodTemplates(parsed.job.spec)) errors.Add(error.path, std::move(error.message));
+    }
   }
   parsed.errors = errors.Take();
   return parsed;
 }
+
+}  // namespace
+
+ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
+                             const std::string& directory) {
+  return Parse(text, overrides, directory, /*check_templates=*/true);
+}
+
+ParsedManifest ParseStored(std::string_view text) { return Parse(text, {}, {}, /*check_templates=*/false); }
 
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
                                             const std::vector<std::pair<std::string, std::string>>& overrides) {

@@ -34,6 +34,10 @@ ParsedManifest ParseManifest(std::string_view text,
                              const std::vector<std::pair<std::string, std::string>>& overrides = {},
                              const std::string& directory = {});
 
+// A job that an API server holds: as ParseManifest, but CheckPodTemplates (pod_template.h) is left to whoever begins
+// it. What runs already goes on, whatever is refused by then.
+ParsedManifest ParseStored(std::string_view text);
+
 // Reads the file, or standard input for "-", and parses it; relative paths are taken from the folder of the file, for
 // standard input from the working directory. kNotFound or kPermissionDenied name the file and say what the system said.
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,

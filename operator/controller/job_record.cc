@@ -14,7 +14,7 @@ void ReadSpec(const kube::Json& object, JobRecord& record) {
   if (const kube::Json* spec = kube::Find(object, {"spec"})) manifest["spec"] = *spec;
   const std::string managed_by = kube::FindText(object, {"spec", "managedBy"});
   record.managed_here = managed_by.empty() || managed_by == api::TrainingJobSpec().managed_by;
-  api::ParsedManifest parsed = api::ParseManifest(manifest.dump());
+  api::ParsedManifest parsed = api::ParseStored(manifest.dump());
   record.job = std::move(parsed.job);
   record.errors = std::move(parsed.errors);
 }

@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
+#include "operator/api/pod_template.h"
 #include "operator/controller/pod.h"
+#include "operator/controller/pod_spec.h"
 #include "operator/job/training_config.h"
 
 namespace downpour::controller {
@@ -14,28 +16,9 @@ namespace {
 
 using kube::Json;
 
-constexpr char kConfigVariable[] = "DOWNPOUR_CONFIG";
 constexpr char kOutputDirectory[] = "/output";
 constexpr int kUser = 65532;
 constexpr int kWorkerGraceSeconds = 30;  // for an update under way
-
-const std::string* Template(const api::TrainingJobSpec& spec, api::Role role) {
-  switch (role) {
-    case api::Role::kCoordinator:
-      return spec.coordinator.has_value() ? &spec.coordinator->pod_template : nullptr;
-    case api::Role::kParameterServer:
-      return spec.parameter_server.has_value() ? &spec.parameter_server->pod_template : nullptr;
-    case api::Role::kWorker:
-      return &spec.worker.pod_template;
-  }
-  return nullptr;
-}
-
-const char* TemplatePath(api::Role role) {
-  return role == api::Role::kCoordinator       ? "spec.coordinator.template"
-         : role == api::Role::kParameterServer ? "spec.parameterServer.template"
-                                               : "spec.worker.template";
-}
 
 Json Owner(const api::TrainingJob& job) {
   return {{"apiVersion", api::kApiVersion}, {"kind", api::kKind}, {"name", job.metadata.name},
@@ -53,11 +36,6 @@ Json Meta(const api::TrainingJob& job, const std::string& name) {
           {"ownerReferences", Json::array({Owner(job)})}};
 }
 
-// Sets what is not there.
-void Default(Json& object, const char* key, Json value) {
-  if (!object.contains(key)) object[key] = std::move(value);
-}
-
 std::string CoordinatorAddress(const api::TrainingJob& job) {
   return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", kServiceName, ".", job.metadata.namespace_name,
                       ".svc:", kControlPort);
@@ -70,7 +48,7 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
     arguments.push_back(flag);
     arguments.push_back(std::move(value));
   };
-  add("--config", absl::StrCat("env:", kConfigVariable));
+  add("--config", absl::StrCat("env:", api::kConfigVariable));
   add("--incarnation", absl::StrCat(incarnation));
   if (role != api::Role::kCoordinator) {
     add("--index", absl::StrCat(index));
@@ -84,38 +62,13 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
 
 Json ControlPorts() { return Json::array({{{"name", "grpc"}, {"port", kControlPort}, {"protocol", "TCP"}}}); }
 
-// Our container in the list; made if there is none.
-Json* FindContainer(Json& containers) {
-  for (Json& container : containers) {
-    if (container.is_object() && container.value("name", Json()) == kContainerName) return &container;
-  }
-  containers.push_back({{"name", kContainerName}});
-  return &containers.back();
-}
+Json Port(const char* name, int number) { return {{"name", name}, {"containerPort", number}}; }
 
-void SetVariable(Json& container, const char* name, Json entry) {
-  entry["name"] = name;
-  Json& variables = container["env"];
-  if (!variables.is_array()) variables = Json::array();
-  for (Json& variable : variables) {
-    if (variable.is_object() && variable.value("name", Json()) == name) {
-      variable = std::move(entry);
-      return;
-    }
-  }
-  variables.push_back(std::move(entry));
-}
-
-void AddMount(Json& spec, Json& container, const char* name, const char* path) {
-  Json& mounts = container["volumeMounts"];
-  if (!mounts.is_array()) mounts = Json::array();
-  for (const Json& mount : mounts) {
-    if (mount.is_object() && mount.value("mountPath", Json()) == path) return;  // the template's own
-  }
-  mounts.push_back({{"name", name}, {"mountPath", path}});
-  Json& volumes = spec["volumes"];
-  if (!volumes.is_array()) volumes = Json::array();
-  volumes.push_back({{"name", name}, {"emptyDir", Json::object()}});
+// An empty volume where the template mounts nothing, neither there nor around it.
+void AddMount(const Json* theirs, const char* name, const char* path, Json& spec, Json& container) {
+  if (theirs != nullptr && FindMount(*theirs, path) != nullptr) return;
+  container["volumeMounts"].push_back({{"name", name}, {"mountPath", path}});
+  spec["volumes"].push_back({{"name", name}, {"emptyDir", Json::object()}});
 }
 
 // The map below `key`, made if there is none; nullptr if something else is there.
@@ -151,11 +104,6 @@ bool AvoidNodes(Json& spec, const std::vector<std::string>& nodes) {
   return true;
 }
 
-void AddProbe(Json& container) {
-  Default(container, "readinessProbe",
-          {{"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}});
-}
-
 // What our container asks for where the template does not say: meant for the small models of the zoo, and little enough
 // that a node with two cores takes a job of a few workers. Without a request a pod is the first to go when its node has
 // no memory left, and a namespace with a quota takes none.
@@ -179,7 +127,7 @@ Requests RequestsOf(api::Role role) {
 // No limits: where there is one, the platform takes it for the request that is missing. A template may also say what
 // the pod asks for as a whole.
 void AddRequests(const Json& spec, Json& container, api::Role role) {
-  if (spec.contains("resources")) return;
+  if (!spec.value("resources", Json()).is_null()) return;
   Json& resources = container["resources"];
   if (resources.is_null()) resources = Json::object();
   if (!resources.is_object()) return;  // the platform says what it has against it
@@ -189,87 +137,126 @@ void AddRequests(const Json& spec, Json& container, api::Role role) {
   if (!requests.is_object()) return;
   const Requests wanted = RequestsOf(role);
   for (const auto& [resource, amount] : {std::pair{"cpu", wanted.cpu}, std::pair{"memory", wanted.memory}}) {
-    if (!limits.is_object() || !limits.contains(resource)) Default(requests, resource, amount);
+    if ((!limits.is_object() || !limits.contains(resource)) && !requests.contains(resource))
+      requests[resource] = amount;
   }
   if (!requests.empty()) resources["requests"] = std::move(requests);
 }
 
 absl::Status RefuseTemplate(api::Role role, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat(TemplatePath(role), what));
+  return absl::InvalidArgumentError(absl::StrCat(api::TemplatePath(role), what));
 }
 
-// All of a pod but its name and what tells its process who it is.
-absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions& images, api::Role role) {
+// The template of the role, its `metadata` and `spec` maps; the pod is made of it in MakeCommon.
+absl::StatusOr<Json> ReadTemplate(const api::TrainingJobSpec& spec, api::Role role) {
   Json pod = Json::object();
-  if (const std::string* text = Template(job.spec, role); text != nullptr && !text->empty()) {
-    pod = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (const std::string& text = api::PodTemplate(spec, role); !text.empty()) {
+    pod = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (!pod.is_object()) return RefuseTemplate(role, ": must be a map");
   }
   for (const char* key : {"metadata", "spec"}) {
-    Default(pod, key, Json::object());
-    if (!pod[key].is_object()) return RefuseTemplate(role, absl::StrCat(".", key, ": must be a map"));
+    Json& part = pod[key];
+    if (part.is_null()) part = Json::object();
+    if (!part.is_object()) return RefuseTemplate(role, absl::StrCat(".", key, ": must be a map"));
   }
-  Json& spec = pod["spec"];
-  Default(spec, "containers", Json::array());
-  if (!spec["containers"].is_array()) return RefuseTemplate(role, ".spec.containers: must be a list");
+  const Json containers = pod["spec"].value("containers", Json());
+  if (!containers.is_null() && !containers.is_array()) {
+    return RefuseTemplate(role, ".spec.containers: must be a list");
+  }
+  return pod;
+}
 
+// Of all pods of the role. Labels are what the operator finds them by; annotations may be the template's.
+Json CommonMeta(const api::TrainingJob& job, api::Role role, const Json& theirs) {
   Json meta = Meta(job, "");
-  const auto keep = [&meta, &pod](const char* key) {
-    const Json& wanted = pod["metadata"].value(key, Json());
-    if (!wanted.is_object()) return;
-    Json merged = wanted;
-    if (meta.contains(key)) merged.update(meta[key]);
-    meta[key] = std::move(merged);
-  };
   meta["labels"][kRoleLabel] = std::string(api::ToString(role));
   meta["annotations"] = {{"prometheus.io/scrape", "true"},
                          {"prometheus.io/port", absl::StrCat(kMetricsPort)},
                          {"prometheus.io/path", "/metrics"}};
-  keep("labels");
-  keep("annotations");
-  pod["metadata"] = std::move(meta);
-  pod["apiVersion"] = "v1";
-  pod["kind"] = "Pod";
+  if (const Json labels = theirs.value("labels", Json()); labels.is_object()) {
+    const Json ours = std::exchange(meta["labels"], labels);
+    meta["labels"].update(ours);
+  }
+  if (const Json annotations = theirs.value("annotations", Json()); annotations.is_object()) {
+    meta["annotations"].update(annotations);
+  }
+  return meta;
+}
 
+// Our container where the template says nothing else.
+Json Trainer(const ImageOptions& images, api::Role role, const std::string& config) {
   const bool worker = role == api::Role::kWorker;
-  spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
-  spec["subdomain"] = kServiceName;
-  Default(spec, "enableServiceLinks", false);
-  Default(spec, "automountServiceAccountToken", false);
-  Default(spec, "terminationGracePeriodSeconds", kWorkerGraceSeconds);
-  Default(spec, "securityContext",
-          {{"runAsNonRoot", true},
-           {"runAsUser", kUser},
-           {"runAsGroup", kUser},
-           {"fsGroup", kUser},
-           {"seccompProfile", {{"type", "RuntimeDefault"}}}});
+  Json container = {{"name", kContainerName},
+                    {"image", worker ? images.trainer : images.server},
+                    {"imagePullPolicy", images.pull_policy},
+                    {"command", Json::array({worker ? "downpour-worker" : "downpour-server"})},
+                    {"env", Json::array({{{"name", api::kConfigVariable}, {"value", EscapeReferences(config)}},
+                                         {{"name", api::kAddressVariable},
+                                          {"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}}})},
+                    {"ports", Json::array({Port(api::kMetricsPortName, kMetricsPort)})},
+                    {"securityContext",
+                     {{"allowPrivilegeEscalation", false},
+                      {"readOnlyRootFilesystem", true},
+                      {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
+  if (worker) return container;
+  container["ports"].push_back(Port(api::kControlPortName, kControlPort));
+  container["readinessProbe"] = {
+      {"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}};
+  return container;
+}
 
-  Json& container = *FindContainer(spec["containers"]);
-  Default(container, "image", worker ? images.trainer : images.server);
-  Default(container, "imagePullPolicy", images.pull_policy);
-  Default(container, "command", Json::array({worker ? "downpour-worker" : "downpour-server"}));
-  // The end of the log becomes the reason that the job's status gives, without a right to read logs.
-  Default(container, "terminationMessagePolicy", "FallbackToLogsOnError");
-  Default(container, "securityContext",
-          {{"allowPrivilegeEscalation", false},
-           {"readOnlyRootFilesystem", true},
-           {"capabilities", {{"drop", Json::array({"ALL"})}}}});
-  Default(container, "ports",
-          worker ? Json::array({{{"name", "metrics"}, {"containerPort", kMetricsPort}}})
-                 : Json::array({{{"name", "grpc"}, {"containerPort", kControlPort}},
-                                {{"name", "metrics"}, {"containerPort", kMetricsPort}}}));
-  if (!worker) AddProbe(container);
-  AddRequests(spec, container, role);
-  AddMount(spec, container, "tmp", "/tmp");
+// The end of the log becomes the reason that the job's status gives, without a right to read logs.
+void KeepLastWords(Json& spec) {
+  for (const char* list : {"initContainers", "containers"}) {
+    const auto containers = spec.find(list);
+    if (containers == spec.end() || !containers->is_array()) continue;
+    for (Json& container : *containers) {
+      if (container.is_object() && !container.contains("terminationMessagePolicy")) {
+        container["terminationMessagePolicy"] = "FallbackToLogsOnError";
+      }
+    }
+  }
+}
+
+// All of a pod but its name and what tells its process who it is.
+absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions& images, api::Role role) {
+  absl::StatusOr<Json> read = ReadTemplate(job.spec, role);
+  if (!read.ok()) return read.status();
+  const Json& theirs = read->at("spec");
   const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
-  if (worker && job.spec.output.directory.empty()) AddMount(spec, container, "output", kOutputDirectory);
-
   const absl::StatusOr<std::string> config =
       job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
   if (!config.ok()) return config.status();
-  SetVariable(container, kConfigVariable, {{"value", *config}});
-  SetVariable(container, "POD_IP", {{"valueFrom", {{"fieldRef", {{"fieldPath", "status.podIP"}}}}}});
-  return pod;
+
+  Json spec = {{"enableServiceLinks", false},
+               {"automountServiceAccountToken", false},
+               {"terminationGracePeriodSeconds", kWorkerGraceSeconds},
+               {"securityContext",
+                {{"runAsNonRoot", true},
+                 {"runAsUser", kUser},
+                 {"runAsGroup", kUser},
+                 {"fsGroup", kUser},
+                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
+  Json container = Trainer(images, role, *config);
+  const Json* const their_container = FindTrainer(theirs);
+  AddMount(their_container, api::kTemporaryVolume, "/tmp", spec, container);
+  if (role == api::Role::kWorker && job.spec.output.directory.empty()) {
+    AddMount(their_container, api::kOutputVolume, kOutputDirectory, spec, container);
+  }
+  spec["containers"] = Json::array({std::move(container)});
+  spec = MergePodSpec(std::move(spec), theirs);
+  spec["restartPolicy"] = "Never";  // a replacement is a new pod with a new incarnation
+  spec["subdomain"] = kServiceName;
+  // Else it would not find the names of the cluster.
+  if (spec.value("hostNetwork", Json()) == true && spec.value("dnsPolicy", Json()).is_null()) {
+    spec["dnsPolicy"] = "ClusterFirstWithHostNet";
+  }
+  AddRequests(spec, *FindTrainer(spec), role);
+  KeepLastWords(spec);
+  return Json{{"apiVersion", "v1"},
+              {"kind", "Pod"},
+              {"metadata", CommonMeta(job, role, read->at("metadata"))},
+              {"spec", std::move(spec)}};
 }
 
 }  // namespace
@@ -347,7 +334,7 @@ absl::StatusOr<Json> PodsOfRole::Make(int index, int incarnation, const std::vec
   Json& spec = pod["spec"];
   if (!AvoidNodes(spec, avoid_nodes)) return RefuseTemplate(role_, ".spec.affinity: is no affinity");
   spec["hostname"] = name;
-  (*FindContainer(spec["containers"]))["args"] = Arguments(job_, role_, index, incarnation);
+  (*FindTrainer(spec))["args"] = Arguments(job_, role_, index, incarnation);
   return pod;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "operator/api/pod_template.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/object.h"
 
@@ -19,8 +20,8 @@ struct ImageOptions {
   std::string pull_policy = "IfNotPresent";
 };
 
-inline constexpr int kControlPort = 7070;  // of the coordinator; control and data of a ps
-inline constexpr int kMetricsPort = 8080;
+using api::kControlPort;
+using api::kMetricsPort;
 
 // "lenet-worker-3".
 std::string PodName(const api::TrainingJob& job, api::Role role, int index);
@@ -45,9 +46,9 @@ kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 class PodsOfRole {
  public:
   PodsOfRole(const api::TrainingJob& job, const ImageOptions& images, api::Role role);
-  // The template of the role, completed: our container, its arguments, labels, owner and what security asks for. What
-  // the template says is kept where it does not contradict; it never runs on `avoid_nodes`. kInvalidArgument:
-  // "spec.worker.template: ...".
+  // The template of the role, merged into what we say of a pod (MergePodSpec). What api::CheckPodTemplates refuses is
+  // not looked for here: arguments, name and labels are ours in any case. It never runs on `avoid_nodes`.
+  // kInvalidArgument: "spec.worker.template: ...".
   absl::StatusOr<kube::Json> Make(int index, int incarnation, const std::vector<std::string>& avoid_nodes = {}) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -12,6 +13,7 @@ namespace downpour::controller {
 namespace {
 
 using kube::Json;
+using ::testing::ElementsAre;
 
 const ImageOptions kImages{"server:1", "trainer:1", "IfNotPresent"};
 
@@ -135,32 +137,123 @@ TEST(ObjectsTest, PodsHaveNoRightsTheyDoNotNeed) {
   }
 }
 
-TEST(ObjectsTest, ATemplateIsKeptWhereItDoesNotContradict) {
+Json BuildWith(const std::string& pod_template, api::Role role = api::Role::kWorker, int index = 0) {
   api::TrainingJob job = MakeJob();
-  job.spec.worker.pod_template = R"({
-    "metadata": {"labels": {"team": "vision", "training.downpour.dev/role": "chief"}, "annotations": {"note": "x"}},
-    "spec": {"restartPolicy": "Always", "nodeSelector": {"gpu": "yes"},
+  job.spec.coordinator.emplace();
+  (role == api::Role::kWorker        ? job.spec.worker.pod_template
+   : role == api::Role::kCoordinator ? job.spec.coordinator->pod_template
+                                     : job.spec.parameter_server->pod_template) = pod_template;
+  return Build(job, role, index);
+}
+
+// The names of a list, in order.
+std::vector<std::string> Names(const Json& list) {
+  std::vector<std::string> names;
+  for (const Json& item : list) names.push_back(item.at("name"));
+  return names;
+}
+
+TEST(ObjectsTest, ATemplateIsMergedIntoWhatPodsHave) {
+  const Json pod = BuildWith(R"({
+    "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "x", "prometheus.io/scrape": "false"}},
+    "spec": {"nodeSelector": {"gpu": "yes"}, "securityContext": {"fsGroup": 2000},
              "containers": [{"name": "sidecar", "image": "proxy:2"},
-                            {"name": "trainer", "image": "mine:3", "args": ["--evil"], "resources": {"limits": {"cpu": "2"}},
-                             "env": [{"name": "OMP_NUM_THREADS", "value": "1"}, {"name": "DOWNPOUR_CONFIG", "value": "no"}],
-                             "volumeMounts": [{"name": "model", "mountPath": "/output"}]}],
-             "volumes": [{"name": "model", "persistentVolumeClaim": {"claimName": "models"}}]}})";
-  const Json pod = Build(job, api::Role::kWorker, 1);
+                            {"name": "trainer", "image": "mine:3", "resources": {"limits": {"cpu": "2"}},
+                             "env": [{"name": "OMP_NUM_THREADS", "value": "1"}], "ports": [{"containerPort": 9000, "name": "x"}],
+                             "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}},
+                             "volumeMounts": [{"name": "output", "mountPath": "/models"}]}],
+             "volumes": [{"name": "output", "persistentVolumeClaim": {"claimName": "models"}},
+                         {"name": "tmp", "emptyDir": {}}]}})",
+                             api::Role::kWorker, 1);
   EXPECT_EQ(pod.at("metadata").at("labels").at("team"), "vision");
   EXPECT_EQ(pod.at("metadata").at("labels").at("training.downpour.dev/role"), "worker");
   EXPECT_EQ(pod.at("metadata").at("annotations").at("note"), "x");
+  EXPECT_EQ(pod.at("metadata").at("annotations").at("prometheus.io/scrape"), "false");
   const Json& spec = pod.at("spec");
-  EXPECT_EQ(spec.at("restartPolicy"), "Never");
   EXPECT_EQ(spec.at("nodeSelector").at("gpu"), "yes");
-  ASSERT_EQ(spec.at("containers").size(), 2u);
+  EXPECT_EQ(spec.at("securityContext").at("fsGroup"), 2000);
+  EXPECT_EQ(spec.at("securityContext").at("runAsNonRoot"), true);
+  EXPECT_EQ(spec.at("securityContext").at("seccompProfile").at("type"), "RuntimeDefault");
+  EXPECT_THAT(Names(spec.at("volumes")), ElementsAre("downpour-tmp", "downpour-output", "output", "tmp"));
+  ASSERT_THAT(Names(spec.at("containers")), ElementsAre("sidecar", "trainer"));
   const Json& container = spec.at("containers").at(1);
   EXPECT_EQ(container.at("image"), "mine:3");
   EXPECT_EQ(Argument(container, "--index"), "1");
   EXPECT_EQ(container.at("resources").at("limits").at("cpu"), "2");
-  EXPECT_EQ(container.at("env").at(0).at("value"), "1");
+  EXPECT_THAT(Names(container.at("env")), ElementsAre("DOWNPOUR_CONFIG", "POD_IP", "OMP_NUM_THREADS"));
+  EXPECT_THAT(Names(container.at("ports")), ElementsAre("metrics", "x"));
+  EXPECT_EQ(container.at("securityContext").at("readOnlyRootFilesystem"), true);
+  EXPECT_EQ(container.at("securityContext").at("capabilities").at("drop"), Json::array({"ALL"}));
+  EXPECT_THAT(Names(container.at("volumeMounts")), ElementsAre("downpour-tmp", "downpour-output", "output"));
+}
+
+// A job that runs goes on whatever its template says; before a job begins this is refused.
+TEST(ObjectsTest, WhatIsOursStaysOurs) {
+  const Json pod = BuildWith(R"({
+    "metadata": {"labels": {"training.downpour.dev/role": "chief"}},
+    "spec": {"restartPolicy": "Always", "hostname": "mine", "subdomain": "mine",
+             "containers": [{"name": "trainer", "args": ["--evil"], "env": [{"name": "DOWNPOUR_CONFIG", "value": "no"}]}]}})");
+  EXPECT_EQ(pod.at("metadata").at("labels").at("training.downpour.dev/role"), "worker");
+  const Json& spec = pod.at("spec");
+  EXPECT_EQ(spec.at("restartPolicy"), "Never");
+  EXPECT_EQ(spec.at("hostname"), "lenet-worker-0");
+  EXPECT_EQ(spec.at("subdomain"), kServiceName);
+  const Json& container = spec.at("containers").at(0);
+  EXPECT_EQ(Argument(container, "--index"), "0");
   EXPECT_NE(container.at("env").at(1).at("value"), "no");
-  EXPECT_EQ(container.at("volumeMounts").size(), 2u) << "its own volume for /output, and /tmp";
-  EXPECT_EQ(spec.at("volumes").size(), 2u);
+}
+
+TEST(ObjectsTest, AMountAtOurPlaceOrAroundItTakesTheOneOfOurs) {
+  const auto volumes = [](const std::string& mounts) {
+    const Json spec =
+        BuildWith(absl::StrCat(R"({"spec": {"volumes": [{"name": "claim"}], "containers": [{"name": "trainer",
+                                                 "volumeMounts": )",
+                               mounts, "}]}}"))
+            .at("spec");
+    EXPECT_EQ(Names(spec.at("volumes")).size(), Names(spec.at("containers").at(0).at("volumeMounts")).size());
+    return Names(spec.at("volumes"));
+  };
+  EXPECT_THAT(volumes(R"([{"name": "claim", "mountPath": "/output"}])"), ElementsAre("downpour-tmp", "claim"));
+  EXPECT_THAT(volumes(R"([{"name": "claim", "mountPath": "/output/"}])"), ElementsAre("downpour-tmp", "claim"));
+  EXPECT_THAT(volumes(R"([{"name": "claim", "mountPath": "//tmp/."}])"), ElementsAre("downpour-output", "claim"));
+  EXPECT_THAT(volumes(R"([{"name": "claim", "mountPath": "/"}])"), ElementsAre("claim"));
+  EXPECT_THAT(volumes(R"([{"name": "claim", "mountPath": "/output/models"}])"),
+              ElementsAre("downpour-tmp", "downpour-output", "claim"));
+}
+
+TEST(ObjectsTest, AVolumeUnderOneOfOurNamesIsTaken) {
+  const Json spec =
+      BuildWith(R"({"spec": {"volumes": [{"name": "downpour-tmp", "emptyDir": {"medium": "Memory"}}]}})").at("spec");
+  EXPECT_THAT(Names(spec.at("volumes")), ElementsAre("downpour-output", "downpour-tmp"));
+  EXPECT_EQ(spec.at("volumes").at(1).at("emptyDir").at("medium"), "Memory");
+  EXPECT_THAT(Names(spec.at("containers").at(0).at("volumeMounts")), ElementsAre("downpour-tmp", "downpour-output"));
+}
+
+TEST(ObjectsTest, OnTheNetworkOfItsNodeAPodStillFindsTheNamesOfTheCluster) {
+  EXPECT_FALSE(BuildWith("{}").at("spec").contains("dnsPolicy"));
+  EXPECT_FALSE(BuildWith(R"({"spec": {"hostNetwork": false}})").at("spec").contains("dnsPolicy"));
+  EXPECT_EQ(BuildWith(R"({"spec": {"hostNetwork": true}})").at("spec").at("dnsPolicy"), "ClusterFirstWithHostNet");
+  EXPECT_EQ(BuildWith(R"({"spec": {"hostNetwork": true, "dnsPolicy": "Default"}})").at("spec").at("dnsPolicy"),
+            "Default");
+}
+
+TEST(ObjectsTest, TheLastWordsOfEveryContainerAreKept) {
+  const Json spec = BuildWith(R"({"spec": {"initContainers": [{"name": "fetch"}],
+      "containers": [{"name": "trainer"}, {"name": "proxy", "terminationMessagePolicy": "File"}]}})")
+                        .at("spec");
+  EXPECT_EQ(spec.at("initContainers").at(0).at("terminationMessagePolicy"), "FallbackToLogsOnError");
+  EXPECT_EQ(spec.at("containers").at(0).at("terminationMessagePolicy"), "FallbackToLogsOnError");
+  EXPECT_EQ(spec.at("containers").at(1).at("terminationMessagePolicy"), "File");
+}
+
+TEST(ObjectsTest, APathReachesTheProcessAsItIsWritten) {
+  api::TrainingJob job = MakeJob();
+  job.spec.dataset.path = "/data/$(POD_IP)/$$/$x";
+  job.spec.output.directory = "/models/$";
+  const Json variable = Build(job, api::Role::kWorker).at("spec").at("containers").at(0).at("env").at(0);
+  const Json config = Json::parse(variable.at("value").get<std::string>());
+  EXPECT_EQ(config.at("dataset").at("path"), "/data/$$(POD_IP)/$$$$/$$x") << "of which a node makes what was written";
+  EXPECT_EQ(config.at("outputDirectory"), "/models/$$");
 }
 
 TEST(ObjectsTest, ATemplateThatIsNoneIsRefusedByPath) {

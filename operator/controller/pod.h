@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/api/pod_template.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/object.h"
 #include "operator/kube/protobuf_object.h"
@@ -14,7 +15,7 @@
 namespace downpour::controller {
 
 // Labels of every object that belongs to a job.
-inline constexpr char kManagedByLabel[] = "app.kubernetes.io/managed-by";
+using api::kManagedByLabel;
 inline constexpr char kManagedByValue[] = "downpour-operator";
 inline constexpr char kJobNameLabel[] = "training.downpour.dev/job-name";
 inline constexpr char kJobUidLabel[] = "training.downpour.dev/job-uid";
@@ -22,8 +23,7 @@ inline constexpr char kRoleLabel[] = "training.downpour.dev/role";  // coordinat
 inline constexpr char kIndexLabel[] = "training.downpour.dev/index";
 inline constexpr char kIncarnationLabel[] = "training.downpour.dev/incarnation";
 
-// The container that runs Downpour; a template may have others beside it.
-inline constexpr char kContainerName[] = "trainer";
+using api::kContainerName;
 
 struct PodCondition {
   std::string type;

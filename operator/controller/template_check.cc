@@ -1,10 +1,12 @@
 #include "operator/controller/template_check.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "operator/api/pod_template.h"
 
 namespace downpour::controller {
 namespace {
@@ -13,12 +15,21 @@ constexpr double kRetrySeconds = 30;
 
 std::vector<api::Role> RolesWithTemplates(const api::TrainingJobSpec& spec) {
   std::vector<api::Role> roles;
-  if (spec.coordinator.has_value() && !spec.coordinator->pod_template.empty()) roles.push_back(api::Role::kCoordinator);
-  if (spec.parameter_server.has_value() && !spec.parameter_server->pod_template.empty()) {
-    roles.push_back(api::Role::kParameterServer);
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
+    if (!api::PodTemplate(spec, role).empty()) roles.push_back(role);
   }
-  if (!spec.worker.pod_template.empty()) roles.push_back(api::Role::kWorker);
   return roles;
+}
+
+// Our own word on them, as long as a condition may be; empty: nothing is wrong.
+std::string Refusal(const std::vector<api::FieldError>& errors) {
+  constexpr std::size_t kMost = 5;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(errors.size(), kMost); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : "; ", errors[i].ToString());
+  }
+  if (errors.size() > kMost) absl::StrAppend(&text, "; and ", errors.size() - kMost, " more");
+  return text;
 }
 
 }  // namespace
@@ -33,8 +44,9 @@ bool TemplateCheck::Asks(const JobRecord& record) { return !RolesWithTemplates(r
 
 absl::Status TemplateCheck::Run(const JobRecord& record, const ImageOptions& images, kube::Client& client, Hold& starts,
                                 double now) {
-  std::string refusal;
+  std::string refusal = Refusal(api::CheckPodTemplates(record.job.spec));
   for (const api::Role role : RolesWithTemplates(record.job.spec)) {
+    if (!refusal.empty()) break;
     const std::string whose = absl::StrCat("the template of ", std::string(api::ToString(role)));
     absl::StatusOr<kube::Json> pod = PodsOfRole(record.job, images, role).Make(0, 1);
     absl::Status status = pod.status();
@@ -49,9 +61,7 @@ absl::Status TemplateCheck::Run(const JobRecord& record, const ImageOptions& ima
     const bool no_namespace = obstacle.has_value() && obstacle->reason == kNamespaceTerminating;
     if (absl::IsInvalidArgument(status) || (absl::IsPermissionDenied(status) && !no_namespace)) {
       refusal = obstacle.has_value() ? obstacle->message : std::string(status.message());
-      break;
-    }
-    if (!status.ok()) {  // no verdict
+    } else if (!status.ok()) {  // no verdict
       starts.Note(AsRefusal(status), absl::StrCat(whose, " cannot be checked"), now);
       return status;
     }

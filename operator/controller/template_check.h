@@ -13,9 +13,9 @@
 
 namespace downpour::controller {
 
-// What the platform says of the pod templates of one job, asked with dry runs before its first pod. Pods themselves are
-// made without a look at fields that the server does not know: a job whose templates nobody has looked at must not
-// begin. Not thread-safe.
+// What is wrong with the pod templates of one job: by our own rules, then by what the platform says, asked with dry
+// runs before its first pod. Pods themselves are made without a look at fields that the server does not know: a job
+// whose templates nobody has looked at must not begin. Not thread-safe.
 class TemplateCheck {
  public:
   // Whether the job, which has not begun, is about to and has no verdict, or one that is to be looked at again.
@@ -27,7 +27,7 @@ class TemplateCheck {
 
   // Whether there is a verdict on the newest specification.
   bool IsChecked(const JobRecord& record) const { return checked_ == record.meta.generation; }
-  // The verdict: what the platform has against the templates; empty: nothing.
+  // The verdict: what we or the platform have against the templates; empty: nothing.
   const std::string& error() const { return error_; }
   // When to look again, as what it minds may be put right elsewhere (a priority class, say); absent: not by the clock.
   std::optional<absl::Duration> LookAgain() const;

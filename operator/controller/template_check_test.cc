@@ -95,6 +95,18 @@ TEST_F(TemplateCheckTest, ATemplateThatMakesNoPodIsRefusedWithoutAsking) {
   EXPECT_EQ(server_.CountRequests(), before);
 }
 
+TEST_F(TemplateCheckTest, WhatIsTheOperatorsIsRefusedByPathWithoutAsking) {
+  const JobRecord taken =
+      PutJob({{"worker", {{"template", {{"spec", {{"hostname", "mine"}, {"subdomain", "mine"}}}}}}}});
+  EXPECT_TRUE(taken.errors.empty()) << "else a job that runs already would be left alone";
+  const std::size_t before = server_.CountRequests();
+  ASSERT_TRUE(Run(taken).ok());
+  EXPECT_EQ(check_.error(),
+            "spec.worker.template.spec.hostname: is set by the operator; "
+            "spec.worker.template.spec.subdomain: is set by the operator");
+  EXPECT_EQ(server_.CountRequests(), before);
+}
+
 TEST_F(TemplateCheckTest, AVerdictStaysWhileItCannotBeRenewed) {
   Refuse(403, "Forbidden", "no PriorityClass with name some");
   Refuse(500, "InternalError", "failed calling webhook");

@@ -98,7 +98,7 @@ class RandomFill {
   void Fill(std::string& value, const schema::Template&) {
     static const std::string kPool[] = {
         "", "{}", R"({"metadata":{"labels":{"a":"1"}},"spec":{"restartPolicy":"Never"}})",
-        R"({"spec":{"containers":[{"args":["","ünicode 😀"],"name":"a","x":[null,true,-1,1.5,1e+300,{"y":{}}]}]}})"};
+        R"({"spec":{"containers":[{"command":["","ünicode 😀"],"name":"trainer","x":[null,true,-1,1.5,1e+300,{"y":{}}]}]}})"};
     value = kPool[Below(std::size(kPool))];
   }
   template <class Value>

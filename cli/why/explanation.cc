@@ -58,19 +58,20 @@ std::string NameList(const std::vector<std::string>& names) {
 
 const char* IsOrAre(std::size_t count) { return count == 1 ? "is" : "are"; }
 
-// "Exit code 3", "OOMKilled (exit code 137)".
+// "Exit code 3", "OOMKilled (exit code 137)", "Exit code 3 in the init container fetch".
 std::string CauseText(const api::FailureRecord& failure) {
-  const std::string code = absl::StrCat("exit code ", failure.exit_code.value_or(0));
-  if (!failure.exit_code.has_value() || absl::StartsWithIgnoreCase(failure.cause, "exit code") ||
-      absl::StartsWith(failure.cause, "Killed by signal")) {
-    return failure.cause;
+  std::string text = failure.cause;
+  const bool told = absl::StartsWithIgnoreCase(text, "exit code") || absl::StartsWith(text, "Killed by signal");
+  if (failure.exit_code.has_value() && !told) absl::StrAppend(&text, " (exit code ", *failure.exit_code, ")");
+  if (failure.exit_code.has_value() && !failure.container.empty()) {
+    absl::StrAppend(&text, " in the ", failure.container);
   }
-  return absl::StrCat(failure.cause, " (", code, ")");
+  return text;
 }
 
 bool SameStory(const api::FailureRecord& a, const api::FailureRecord& b) {
   return a.role == b.role && a.index == b.index && a.cause == b.cause && a.node == b.node && a.action == b.action &&
-         a.exit_code == b.exit_code && a.last_log_line == b.last_log_line;
+         a.exit_code == b.exit_code && a.container == b.container && a.last_log_line == b.last_log_line;
 }
 
 class Explainer {
@@ -593,6 +594,7 @@ class Explainer {
   // Whose log to read: the newest failure's, or that of a member that runs and is not ready.
   void AddLogs(std::vector<std::string>* lines) const {
     std::optional<std::pair<api::Role, int>> whose;
+    std::string container;  // empty: ours, which is all that `downpour logs` reads
     if (!unready_.empty()) {
       whose.emplace(unready_.front()->role, unready_.front()->index);
     } else if (!status_.failures.empty() && situation_.outcome != kOutcomeSucceeded) {
@@ -602,10 +604,17 @@ class Explainer {
       if (!situation_.on_cluster || (situation_.instances.has_value() &&
                                      std::any_of(situation_.instances->begin(), situation_.instances->end(), is_it))) {
         whose.emplace(newest.role, newest.index);
+        container = newest.container.substr(newest.container.rfind(' ') + 1);  // "init container fetch"
       }
     }
     if (!whose.has_value()) return;
     const std::string name = InstanceName(whose->first, whose->second);
+    if (!container.empty()) {
+      const api::Metadata& job = situation_.job.metadata;
+      lines->push_back(absl::StrCat("more in its log: kubectl logs ", job.name, "-", name, " -n ", job.namespace_name,
+                                    " -c ", container));
+      return;
+    }
     lines->push_back(absl::StrCat("more in its log: ", situation_.logs_command, " --role ",
                                   name.substr(0, name.rfind('-')), " --index ", whose->second));
   }

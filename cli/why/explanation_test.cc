@@ -155,6 +155,24 @@ TEST(ExplainTest, AMemberThatFailsAgainAndAgain) {
   EXPECT_THAT(Section(explanation, "Operator"), IsEmpty());
 }
 
+TEST(ExplainTest, AFailureNamesTheContainerThatIsNotOurs) {
+  Situation situation = Training();
+  situation.job.metadata.name = "lenet";
+  situation.job.metadata.namespace_name = "team-a";
+  (*situation.instances)[3] = Member(api::Role::kWorker, 1, InstancePhase::kFailed);
+  api::FailureRecord failure = Failure(kNow - 3, 1, "Exit code 42", 42);
+  failure.uid = (*situation.instances)[3].uid;
+  failure.container = "init container fetch";
+  situation.job.status.failures = situation.job.status.recent_failures = {failure};
+  situation.job.status.counted_uids = {failure.uid};
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_THAT(explanation.headline, HasSubstr("worker-1 ended (Exit code 42 in the init container fetch)"));
+  EXPECT_THAT(Section(explanation, "Failures"),
+              ElementsAre("3s ago, worker-1: Exit code 42 in the init container fetch on node-0, Replace"));
+  EXPECT_THAT(Section(explanation, "What happens next"),
+              Contains("more in its log: kubectl logs lenet-worker-1 -n team-a -c fetch"));
+}
+
 TEST(ExplainTest, WhatIsTheSameIsToldOnceAndWhatDiffersIsNot) {
   Situation situation = Training();
   auto& failures = situation.job.status.failures;

@@ -31,6 +31,7 @@ void Fields(Visitor& v, FailureRecord& s) {
   v.Field("incarnation", s.incarnation, kCount);
   v.Field("uid", s.uid, Text{AnyText});
   v.Field("cause", s.cause, Text{AnyText});
+  v.Field("container", s.container, Text{AnyText});
   v.Field("exitCode", s.exit_code, Integer{std::numeric_limits<int>::min(), std::numeric_limits<int>::max()});
   v.Field("action", s.action, Text{AnyText});
   v.Field("counted", s.counted, Flag{});

@@ -244,6 +244,7 @@ struct FailureRecord {
   int incarnation = 0;
   std::string uid;  // of the pod or process
   std::string cause;
+  std::string container;  // "init container fetch"; empty: that of Downpour
   std::optional<int> exit_code;
   std::string action;
   bool counted = true;

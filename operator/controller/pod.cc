@@ -1,8 +1,10 @@
 #include "operator/controller/pod.h"
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
@@ -29,10 +31,13 @@ constexpr ProtobufField kStateFields[] = {{1, "waiting", Kind::kMessage, kWaitin
 constexpr ProtobufField kContainerFields[] = {{1, "name", Kind::kText}, {2, "state", Kind::kMessage, kStateFields}};
 constexpr ProtobufField kConditionFields[] = {
     {1, "type", Kind::kText}, {2, "status", Kind::kText}, {5, "reason", Kind::kText}, {6, "message", Kind::kText}};
-constexpr ProtobufField kStatusFields[] = {
-    {1, "phase", Kind::kText},   {2, "conditions", Kind::kMessages, kConditionFields},
-    {3, "message", Kind::kText}, {4, "reason", Kind::kText},
-    {6, "podIP", Kind::kText},   {8, "containerStatuses", Kind::kMessages, kContainerFields}};
+constexpr ProtobufField kStatusFields[] = {{1, "phase", Kind::kText},
+                                           {2, "conditions", Kind::kMessages, kConditionFields},
+                                           {3, "message", Kind::kText},
+                                           {4, "reason", Kind::kText},
+                                           {6, "podIP", Kind::kText},
+                                           {8, "containerStatuses", Kind::kMessages, kContainerFields},
+                                           {10, "initContainerStatuses", Kind::kMessages, kContainerFields}};
 
 std::optional<int> ParseNumber(const kube::ObjectMeta& meta, const char* label, int least) {
   const auto found = meta.labels.find(label);
@@ -62,8 +67,55 @@ std::string LastLine(std::string_view text) {
   return std::string(text.substr(0, kMost));
 }
 
-// Of our container.
-void ReadContainer(const Json& container, Pod& pod) {
+struct ContainerStatus {
+  const Json* json;
+  std::string name;
+  bool init;  // it runs before the others, or from then on beside them
+};
+
+// Init containers first, each list in the order of the specification.
+std::vector<ContainerStatus> ReadStatuses(const Json& object) {
+  std::vector<ContainerStatus> containers;
+  for (const char* list : {"initContainerStatuses", "containerStatuses"}) {
+    const Json* const statuses = Find(object, {"status", list});
+    if (statuses == nullptr || !statuses->is_array()) continue;
+    for (const Json& status : *statuses) {
+      containers.push_back({&status, FindText(status, {"name"}), std::string_view(list) == "initContainerStatuses"});
+    }
+  }
+  return containers;
+}
+
+bool IsOurs(const ContainerStatus& container) { return !container.init && container.name == kContainerName; }
+
+bool HasFailed(const ContainerStatus& container) {
+  return kube::FindInteger(*container.json, {"state", "terminated", "exitCode"}).value_or(0) != 0;
+}
+
+// It cannot start; not only because it is not its turn.
+bool IsStuck(const ContainerStatus& container) {
+  const std::string reason = FindText(*container.json, {"state", "waiting", "reason"});
+  return !reason.empty() && reason != "PodInitializing" && reason != "ContainerCreating";
+}
+
+// Whose state says why a pod failed or does not start: ours, unless another one's does. Nobody who comes after an init
+// container that failed has begun, and those before it that still ran were ended with it: so the last one is to blame.
+const ContainerStatus* Explaining(const std::vector<ContainerStatus>& containers, const std::string& phase) {
+  const auto ours = std::find_if(containers.begin(), containers.end(), IsOurs);
+  const ContainerStatus* const otherwise = ours == containers.end() ? nullptr : &*ours;
+  if (phase == "Pending") {
+    const auto stuck = std::find_if(containers.begin(), containers.end(), IsStuck);
+    return stuck == containers.end() ? otherwise : &*stuck;
+  }
+  if (phase != "Failed" || (otherwise != nullptr && HasFailed(*otherwise))) return otherwise;
+  const auto beside = std::find_if(containers.begin(), containers.end(),
+                                   [](const ContainerStatus& one) { return !one.init && HasFailed(one); });
+  if (beside != containers.end()) return &*beside;
+  const auto init = std::find_if(containers.rbegin(), containers.rend(), HasFailed);
+  return init == containers.rend() ? otherwise : &*init;
+}
+
+void ReadState(const Json& container, Pod& pod) {
   if (const Json* terminated = Find(container, {"state", "terminated"})) {
     if (const auto code = kube::FindInteger(*terminated, {"exitCode"})) pod.exit_code = static_cast<int>(*code);
     pod.container_reason = FindText(*terminated, {"reason"});
@@ -73,18 +125,30 @@ void ReadContainer(const Json& container, Pod& pod) {
     pod.waiting = true;
     pod.container_reason = FindText(*waiting, {"reason"});
     pod.container_message = LastLine(FindText(*waiting, {"message"}));
-  } else {
-    pod.started_time = kube::ParseTime(FindText(container, {"state", "running", "startedAt"}));
   }
 }
 
+std::string NameForPeople(const ContainerStatus& container) {
+  return absl::StrCat(container.init ? "init container " : "container ", container.name);
+}
+
 void ReadContainers(const Json& object, Pod& pod) {
-  const Json* statuses = Find(object, {"status", "containerStatuses"});
-  if (statuses == nullptr || !statuses->is_array()) return;
-  for (const Json& status : *statuses) {
-    std::string name = FindText(status, {"name"});
-    if (name == kContainerName) ReadContainer(status, pod);
-    if (Find(status, {"state", "running"}) != nullptr) pod.running_containers.push_back(std::move(name));
+  const std::vector<ContainerStatus> containers = ReadStatuses(object);
+  const ContainerStatus* initialises = nullptr;
+  for (const ContainerStatus& container : containers) {
+    if (IsOurs(container))
+      pod.started_time = kube::ParseTime(FindText(*container.json, {"state", "running", "startedAt"}));
+    if (Find(*container.json, {"state", "running"}) == nullptr) continue;
+    pod.running_containers.push_back(container.name);
+    if (container.init) initialises = &container;
+  }
+  const ContainerStatus* const explaining = Explaining(containers, pod.phase);
+  if (explaining == nullptr) return;
+  ReadState(*explaining->json, pod);
+  if (!IsOurs(*explaining)) {
+    pod.container = NameForPeople(*explaining);
+  } else if (pod.waiting && pod.container_message.empty() && initialises != nullptr) {
+    pod.container_message = absl::StrCat("the ", NameForPeople(*initialises), " runs");
   }
 }
 
@@ -160,6 +224,7 @@ planner::Instance ToInstance(const Pod& pod, bool ready) {
     instance.reason = !pod.reason.empty() ? pod.reason : pod.container_reason;
     if (pod.phase == "Failed") instance.last_log_line = pod.container_message;
   }
+  instance.container = pod.container;
   for (const PodCondition& condition : pod.conditions) {
     instance.conditions.push_back({condition.type, condition.status});
     if (condition.type == "DisruptionTarget") instance.disruption = condition.reason;
@@ -174,8 +239,11 @@ std::string WaitingReason(const Pod& pod) {
     }
   }
   if (!pod.waiting || pod.container_reason.empty()) return "";
-  return pod.container_message.empty() ? pod.container_reason
-                                       : absl::StrCat(pod.container_reason, ": ", pod.container_message);
+  std::string reason = pod.container_reason;
+  for (const std::string& more : {pod.container, pod.container_message}) {
+    if (!more.empty()) absl::StrAppend(&reason, ": ", more);
+  }
+  return reason;
 }
 
 }  // namespace downpour::controller

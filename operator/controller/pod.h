@@ -47,13 +47,14 @@ struct Pod {
   std::string message;
   std::vector<PodCondition>
       conditions;  // Ready if it is so, PodScheduled if not, DisruptionTarget; all of one that failed
-  // Of the container named kContainerName.
+  // Of the container whose state says why the pod failed or does not start; where none does, of kContainerName.
+  std::string container;  // "init container fetch"; empty: kContainerName
   std::optional<int> exit_code;
-  std::string container_reason;        // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...
-  std::string container_message;       // its last words: the end of its log if it failed
-  std::optional<double> started_time;  // while it runs
+  std::string container_reason;   // OOMKilled, Error, ...; of one that waits: ImagePullBackOff, ...
+  std::string container_message;  // its last words: the end of its log if it failed
   std::optional<double> finished_time;
   bool waiting = false;
+  std::optional<double> started_time;           // of kContainerName, while it runs
   std::vector<std::string> running_containers;  // ours and others
   friend bool operator==(const Pod&, const Pod&) = default;
 };
@@ -74,7 +75,8 @@ bool HasEnded(const Pod& pod);
 // How the planner sees it; `ready`: the coordinator counts it as a member.
 planner::Instance ToInstance(const Pod& pod, bool ready);
 
-// Why a pod that is pending is so, for people: "Unschedulable: 0/1 nodes ...", "ImagePullBackOff: ...". Empty: no word.
+// Why a pod that is pending is so, for people: "Unschedulable: 0/1 nodes ...", "ImagePullBackOff: ...",
+// "ImagePullBackOff: init container fetch: ..." if it is not ours that waits. Empty: no word.
 std::string WaitingReason(const Pod& pod);
 
 }  // namespace downpour::controller

@@ -3,6 +3,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/kube/watch.h"
@@ -204,6 +205,72 @@ TEST(PodTest, SaysWhyAPodWaits) {
   EXPECT_EQ(WaitingReason(*DecodeAll(object)), "ImagePullBackOff: Back-off pulling");
   EXPECT_EQ(ToInstance(*DecodeAll(object), true).phase, planner::InstancePhase::kPending);
   EXPECT_EQ(ToInstance(*DecodeAll(object), true).waiting_reason, "ImagePullBackOff: Back-off pulling");
+}
+
+Json WithContainers(const std::string& phase, const std::string& init, const std::string& containers) {
+  Json object = MakeObject();
+  object["status"]["phase"] = phase;
+  object["status"]["initContainerStatuses"] = Json::parse(init);
+  object["status"]["containerStatuses"] = Json::parse(containers);
+  return object;
+}
+
+constexpr char kNotYet[] = R"([{"name": "trainer", "state": {"waiting": {"reason": "PodInitializing"}}}])";
+
+TEST(PodTest, EveryContainerCountsForWhyAPodWaits) {
+  const auto reason = [](const std::string& init, const std::string& containers) {
+    return WaitingReason(*DecodeAll(WithContainers("Pending", init, containers)));
+  };
+  EXPECT_EQ(reason(R"([{"name": "first", "state": {"terminated": {"exitCode": 0}}},
+                       {"name": "fetch", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}},
+                       {"name": "later", "state": {"waiting": {"reason": "PodInitializing"}}}])",
+                   kNotYet),
+            "ImagePullBackOff: init container fetch: Back-off");
+  EXPECT_EQ(reason(R"([{"name": "fetch", "state": {"running": {}}}])", kNotYet),
+            "PodInitializing: the init container fetch runs");
+  EXPECT_EQ(reason("[]", R"([{"name": "trainer", "state": {"running": {}}},
+                             {"name": "proxy", "state": {"waiting": {"reason": "ErrImageNeverPull"}}}])"),
+            "ErrImageNeverPull: container proxy");
+  EXPECT_EQ(
+      reason(R"([{"name": "mesh", "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "10s"}}}])", kNotYet),
+      "CrashLoopBackOff: init container mesh: 10s");
+  EXPECT_EQ(reason("[]", R"([{"name": "trainer", "state": {"waiting": {"reason": "ContainerCreating"}}}])"),
+            "ContainerCreating");
+}
+
+TEST(PodTest, EveryContainerCountsForWhyAPodFailed) {
+  const auto failed = [](const std::string& init, const std::string& containers) {
+    const planner::Instance instance = ToInstance(*DecodeAll(WithContainers("Failed", init, containers)), false);
+    return absl::StrCat(instance.container, ", ", instance.exit_code.value_or(-1), ", ", instance.reason, ", ",
+                        instance.last_log_line, ", ", instance.finished_time.value_or(0));
+  };
+  EXPECT_EQ(failed(R"([{"name": "mesh", "state": {"terminated": {"exitCode": 143}}},
+                       {"name": "fetch", "state": {"terminated": {"exitCode": 42, "reason": "Error", "message": "no route\n",
+                                                                  "finishedAt": "1970-01-01T00:00:07Z"}}},
+                       {"name": "later", "state": {"waiting": {"reason": "PodInitializing"}}}])",
+                   kNotYet),
+            "init container fetch, 42, Error, no route, 7");
+  const std::string trainer_done =
+      R"({"name": "trainer", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}})";
+  const std::string trainer_failed =
+      R"({"name": "trainer", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}})";
+  const std::string proxy_killed =
+      R"({"name": "proxy", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}})";
+  const std::string mesh_ended = R"([{"name": "mesh", "state": {"terminated": {"exitCode": 143}}}])";
+  EXPECT_EQ(failed(mesh_ended, absl::StrCat("[", trainer_done, ",", proxy_killed, "]")),
+            "container proxy, 137, OOMKilled, , 0");
+  EXPECT_EQ(failed(mesh_ended, absl::StrCat("[", proxy_killed, ",", trainer_failed, "]")), ", 3, Error, , 0")
+      << "what our own says goes first";
+  EXPECT_EQ(failed("[]", absl::StrCat("[", trainer_done, "]")), ", 0, Completed, , 0");
+  EXPECT_EQ(failed("[]", "[]"), ", -1, , , 0");
+}
+
+TEST(PodTest, OfAPodThatSucceededOursIsLookedAt) {
+  const Json object = WithContainers("Succeeded", R"([{"name": "mesh", "state": {"terminated": {"exitCode": 137}}}])",
+                                     R"([{"name": "trainer", "state": {"terminated": {"exitCode": 0}}}])");
+  const planner::Instance instance = ToInstance(*DecodeAll(object), false);
+  EXPECT_EQ(instance.exit_code, 0);
+  EXPECT_EQ(instance.container, "");
 }
 
 TEST(PodTest, AnUnknownPhaseMayStillRun) {

@@ -79,7 +79,9 @@ void CheckPendingTimeouts(Context& context) {
     // What it waited for is why it did not start.
     Instance ended = instance;
     ended.reason = instance.waiting_reason.substr(0, instance.waiting_reason.find(':'));
-    RecordFailure(context, ended, {"PendingTimeout", absl::StrCat("pending for more than ", seconds, " s"), false});
+    std::string description = absl::StrCat("pending for more than ", seconds, " s");
+    if (!instance.waiting_reason.empty()) absl::StrAppend(&description, ": ", instance.waiting_reason);
+    RecordFailure(context, ended, {"PendingTimeout", std::move(description), false});
   }
 }
 

@@ -177,7 +177,8 @@ Cause ClassifyCause(const Instance& instance) {
     const bool wish = instance.reason == "Preempted" || instance.reason == "Preempting" || instance.reason == "Deleted";
     return {instance.reason, absl::StrCat("the platform says ", reason), true, !wish};
   }
-  if (instance.reason == "OOMKilled") return {"OOMKilled", "out of memory", false};
+  const std::string where = instance.container.empty() ? "" : absl::StrCat(" in the ", instance.container);
+  if (instance.reason == "OOMKilled") return {"OOMKilled", absl::StrCat("out of memory", where), false};
   if (instance.terminating) return {"Deleted", "deleted by somebody else", true, false};
   if (instance.phase == InstancePhase::kSucceeded) {
     return {"UnexpectedExit", "exited before the job was finished", false};
@@ -185,9 +186,9 @@ Cause ClassifyCause(const Instance& instance) {
   if (!instance.exit_code) return {"Unknown", "no exit code known", false};
   const int code = *instance.exit_code;
   if (code > 128 && code <= 128 + 64) {
-    return {absl::StrCat("Killed by signal ", code - 128), absl::StrCat("killed by signal ", code - 128), false};
+    return {absl::StrCat("Killed by signal ", code - 128), absl::StrCat("killed by signal ", code - 128, where), false};
   }
-  return {absl::StrCat("Exit code ", code), absl::StrCat("exit code ", code), false};
+  return {absl::StrCat("Exit code ", code), absl::StrCat("exit code ", code, where), false};
 }
 
 Verdict DecideAction(const api::FailurePolicy& policy, const Instance& instance, const Cause& cause) {
@@ -197,7 +198,8 @@ Verdict DecideAction(const api::FailurePolicy& policy, const Instance& instance,
     return {rule.action, counted, rule.name};
   }
   if (cause.infrastructure) return {api::RestartAction::kReplace, false, ""};
-  if (instance.phase == InstancePhase::kFailed && instance.exit_code == kBadInputExitCode) {
+  const bool ours = instance.container.empty();  // what the code of another container means nobody knows
+  if (ours && instance.phase == InstancePhase::kFailed && instance.exit_code == kBadInputExitCode) {
     return {api::RestartAction::kFailJob, true, ""};
   }
   return {};
@@ -236,6 +238,7 @@ void RecordFailure(Context& context, const Instance& instance, const Cause& caus
   record.uid = instance.uid;
   record.cause = cause.name;
   record.platform = cause.infrastructure;
+  record.container = instance.container;
   record.exit_code = instance.exit_code;
   record.counted = verdict.counted;
   record.message = message;

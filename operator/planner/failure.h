@@ -27,7 +27,7 @@ struct Verdict {
 Cause ClassifyCause(const Instance& instance);
 
 // The job's first matching rule, else the built-in default: infrastructure is replaced and not counted; exit code 2,
-// bad input in Downpour's own programs, fails the job since repeating cannot help; all else is replaced and counted.
+// bad input in Downpour's own container, fails the job since repeating cannot help; all else is replaced and counted.
 // Within a rule, every criterion given must hold. Ignore replaces without counting.
 Verdict DecideAction(const api::FailurePolicy& policy, const Instance& instance, const Cause& cause);
 

@@ -120,6 +120,30 @@ TEST(DecideActionTest, FirstMatchingRuleElseTheBuiltInDefault) {
   }
 }
 
+TEST(ClassifyCauseTest, NamesTheContainerThatIsNotOurs) {
+  Instance instance = Ended(InstancePhase::kFailed, 42, "Error");
+  instance.container = "init container fetch";
+  EXPECT_EQ(ClassifyCause(instance).name, "Exit code 42");
+  EXPECT_EQ(ClassifyCause(instance).description, "exit code 42 in the init container fetch");
+  instance.exit_code = 137;
+  EXPECT_EQ(ClassifyCause(instance).description, "killed by signal 9 in the init container fetch");
+  instance.reason = "OOMKilled";
+  EXPECT_EQ(ClassifyCause(instance).description, "out of memory in the init container fetch");
+}
+
+TEST(DecideActionTest, AnotherContainersCodeMatchesRulesAndIsNotOurBadInput) {
+  Instance instance = Ended(InstancePhase::kFailed, 2, "Error");
+  instance.container = "init container fetch";
+  api::FailurePolicy policy;
+  EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).action, api::RestartAction::kReplace);
+  api::FailureRule rule;
+  rule.name = "fetch";
+  rule.on_exit_codes = api::ExitCodeRule{true, {2}};
+  rule.action = api::RestartAction::kFailJob;
+  policy.rules = {rule};
+  EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).rule, "fetch");
+}
+
 TEST(BackoffSecondsTest, NoneFirstThenDoublesUpToTheMaximum) {
   const api::Backoff backoff{1, 300};
   EXPECT_EQ(BackoffSeconds(backoff, 0), 0);

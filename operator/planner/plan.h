@@ -30,6 +30,7 @@ struct Instance {
   double created_time = 0;
   std::optional<double> finished_time;
   std::optional<int> exit_code;                   // 128 + signal where a signal ended it
+  std::string container;                          // of a pod: whose the code is, "init container fetch"; empty: ours
   std::string reason;                             // pod or container reason: OOMKilled, Evicted, Error, ...
   std::vector<api::PodConditionRule> conditions;  // DisruptionTarget and the like
   std::string disruption;                         // reason of DisruptionTarget: PreemptionByScheduler, ...

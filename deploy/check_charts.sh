@@ -45,6 +45,8 @@ images.trainer.digest=sha256:abc
 leaderElection.enabled=false
 leaderElection.leaseName=
 logLevel=verbose
+runAsUser=0
+runAsUser=root
 workers=0
 client.requestsPerSecond=0
 extraArgs[0]=verbose
@@ -58,6 +60,10 @@ REFUSED
 # Two operators at once need an election, in an upgrade too.
 grep -q '^  strategy: {type: Recreate}' "$work/namespaced-values.yaml" || fail "an upgrade without an election starts the new operator beside the old one"
 if grep -q '^  strategy:' "$work/defaults.yaml"; then fail "an upgrade with an election stops the old operator first"; fi
+
+# Who leaves the user to the platform gets none of ours, neither for the operator nor for jobs.
+if grep -nE '65532|runAsUser|fsGroup' "$work/platform-user-values.yaml"; then fail "a user that was left to the platform"; fi
+grep -q 'run-as-user=0$' "$work/platform-user-values.yaml" || fail "the operator is not told that it sets no user"
 
 # What must not be in any role.
 if grep -nE "secrets|pods/exec|pods/attach|pods/portforward|impersonate|escalate|'\*'|\"\*\"|\[\*\]" "$work"/*.yaml; then

@@ -69,14 +69,17 @@ absl::Status CreatePod(kube::Client& client, const JobRecord& record, const Acti
 
 }  // namespace
 
-JobPods::JobPods(kube::Client* client, ImageOptions images, int most_parallel,
+JobPods::JobPods(kube::Client* client, PodOptions options, int most_parallel,
                  std::function<bool(const JobRecord&)> is_current)
-    : client_(client), images_(std::move(images)), most_parallel_(most_parallel), is_current_(std::move(is_current)) {}
+    : client_(client),
+      options_(std::move(options)),
+      most_parallel_(most_parallel),
+      is_current_(std::move(is_current)) {}
 
 JobPods::Started JobPods::Start(const JobRecord& record, const std::vector<Action>& starts, const Pods& pods,
                                 OwnWrites& writes) {
   std::map<api::Role, PodsOfRole> roles;
-  for (const Action& start : starts) roles.try_emplace(start.role, record.job, images_, start.role);
+  for (const Action& start : starts) roles.try_emplace(start.role, record.job, options_, start.role);
   SharedWrites shared(&writes);
   std::atomic<bool> broken_off = false;
   std::atomic<bool> some = false;

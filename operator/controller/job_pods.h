@@ -21,7 +21,7 @@ namespace downpour::controller {
 class JobPods {
  public:
   // `client` outlives it. `is_current`: whether what a job asks for is still what this record says.
-  JobPods(kube::Client* client, ImageOptions images, int most_parallel,
+  JobPods(kube::Client* client, PodOptions options, int most_parallel,
           std::function<bool(const JobRecord&)> is_current);
 
   struct Started {
@@ -38,7 +38,7 @@ class JobPods {
 
  private:
   kube::Client* const client_;
-  const ImageOptions images_;
+  const PodOptions options_;
   const int most_parallel_;
   const std::function<bool(const JobRecord&)> is_current_;
   ThreadPool helpers_;  // beside the thread that calls

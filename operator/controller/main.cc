@@ -2,6 +2,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -24,6 +25,7 @@ namespace {
 
 // A request is handed on from thread to thread, which costs more than it does. Nothing that runs there waits.
 constexpr int kHttpThreads = 1;
+constexpr std::int64_t kHighestUser = 2147483647;  // that Kubernetes takes
 
 struct Flags {
   std::string kubeconfig, context;
@@ -46,11 +48,14 @@ void AddFlags(CLI::App& app, Flags* flags) {
                  "file; by default the cluster this runs in, else as kubectl finds it");
   app.add_option("--context", flags->context, "of the kubeconfig");
   app.add_option("--namespace", options.namespace_name, "look after jobs of this namespace only");
-  app.add_option("--server-image", options.reconciler.images.server, "of coordinators and parameter servers")
-      ->required();
-  app.add_option("--trainer-image", options.reconciler.images.trainer, "of workers")->required();
-  app.add_option("--image-pull-policy", options.reconciler.images.pull_policy)
+  app.add_option("--server-image", options.reconciler.pods.server, "of coordinators and parameter servers")->required();
+  app.add_option("--trainer-image", options.reconciler.pods.trainer, "of workers")->required();
+  app.add_option("--image-pull-policy", options.reconciler.pods.pull_policy)
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}))
+      ->capture_default_str();
+  app.add_option("--run-as-user", options.reconciler.pods.run_as_user,
+                 "user and group of the pods of jobs; 0: the platform chooses one that is not root")
+      ->check(CLI::Range(std::int64_t{0}, kHighestUser))
       ->capture_default_str();
   app.add_option("--workers", options.queue.at_once, "jobs worked on at a time, but for those that are held up")
       ->check(CLI::Range(1, 64))

@@ -17,7 +17,6 @@ namespace {
 using kube::Json;
 
 constexpr char kOutputDirectory[] = "/output";
-constexpr int kUser = 65532;
 constexpr int kWorkerGraceSeconds = 30;  // for an update under way
 
 Json Owner(const api::TrainingJob& job) {
@@ -184,11 +183,11 @@ Json CommonMeta(const api::TrainingJob& job, api::Role role, const Json& theirs)
 }
 
 // Our container where the template says nothing else.
-Json Trainer(const ImageOptions& images, api::Role role, const std::string& config) {
+Json Trainer(const PodOptions& options, api::Role role, const std::string& config) {
   const bool worker = role == api::Role::kWorker;
   Json container = {{"name", kContainerName},
-                    {"image", worker ? images.trainer : images.server},
-                    {"imagePullPolicy", images.pull_policy},
+                    {"image", worker ? options.trainer : options.server},
+                    {"imagePullPolicy", options.pull_policy},
                     {"command", Json::array({worker ? "downpour-worker" : "downpour-server"})},
                     {"env", Json::array({{{"name", api::kConfigVariable}, {"value", EscapeReferences(config)}},
                                          {{"name", api::kAddressVariable},
@@ -219,7 +218,7 @@ void KeepLastWords(Json& spec) {
 }
 
 // All of a pod but its name and what tells its process who it is.
-absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions& images, api::Role role) {
+absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& options, api::Role role) {
   absl::StatusOr<Json> read = ReadTemplate(job.spec, role);
   if (!read.ok()) return read.status();
   const Json& theirs = read->at("spec");
@@ -228,16 +227,15 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const ImageOptions&
       job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
   if (!config.ok()) return config.status();
 
+  Json security = {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
+  if (options.run_as_user != 0) {
+    for (const char* key : {"runAsUser", "runAsGroup", "fsGroup"}) security[key] = options.run_as_user;
+  }
   Json spec = {{"enableServiceLinks", false},
                {"automountServiceAccountToken", false},
                {"terminationGracePeriodSeconds", kWorkerGraceSeconds},
-               {"securityContext",
-                {{"runAsNonRoot", true},
-                 {"runAsUser", kUser},
-                 {"runAsGroup", kUser},
-                 {"fsGroup", kUser},
-                 {"seccompProfile", {{"type", "RuntimeDefault"}}}}}};
-  Json container = Trainer(images, role, *config);
+               {"securityContext", std::move(security)}};
+  Json container = Trainer(options, role, *config);
   const Json* const their_container = FindTrainer(theirs);
   AddMount(their_container, api::kTemporaryVolume, "/tmp", spec, container);
   if (role == api::Role::kWorker && job.spec.output.directory.empty()) {
@@ -320,8 +318,8 @@ Json MakePodDisruptionBudget(const api::TrainingJob& job) {
                 {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}}}}}};
 }
 
-PodsOfRole::PodsOfRole(const api::TrainingJob& job, const ImageOptions& images, api::Role role)
-    : job_(job), role_(role), common_(MakeCommon(job, images, role)) {}
+PodsOfRole::PodsOfRole(const api::TrainingJob& job, const PodOptions& options, api::Role role)
+    : job_(job), role_(role), common_(MakeCommon(job, options, role)) {}
 
 absl::StatusOr<Json> PodsOfRole::Make(int index, int incarnation, const std::vector<std::string>& avoid_nodes) const {
   if (!common_.ok()) return common_.status();

@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_OPERATOR_CONTROLLER_OBJECTS_H_
 #define DOWNPOUR_OPERATOR_CONTROLLER_OBJECTS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,10 +15,14 @@
 // refused by the server.
 namespace downpour::controller {
 
-struct ImageOptions {
+// What the pods of all jobs have in common.
+struct PodOptions {
   std::string server;   // coordinator and ps
   std::string trainer;  // worker
   std::string pull_policy = "IfNotPresent";
+  // User, group and fsGroup of a pod, unless its template says otherwise; 0: none is set, so that the platform chooses.
+  // It must not be root in any case.
+  std::int64_t run_as_user = 65532;
 };
 
 using api::kControlPort;
@@ -45,7 +50,7 @@ kube::Json MakePodDisruptionBudget(const api::TrainingJob& job);
 // The pods of one role of a job, which must outlive this: all that they have in common is made once. Thread-safe.
 class PodsOfRole {
  public:
-  PodsOfRole(const api::TrainingJob& job, const ImageOptions& images, api::Role role);
+  PodsOfRole(const api::TrainingJob& job, const PodOptions& options, api::Role role);
   // The template of the role, merged into what we say of a pod (MergePodSpec). What api::CheckPodTemplates refuses is
   // not looked for here: arguments, name and labels are ours in any case. It never runs on `avoid_nodes`.
   // kInvalidArgument: "spec.worker.template: ...".

@@ -15,7 +15,7 @@ namespace {
 using kube::Json;
 using ::testing::ElementsAre;
 
-const ImageOptions kImages{"server:1", "trainer:1", "IfNotPresent"};
+const PodOptions kImages{"server:1", "trainer:1", "IfNotPresent"};
 
 api::TrainingJob MakeJob() {
   api::TrainingJob job;
@@ -153,6 +153,22 @@ std::vector<std::string> Names(const Json& list) {
   return names;
 }
 
+TEST(ObjectsTest, ThePlatformMayChooseWhoAPodIs) {
+  api::TrainingJob job = MakeJob();
+  const auto security = [&job](std::int64_t run_as_user) {
+    PodOptions options = kImages;
+    options.run_as_user = run_as_user;
+    const absl::StatusOr<Json> pod = PodsOfRole(job, options, api::Role::kWorker).Make(0, 1);
+    return pod.ok() ? pod->at("spec").at("securityContext") : Json();
+  };
+  const std::string rest = R"("runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}})";
+  EXPECT_EQ(security(65532), Json::parse(R"({"runAsUser": 65532, "runAsGroup": 65532, "fsGroup": 65532, )" + rest));
+  EXPECT_EQ(security(0), Json::parse("{" + rest));
+  job.spec.worker.pod_template =
+      R"({"spec": {"securityContext": {"runAsUser": null, "runAsGroup": 0, "fsGroup": null}}})";
+  EXPECT_EQ(security(65532), Json::parse(R"({"runAsGroup": 0, )" + rest)) << "as a template may say for its own pods";
+}
+
 TEST(ObjectsTest, ATemplateIsMergedIntoWhatPodsHave) {
   const Json pod = BuildWith(R"({
     "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "x", "prometheus.io/scrape": "false"}},
@@ -288,7 +304,7 @@ TEST(ObjectsTest, PodsKeepAwayFromNodes) {
   api::TrainingJob job = MakeJob();
   const auto terms = [&job](const std::string& pod_template, const std::vector<std::string>& nodes) {
     job.spec.worker.pod_template = pod_template;
-    const absl::StatusOr<Json> pod = PodsOfRole(job, ImageOptions(), api::Role::kWorker).Make(0, 1, nodes);
+    const absl::StatusOr<Json> pod = PodsOfRole(job, PodOptions(), api::Role::kWorker).Make(0, 1, nodes);
     const Json* found = pod.ok()
                             ? kube::Find(*pod, {"spec", "affinity", "nodeAffinity",
                                                 "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"})

@@ -28,7 +28,7 @@ constexpr absl::Duration kLimit = absl::Seconds(30);  // nothing takes so long t
 class OperatorTest : public ::testing::Test {
  protected:
   OperatorTest() : credentials_(std::make_shared<kube::PlainCredentials>(server_.Start())) {
-    options_.reconciler.images = {"server:1", "trainer:1", "IfNotPresent"};
+    options_.reconciler.pods = {"server:1", "trainer:1", "IfNotPresent"};
   }
 
   void CreateJob(const std::string& namespace_name, const std::string& name) {

@@ -41,7 +41,7 @@ Reconciler::Reconciler(ReconcilerOptions options, kube::Client* client, const ku
       hooks_(std::move(hooks)),
       clock_(std::move(clock)),
       services_(client, clock_),
-      job_pods_(client, options_.images, options_.most_parallel,
+      job_pods_(client, options_.pods, options_.most_parallel,
                 [this](const JobRecord& record) { return IsCurrent(record); }) {}
 
 Reconciler::Memory Reconciler::Recall(const std::string& key, const JobRecord& record) {
@@ -161,7 +161,7 @@ Decision Reconciler::Advance(const std::shared_ptr<Pass>& pass) {
       pass->pods.empty() && pass->now >= memory.starts.until && memory.templates.IsDue(*pass->record, pass->now);
   if (!checks) return Plan(pass, absl::OkStatus());
   const auto check = [this, pass] {
-    return pass->memory.templates.Run(*pass->record, options_.images, *client_, pass->memory.starts, pass->now);
+    return pass->memory.templates.Run(*pass->record, options_.pods, *client_, pass->memory.starts, pass->now);
   };
   if (!TemplateCheck::Asks(*pass->record)) return Plan(pass, check());
   return {{}, [this, pass, check] {

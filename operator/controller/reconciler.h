@@ -35,7 +35,7 @@
 namespace downpour::controller {
 
 struct ReconcilerOptions {
-  ImageOptions images;
+  PodOptions pods;
   PaceOptions pace;
   // So long all must have trained before evictions are held up: until then there is little to lose, and a platform
   // that starts many jobs has more urgent things to do. Longer where many run, like writes.

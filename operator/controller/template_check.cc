@@ -42,13 +42,13 @@ bool TemplateCheck::IsDue(const JobRecord& record, double now) const {
 
 bool TemplateCheck::Asks(const JobRecord& record) { return !RolesWithTemplates(record.job.spec).empty(); }
 
-absl::Status TemplateCheck::Run(const JobRecord& record, const ImageOptions& images, kube::Client& client, Hold& starts,
+absl::Status TemplateCheck::Run(const JobRecord& record, const PodOptions& options, kube::Client& client, Hold& starts,
                                 double now) {
   std::string refusal = Refusal(api::CheckPodTemplates(record.job.spec));
   for (const api::Role role : RolesWithTemplates(record.job.spec)) {
     if (!refusal.empty()) break;
     const std::string whose = absl::StrCat("the template of ", std::string(api::ToString(role)));
-    absl::StatusOr<kube::Json> pod = PodsOfRole(record.job, images, role).Make(0, 1);
+    absl::StatusOr<kube::Json> pod = PodsOfRole(record.job, options, role).Make(0, 1);
     absl::Status status = pod.status();
     if (pod.ok()) {
       status = client.Create(kube::kPods, record.meta.namespace_name, *pod, {/*dry_run=*/true, /*metadata_only=*/true})

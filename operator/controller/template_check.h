@@ -23,7 +23,7 @@ class TemplateCheck {
   // Whether Run asks the server; else it only notes that there is nothing to ask about.
   static bool Asks(const JobRecord& record);
   // Waits for the server. OK: there is a verdict. Otherwise there is none yet, and `starts` says what is in the way.
-  absl::Status Run(const JobRecord& record, const ImageOptions& images, kube::Client& client, Hold& starts, double now);
+  absl::Status Run(const JobRecord& record, const PodOptions& options, kube::Client& client, Hold& starts, double now);
 
   // Whether there is a verdict on the newest specification.
   bool IsChecked(const JobRecord& record) const { return checked_ == record.meta.generation; }

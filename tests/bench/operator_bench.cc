@@ -49,7 +49,7 @@ struct Flags {
   int first = 0;
   int count = 200;
   double limit_seconds = 900;
-  controller::ImageOptions images{"downpour.dev/server:bench", "downpour.dev/trainer:bench", "IfNotPresent"};
+  controller::PodOptions pods{"downpour.dev/server:bench", "downpour.dev/trainer:bench", "IfNotPresent"};
 };
 
 std::string NamespaceOf(const Flags& flags, int job) {
@@ -225,7 +225,7 @@ absl::StatusOr<Json> CreatePods(const Flags& flags, World& world) {
     const std::size_t index = static_cast<std::size_t>(number);
     const api::TrainingJob& job = (*jobs)[index / each];
     const auto [role, member] = members[index % each];
-    absl::StatusOr<Json> pod = controller::PodsOfRole(job, flags.images, role).Make(member, 1);
+    absl::StatusOr<Json> pod = controller::PodsOfRole(job, flags.pods, role).Make(member, 1);
     if (!pod.ok()) return pod.status();
     (*pod)["metadata"]["ownerReferences"][0].update((*owners)[index / each]);
     // As the operator asks for it.

@@ -31,7 +31,7 @@ ReconcilerTest::ReconcilerTest()
 }
 
 void ReconcilerTest::Restart() {
-  options_.images = {"server:1", "trainer:1", "IfNotPresent"};
+  options_.pods = {"server:1", "trainer:1", "IfNotPresent"};
   ReconcilerHooks hooks;
   hooks.on_event = [this](const kube::EventToRecord& event) { events_.push_back(event.reason); };
   hooks.on_stale = [this] { ++stale_; };

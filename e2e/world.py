@@ -108,14 +108,19 @@ class World:
     def apply(self, manifest):
         self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
+    @staticmethod
+    def manifest(name="lenet", workers=3, epochs=40, **spec):
+        """LeNet on Fashion-MNIST, long enough to be disturbed."""
+        return {"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
+                "spec": {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers},
+                         "model": {"name": "LeNet"},
+                         "dataset": {"format": "IDX", "path": "/usr/share/datasets/fashion-mnist"},
+                         "training": {"epochs": epochs, "batchSize": 64},
+                         "update": {"optimizer": {"type": "SGD", "learningRate": 0.3}}, **spec}}
+
     def job(self, name="lenet", workers=3, epochs=40, **spec):
-        """LeNet on Fashion-MNIST, long enough to be disturbed. Returns the manifest."""
-        manifest = {"apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": name},
-                    "spec": {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers},
-                             "model": {"name": "LeNet"},
-                             "dataset": {"format": "IDX", "path": "/usr/share/datasets/fashion-mnist"},
-                             "training": {"epochs": epochs, "batchSize": 64},
-                             "update": {"optimizer": {"type": "SGD", "learningRate": 0.3}}, **spec}}
+        """Applies that manifest, and returns it."""
+        manifest = self.manifest(name, workers, epochs, **spec)
         self.apply(manifest)
         return manifest
 

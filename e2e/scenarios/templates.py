@@ -1,5 +1,7 @@
 """What becomes of pod templates, and of the containers that they add."""
 
+import json
+
 from driver.base import image_name
 from world import check, fails_after, one_worker, scenario
 
@@ -69,10 +71,13 @@ def check_merged(world):
 
 
 def check_nulls(world):
-    """What a template takes away, and what the network of the node needs. Its pod waits for a node that is not there."""
-    world.job("taken", worker=one_worker(
+    """What a template takes away, and what the network of the node needs. Its pod waits for a node that is not there.
+
+    kubectl apply without --server-side would leave the nulls out."""
+    manifest = world.manifest("taken", worker=one_worker(
         securityContext={"runAsUser": None, "runAsGroup": None, "fsGroup": None}, hostNetwork=True, volumes=None,
         nodeSelector={"no": "node"}))
+    world.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(manifest))
     spec = the_pod(world, "taken")["spec"]
     check(spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
           f"securityContext: {spec['securityContext']}")

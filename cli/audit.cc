@@ -9,7 +9,7 @@
 namespace downpour::cli {
 
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
-                                       const std::vector<std::string>& addresses, absl::Time deadline) {
+                                       const std::vector<std::string>& addresses, absl::Duration time_limit) {
   const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
   if (!samples.ok()) return samples.status();
   LedgerExpectation expectation;
@@ -20,7 +20,7 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   if (spec.training.updates_per_shard > 0) {
     expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
   }
-  const absl::StatusOr<std::vector<v1::LedgerReply>> replies = ReadLedgers(addresses, job_uid, deadline);
+  const absl::StatusOr<std::vector<v1::LedgerReply>> replies = ReadLedgers(addresses, job_uid, time_limit);
   if (!replies.ok()) return replies.status();
   return AuditLedger(expectation, *replies);
 }

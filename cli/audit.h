@@ -12,10 +12,10 @@
 namespace downpour::cli {
 
 // Reads the tables of the parameter servers at `addresses` ("host:port") and audits them against the manifest and its
-// data set, which has to be on this machine. Blocks at most until `deadline`. Errors are those of CountTrainingSamples,
+// data set, which has to be on this machine. Blocks for `time_limit` at most. Errors are those of CountTrainingSamples,
 // ReadLedgers and AuditLedger.
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
-                                       const std::vector<std::string>& addresses, absl::Time deadline);
+                                       const std::vector<std::string>& addresses, absl::Duration time_limit);
 
 // Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
 // errors are contradictions.

@@ -15,6 +15,7 @@
 #include "cli/run_folder.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "operator/job/coordinator_client.h"
+#include "proto/deadline.h"
 #include "proto/member_channel.h"
 
 namespace downpour::cli {
@@ -52,7 +53,7 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     auto question = std::make_unique<Question>();
     question->request.set_job_uid(job_uid_);
     question->request.mutable_failures()->Assign(failures.begin(), failures.end());
-    job::SetDeadline(question->context, kAskTimeLimit);
+    question->context.set_deadline(DeadlineIn(kAskTimeLimit));
     Question* const asked = question.get();
     {
       const std::lock_guard<std::mutex> lock(mutex_);

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/audit.h"
 #include "cli/commands.h"
 #include "cli/manifest_input.h"
@@ -22,8 +22,7 @@ int LedgerCommand(const LedgerOptions& options) {
   // As processes are told it; Kubernetes writes it with dashes.
   std::string job_uid = options.job_uid;
   std::erase(job_uid, '-');
-  const absl::StatusOr<LedgerSummary> ledger =
-      AuditJob(manifest.job.spec, job_uid, options.addresses, absl::Now() + kTimeLimit);
+  const absl::StatusOr<LedgerSummary> ledger = AuditJob(manifest.job.spec, job_uid, options.addresses, kTimeLimit);
   if (!ledger.ok()) {
     std::cerr << "downpour: the ledger could not be read: " << std::string(ledger.status().message()) << std::endl;
     return AuditMayPass(ledger.status()) ? kExitUnaudited : kExitFailed;

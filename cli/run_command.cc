@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/audit.h"
 #include "cli/commands.h"
 #include "cli/coordinator_link.h"
@@ -111,7 +111,7 @@ absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
     if (!address.ok()) return address.status();
     addresses.push_back(*std::move(address));
   }
-  return AuditJob(spec, run.job_uid, addresses, absl::Now() + kLedgerTimeLimit);
+  return AuditJob(spec, run.job_uid, addresses, kLedgerTimeLimit);
 }
 
 // Whoever does not hear it is told again by the next pass.

@@ -11,10 +11,10 @@
 namespace downpour::cli {
 
 // Asks each ps at `addresses` ("host:port") for its ledger over gRPC, all at once, one channel each. Returns the
-// replies in the order of the addresses, or the first error with the address in its message. Blocks at most until
-// `deadline`.
+// replies in the order of the addresses, or the first error with the address in its message. Blocks for
+// `time_limit` at most.
 absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::string>& addresses,
-                                                         const std::string& job_uid, absl::Time deadline);
+                                                         const std::string& job_uid, absl::Duration time_limit);
 
 }  // namespace downpour::cli
 

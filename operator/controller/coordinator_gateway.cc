@@ -12,13 +12,12 @@
 #include "grpcpp/grpcpp.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/turn.h"
-#include "operator/job/coordinator_client.h"
+#include "operator/kube/wait.h"
+#include "proto/deadline.h"
 #include "proto/member_channel.h"
 
 namespace downpour::controller {
 namespace {
-
-double Now() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
 // What a reconciler must hear of at once when it changes.
 std::string Digest(const v1::ProgressReply& reply) {
@@ -73,12 +72,12 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.address = address;
       job.asking = false;  // a question under way goes to the one before
       job.digest.clear();  // whatever it answers is news
-      Schedule(job_uid, job, absl::Now());
+      Schedule(job_uid, job, kube::MonotonicNow());
     } else if (periods.ask >= 2 * job.periods.ask) {
       // Jobs that started together would be asked together, and written together, for ever.
-      Schedule(job_uid, job, absl::Now() + periods.ask * Phase(job_uid));
+      Schedule(job_uid, job, kube::MonotonicNow() + periods.ask * Phase(job_uid));
     }
-    if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, absl::Now() + periods.ask));
+    if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, kube::MonotonicNow() + periods.ask));
     job.periods = periods;
   }
 
@@ -101,7 +100,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     auto call = std::make_shared<Call>();
     Call* const raw = call.get();
     call->finish.set_job_uid(ProcessJobUid(job_uid));
-    job::SetDeadline(call->context, options_.deadline);
+    call->context.set_deadline(DeadlineIn(options_.deadline));
     {
       absl::MutexLock lock(&mutex_);
       if (stopped_) return;
@@ -125,12 +124,12 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::string address;
     Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
     std::vector<v1::MemberFailure> failures;
-    std::shared_ptr<v1::Coordinator::Stub> stub;  // from the first question on: channels are expensive
-    absl::Time next = absl::InfiniteFuture();
+    std::shared_ptr<v1::Coordinator::Stub> stub;     // from the first question on: channels are expensive
+    absl::Duration next = absl::InfiniteDuration();  // when it is asked; all times are of kube::MonotonicNow
     bool asking = false;
     std::optional<Answer> answer;
     std::string digest;
-    absl::Time told = absl::InfinitePast();  // when on_change was called last
+    absl::Duration told = -absl::InfiniteDuration();  // when on_change was called last
   };
   struct Call {
     grpc::ClientContext context;
@@ -142,7 +141,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::unique_ptr<v1::ParameterServer::Stub> ps;
   };
 
-  void Schedule(const std::string& job_uid, Job& job, absl::Time at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void Schedule(const std::string& job_uid, Job& job, absl::Duration at) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     due_.erase({job.next, job_uid});
     job.next = at;
     due_.insert({at, job_uid});
@@ -174,7 +173,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         mutex_.Lock();
         continue;
       }
-      const absl::Time now = absl::Now();
+      const absl::Duration now = kube::MonotonicNow();
       const bool full = static_cast<int>(calls_.size()) >= options_.most_in_flight;
       if (due_.empty() || full) {
         wake_.WaitWithTimeout(&mutex_, absl::Seconds(1));
@@ -182,7 +181,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       }
       const auto [at, job_uid] = *due_.begin();
       if (at > now) {
-        wake_.WaitWithDeadline(&mutex_, std::min(at, now + absl::Seconds(1)));
+        wake_.WaitWithTimeout(&mutex_, std::min(at - now, absl::Seconds(1)));
         continue;
       }
       Job& job = jobs_.at(job_uid);
@@ -197,7 +196,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     call->coordinator = job.stub;
     call->question.set_job_uid(ProcessJobUid(job_uid));
     call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());
-    job::SetDeadline(call->context, options_.deadline);
+    call->context.set_deadline(DeadlineIn(options_.deadline));
     Call* const raw = call.get();
     calls_.emplace(raw, std::move(call));
     job.asking = true;
@@ -219,7 +218,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       job.asking = false;
       if (!status.ok()) return;
       std::string digest = Digest(call.reply);
-      const absl::Time now = absl::Now();
+      const absl::Duration now = kube::MonotonicNow();
       const bool progressed =
           !job.answer.has_value() || job.answer->reply.updates_applied() != call.reply.updates_applied();
       if (digest != job.digest || (progressed && now - job.told >= job.periods.tell)) {
@@ -227,7 +226,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         key = job.key;
       }
       job.digest = std::move(digest);
-      job.answer = Answer{Condense(std::move(call.reply)), Now()};
+      job.answer = Answer{Condense(std::move(call.reply)), options_.clock()};
     }
     if (!key.empty()) on_change_(key);
   }
@@ -238,7 +237,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   absl::CondVar wake_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::unordered_map<std::string, Job> jobs_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::pair<absl::Time, std::string>> due_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::pair<absl::Duration, std::string>> due_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<Call*, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mutex_);  // under way
   std::vector<std::shared_ptr<void>> discarded_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;

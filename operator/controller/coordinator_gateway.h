@@ -43,6 +43,8 @@ class CoordinatorGateway {
 struct GatewayOptions {
   absl::Duration deadline = absl::Seconds(2);  // of one question
   int most_in_flight = 64;
+  // Seconds since 1970: when an answer came, for whoever decides by its age with the same clock.
+  std::function<double()> clock;
 };
 
 // Over gRPC. `on_change` is called from any thread with the key of a job whose answer says something that a reconciler

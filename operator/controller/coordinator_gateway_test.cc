@@ -1,5 +1,6 @@
 #include "operator/controller/coordinator_gateway.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 #include "tests/support/self_join.h"
+#include "tests/support/wall_clock.h"
 
 namespace downpour::controller {
 namespace {
@@ -135,7 +137,7 @@ class Changes {
 };
 
 std::unique_ptr<CoordinatorGateway> MakeGateway(Changes& changes, absl::Duration deadline = kPatience) {
-  return MakeCoordinatorGateway({deadline, /*most_in_flight=*/64},
+  return MakeCoordinatorGateway({deadline, /*most_in_flight=*/64, [] { return 1000.0; }},
                                 [&changes](const std::string& key) { changes.Add(key); });
 }
 
@@ -178,6 +180,19 @@ TEST(CoordinatorGatewayTest, AsksAndTellsWhatChanged) {
   EXPECT_EQ(changes.keys(), std::vector<std::string>(2, kKey));
   gateway->Forget(kUid);
   EXPECT_FALSE(gateway->Latest(kUid).has_value());
+}
+
+TEST(CoordinatorGatewayTest, AWallClockThatIsSetBackDoesNotHoldUpTheNextQuestion) {
+  Process coordinator;
+  coordinator.Reply(Training(1));
+  Changes changes;
+  const auto gateway = MakeGateway(changes);
+  gateway->Follow(kUid, kKey, coordinator.address(), kOften, {});
+  ASSERT_TRUE(coordinator.WaitUntilAsked(2));
+  downpour::testing::SetWallClock(std::chrono::minutes(-10));
+  const std::size_t asked = coordinator.questions().size();
+  EXPECT_TRUE(coordinator.WaitUntilAsked(static_cast<int>(asked) + 3));
+  downpour::testing::SetWallClock(std::chrono::nanoseconds(0));
 }
 
 TEST(CoordinatorGatewayTest, OneThatIsSilentIsAskedAgainAfterTheDeadline) {

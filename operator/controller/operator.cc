@@ -17,12 +17,13 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "operator/controller/cordoned_nodes.h"
 #include "operator/controller/operator_metrics.h"
 #include "operator/controller/thread_pool.h"
 #include "operator/kube/client_metrics.h"
 #include "operator/kube/wait.h"
+#include "operator/kube/wall_clock.h"
 #include "spdlog/spdlog.h"
 
 namespace downpour::controller {
@@ -41,9 +42,6 @@ thread_local std::uint64_t current_pass = 0;
 std::string About(const std::string& key, const std::string& uid) {
   return absl::StrCat("job=", key, " uid=", uid, " reconcile=", current_pass);
 }
-
-// To the microsecond, as times are stored.
-double Now() { return std::floor(absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()) * 1e6) / 1e6; }
 
 }  // namespace
 
@@ -71,7 +69,8 @@ class Operator::Impl {
         pods_(
             DecodePod, [](const Pod& pod) { return pod.meta.controller_uid; },
             [this](const auto& before, const auto& after) { OnPod(before, after); }),
-        gateway_(MakeCoordinatorGateway({}, [this](const std::string& key) { queue_.Add(key); })),
+        gateway_(MakeCoordinatorGateway({.clock = [this] { return Now(); }},
+                                        [this](const std::string& key) { queue_.Add(key); })),
         reconciler_(
             options_.reconciler, &client_, &jobs_, &pods_, gateway_.get(),
             {[this](const kube::EventToRecord& event) {
@@ -84,7 +83,7 @@ class Operator::Impl {
                metrics_.OnStatus(before, after, pods_.Group(before.meta.uid), Now());
              },
              [this](std::string_view news) { metrics_.OnStatusWrite(news); }, [this] { return nodes_->Names(); }},
-            Now) {
+            [this] { return Now(); }) {
     kube::ReflectorOptions watch = options_.watch;
     watch.namespace_name = options_.namespace_name;
     std::random_device seed;
@@ -169,15 +168,18 @@ class Operator::Impl {
         return absl::StrCat("the cache of ", name, " is not filled yet", state.last_error.empty() ? "" : ": ",
                             state.last_error);
       }
-      if (absl::Now() - state.last_contact > options_.stale_watch) {
+      if (kube::MonotonicNow() - state.last_contact > options_.stale_watch) {
         return absl::StrCat("nothing was heard about ", name, " for ",
-                            absl::FormatDuration(absl::Now() - state.last_contact), ": ", state.last_error);
+                            absl::FormatDuration(kube::MonotonicNow() - state.last_contact), ": ", state.last_error);
       }
     }
     return "";
   }
 
  private:
+  // To the microsecond, as times are stored.
+  double Now() { return std::floor(clock_.Now() * 1e6) / 1e6; }
+
   void OnPod(const kube::Store<Pod>::Pointer& before, const kube::Store<Pod>::Pointer& after) {
     const Pod& pod = *(after != nullptr ? after : before);
     if (pod.job_name.empty() || !work_begun_) return;
@@ -281,12 +283,12 @@ class Operator::Impl {
     while (const std::optional<WorkQueue::Item> item = queue_.Get()) {
       const std::string& key = item->key;
       const std::uint64_t number = current_pass = ++passes;
-      const absl::Time begun = absl::Now();
+      const absl::Duration begun = kube::MonotonicNow();
       Decision decision;
       if (absl::Status defect = Guard([&] { decision = reconciler_.Decide(key); }); !defect.ok()) {
         decision = {{std::move(defect), std::nullopt}};
       }
-      metrics_.OnPass(item->waited, absl::Now() - begun);
+      metrics_.OnPass(item->waited, kube::MonotonicNow() - begun);
       if (!decision.carry_out) {
         OnReconciled(key, begun, decision.result);
         continue;
@@ -314,14 +316,15 @@ class Operator::Impl {
   }
 
   // Once what a pass decided is done.
-  void OnReconciled(const std::string& key, absl::Time begun, const ReconcileResult& result) {
+  void OnReconciled(const std::string& key, absl::Duration begun, const ReconcileResult& result) {
     const bool conflict = absl::IsAborted(result.status);
     if (!result.status.ok() && !conflict) {
       const kube::Store<JobRecord>::Pointer job = jobs_.Get(key);
       spdlog::warn("{} error=\"{}\"", About(key, job == nullptr ? "" : job->meta.uid),
                    absl::Utf8SafeCEscape(result.status.message()));
     }
-    metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(), absl::Now() - begun);
+    metrics_.OnReconciled(!result.status.ok() && !conflict, result.requeue_after.has_value(),
+                          kube::MonotonicNow() - begun);
     if (!result.status.ok()) {
       queue_.Retry(key);
     } else {
@@ -347,6 +350,7 @@ class Operator::Impl {
   }
 
   const OperatorOptions options_;
+  kube::WallClock clock_;
   OperatorMetrics metrics_;
   kube::ClientMetrics client_metrics_;
   mutable absl::Mutex mutex_;

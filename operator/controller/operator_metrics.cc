@@ -8,8 +8,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "operator/api/manifest.h"
+#include "operator/kube/wait.h"
 #include "operator/planner/conditions.h"
 
 namespace downpour::controller {
@@ -357,7 +357,7 @@ void OperatorMetrics::PublishGoodput(const Jobs& jobs, double now) {
 }
 
 void OperatorMetrics::PublishWatch(const std::string& resource, const kube::ReflectorState& state) {
-  const double age = state.synced ? absl::ToDoubleSeconds(absl::Now() - state.last_contact) : 0;
+  const double age = state.synced ? absl::ToDoubleSeconds(kube::MonotonicNow() - state.last_contact) : 0;
   metrics_->SetGauge("downpour_watch_last_event_age_seconds", "Since the API server was last heard of.",
                      {{"resource", resource}}, age);
 }

@@ -6,12 +6,6 @@
 #include <vector>
 
 namespace downpour::controller {
-namespace {
-
-// The library waits by the clock on the wall, which may be set meanwhile.
-constexpr absl::Duration kLongestWait = absl::Seconds(1);
-
-}  // namespace
 
 WorkQueue::WorkQueue(WorkQueueOptions options, std::function<absl::Time()> clock)
     : options_(options), clock_(std::move(clock)) {}
@@ -109,7 +103,7 @@ std::optional<WorkQueue::Item> WorkQueue::Get() {
       if (NextFrom() <= now) changed_.Signal();  // nobody else may be told of it
       return item;
     }
-    changed_.WaitWithTimeout(&mutex_, std::min({due - now, next - now, kLongestWait}));
+    changed_.WaitWithTimeout(&mutex_, std::min(due - now, next - now));
   }
 }
 

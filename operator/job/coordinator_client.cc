@@ -2,18 +2,14 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "downpour/v1/control.grpc.pb.h"
+#include "proto/deadline.h"
 #include "proto/member_channel.h"
 
 namespace downpour::job {
-
-void SetDeadline(grpc::ClientContext& context, absl::Duration time_limit) {
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(time_limit));
-}
 
 absl::Status ToAbsl(const grpc::Status& status, const std::string& address) {
   if (status.ok()) return absl::OkStatus();
@@ -25,7 +21,7 @@ absl::StatusOr<v1::ProgressReply> AskProgress(const std::string& address, const 
                                               absl::Duration time_limit) {
   const std::unique_ptr<v1::Coordinator::Stub> stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
   grpc::ClientContext context;
-  SetDeadline(context, time_limit);
+  context.set_deadline(DeadlineIn(time_limit));
   v1::ProgressRequest request;
   request.set_job_uid(job_uid);
   v1::ProgressReply reply;
@@ -40,7 +36,7 @@ template <typename Service>
 absl::Status Finish(const std::string& address, const std::string& job_uid, absl::Duration time_limit) {
   const std::unique_ptr<typename Service::Stub> stub = Service::NewStub(MakeMemberChannel(address));
   grpc::ClientContext context;
-  SetDeadline(context, time_limit);
+  context.set_deadline(DeadlineIn(time_limit));
   v1::FinishRequest request;
   request.set_job_uid(job_uid);
   v1::FinishReply reply;

@@ -10,15 +10,12 @@
 #include "downpour/v1/control.pb.h"
 
 namespace grpc {
-class Channel;
-class ClientContext;
 class Status;
 }  // namespace grpc
 
 // The calls from whoever carries a job out to its processes. Addresses are host:port.
 namespace downpour::job {
 
-void SetDeadline(grpc::ClientContext& context, absl::Duration time_limit);
 // The same code; the message begins with the address.
 absl::Status ToAbsl(const grpc::Status& status, const std::string& address);
 

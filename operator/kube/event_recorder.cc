@@ -9,16 +9,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
 #include "operator/kube/event_correlator.h"
 #include "operator/kube/wait.h"
+#include "operator/kube/wall_clock.h"
 
 namespace downpour::kube {
 namespace {
 
 constexpr std::size_t kQueueLength = 1000;
-
-double UnixNow() { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); }
 
 }  // namespace
 
@@ -31,7 +29,7 @@ class EventRecorder::Impl {
 
   void Record(EventToRecord event) {
     const std::lock_guard lock(mutex_);
-    if (queue_.size() >= kQueueLength || !correlator_.Admit(event, UnixNow())) {
+    if (queue_.size() >= kQueueLength || !correlator_.Admit(event, clock_.Now())) {
       ++dropped_;
       return;
     }
@@ -54,7 +52,7 @@ class EventRecorder::Impl {
     while (changed_.wait(lock, stop, [this] { return !queue_.empty(); }) && !stop.stop_requested()) {
       const EventToRecord event = std::move(queue_.front());
       queue_.pop_front();
-      const double now = UnixNow();
+      const double now = clock_.Now();
       const EventCorrelator::Written written = correlator_.Correlate(event, now);
       lock.unlock();
       const bool stored = Write(event, written, now);
@@ -99,6 +97,7 @@ class EventRecorder::Impl {
   Client* const client_;
   const std::string component_;
   const std::string instance_;
+  WallClock clock_;
   std::atomic<std::uint64_t> dropped_{0};
   std::mutex mutex_;
   std::condition_variable_any changed_;

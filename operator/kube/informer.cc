@@ -6,7 +6,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "operator/kube/api_error.h"
 #include "operator/kube/json_text.h"
 #include "operator/kube/reflector_plan.h"
@@ -97,7 +96,7 @@ class Reflector::Impl {
     if (page->continue_token.empty()) sink_->OnListEnd(first_page_version_);
     plan_.OnPage(page->resource_version, page->continue_token);
     const std::lock_guard lock(mutex_);
-    state_.last_contact = absl::Now();
+    state_.last_contact = MonotonicNow();
     if (!page->continue_token.empty()) return;
     ++state_.lists;
     state_.synced = true;
@@ -178,7 +177,7 @@ class Reflector::Impl {
     }
     plan_.OnWatchProgress(version);
     const std::lock_guard lock(mutex_);
-    state_.last_contact = absl::Now();
+    state_.last_contact = MonotonicNow();
   }
 
   void Failed(const absl::Status& status) {

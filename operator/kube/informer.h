@@ -59,8 +59,8 @@ struct ReflectorOptions {
 };
 
 struct ReflectorState {
-  bool synced = false;                             // a list has been whole
-  absl::Time last_contact = absl::InfinitePast();  // the newest list, event or bookmark
+  bool synced = false;                                      // a list has been whole
+  absl::Duration last_contact = -absl::InfiniteDuration();  // the newest list, event or bookmark: by MonotonicNow
   std::uint64_t lists = 0, watches = 0, failures = 0;
   std::string last_error;
 };

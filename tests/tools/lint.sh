@@ -13,6 +13,13 @@ if git grep -nE 'CreateCustomChannel|CreateChannel *\(|InsecureChannelCredential
   echo "lint: channels to members of a job are made by MakeMemberChannel (proto/member_channel.h)" >&2
   exit 1
 fi
+# The machine may set its wall clock back at any time. It is read where it is told or stored, or compared with what
+# others wrote (when a token expires); time-outs and periods are counted by the monotonic clock.
+if git grep -nE 'absl::Now\(|system_clock::now|(Wait|Await|LockWhen)WithDeadline' -- '*.cc' '*.h' ':!*_test.cc' ':!tests/' ':!*/testing/*' \
+  ':!proto/deadline.cc' ':!operator/kube/wall_clock.h' ':!operator/kube/file_credentials.cc' ':!operator/kube/leader_election.cc' ':!cli/clock.h'; then
+  echo "lint: use DeadlineIn (proto/deadline.h), MonotonicNow or a clock that does not go back (kube::WallClock, cli::Clock)" >&2
+  exit 1
+fi
 
 # Generated protobuf headers must be there for clang-tidy to parse what includes them.
 cmake --build "$build" --target downpour_grpc >/dev/null

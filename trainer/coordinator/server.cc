@@ -9,6 +9,7 @@
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/deadline.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
@@ -32,7 +33,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
 
   ~Impl() override {
     timer_.Stop();
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
     calls_.CancelAndWait();
   }
 

@@ -11,6 +11,7 @@
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "proto/deadline.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
@@ -38,7 +39,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     Stop();
     data_.Shutdown();  // first: what comes from now on nobody would answer
     if (registration_.joinable()) registration_.join();
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
   }
 
   absl::Status Serve() {
@@ -217,7 +218,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
       if (!address.ok()) continue;
       grpc::ClientContext context;
-      context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(kRegistrationDeadline));
+      context.set_deadline(DeadlineIn(kRegistrationDeadline));
       v1::RegisterPsReply reply;
       if (!stubs.For(*address)->RegisterPs(&context, request, &reply).ok()) continue;
       if (reply.status() == v1::SYNC_WRONG_JOB) stubs.Renew(*address);

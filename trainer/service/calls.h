@@ -1,7 +1,6 @@
 #ifndef DOWNPOUR_TRAINER_SERVICE_CALLS_H_
 #define DOWNPOUR_TRAINER_SERVICE_CALLS_H_
 
-#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/deadline.h"
 
 namespace downpour::service {
 
@@ -46,7 +46,7 @@ class Calls {
     auto call = std::make_shared<Call>();
     Call* const raw = call.get();
     call->request = std::move(request);
-    call->context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMicroseconds(deadline));
+    call->context.set_deadline(DeadlineIn(deadline));
     {
       absl::MutexLock lock(&mutex_);
       if (closed_) {

@@ -18,6 +18,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/slice.h"
+#include "proto/deadline.h"
 #include "proto/member_channel.h"
 #include "trainer/wire/frame_codec.h"
 
@@ -100,9 +101,7 @@ class GrpcDataClient final : public DataClient {
     call->request_frames = request.size();
     call->request = ToByteBuffer(*std::move(parts));
     call->done = std::move(done);
-    const auto nanoseconds = absl::ToInt64Nanoseconds(std::clamp(deadline, absl::ZeroDuration(), absl::Hours(1)));
-    call->context.set_deadline(
-        gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(nanoseconds, GPR_TIMESPAN)));
+    call->context.set_deadline(DeadlineIn(deadline));
     request.clear();  // the message holds the payloads from here on
 
     grpc::GenericStub* stub = nullptr;

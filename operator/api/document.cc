@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "operator/api/yaml_reader.h"
@@ -252,9 +253,10 @@ std::string JoinPath(const std::string& path, std::size_t index) { return absl::
 
 std::string Quote(std::string_view text) {
   constexpr std::size_t kLongest = 64;
-  // A character cut in two is left out by the dump.
   std::string shown(text.substr(0, kLongest));
   if (text.size() > kLongest) shown += "...";
+  if (!IsUtf8(text)) return absl::StrCat("\"", absl::CHexEscape(shown), "\"");
+  // A character cut in two is left out by the dump.
   return nlohmann::json(shown).dump(-1, ' ', false, nlohmann::json::error_handler_t::ignore);
 }
 

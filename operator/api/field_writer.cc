@@ -40,6 +40,10 @@ class Writer {
       if constexpr (requires { value == Value(); }) {
         if (presence == Presence::kUnsupported && value == Value()) return;
       }
+      if constexpr (std::is_same_v<Rule, schema::Text>) {
+        // Empty is what an absent one is where it may not be written.
+        if (presence == Presence::kOptional && std::string_view(value).empty() && !rule.check("").empty()) return;
+      }
       if constexpr (std::is_same_v<Rule, schema::Template>) {
         if (value.empty()) return;
       } else if constexpr (requires { value.empty(); }) {

@@ -205,7 +205,8 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
 
 template <class Visitor>
 void Fields(Visitor& v, Metadata& s) {
-  v.Field("name", s.name, Text{IsJobName}, Presence::kRequired);
+  v.Field("name", s.name, Text{IsJobName});  // or generateName, see relations.h
+  v.Field("generateName", s.generate_name, Text{IsGenerateName});
   v.Field("namespace", s.namespace_name, Text{IsNamespace});
   v.Field("uid", s.uid, Text{AnyText});
   v.Field("labels", s.labels, MapOf<Text>{IsQualifiedName, {IsLabelValue}});

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <random>
 #include <system_error>
 #include <utility>
 
@@ -62,6 +63,9 @@ ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::str
       for (FieldError& error : CheckPodTemplates(parsed.job.spec)) errors.Add(error.path, std::move(error.message));
     }
   }
+  if (document.root.Find("metadata") != nullptr && document.root.Find("metadata")->kind == DocumentNode::Kind::kMap) {
+    CheckRelations(parsed.job.metadata, errors);
+  }
   parsed.errors = errors.Take();
   return parsed;
 }
@@ -74,6 +78,16 @@ ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<
 }
 
 ParsedManifest ParseStored(std::string_view text) { return Parse(text, {}, {}, /*check_templates=*/false); }
+
+std::string MakeName(const Metadata& metadata) {
+  if (!metadata.name.empty()) return metadata.name;
+  constexpr std::string_view kLetters = "bcdfghjklmnpqrstvwxz2456789";  // which spell no words
+  std::random_device device;
+  std::uniform_int_distribution<std::size_t> letter(0, kLetters.size() - 1);
+  std::string name = metadata.generate_name;
+  for (int i = 0; i < 5; ++i) name += kLetters[letter(device)];
+  return name;
+}
 
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
                                             const std::vector<std::pair<std::string, std::string>>& overrides) {

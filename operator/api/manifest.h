@@ -43,6 +43,10 @@ ParsedManifest ParseStored(std::string_view text);
 absl::StatusOr<ParsedManifest> ReadManifest(const std::string& path,
                                             const std::vector<std::pair<std::string, std::string>>& overrides = {});
 
+// The name that a job of the manifest gets: its own, or generateName and five random characters behind it, as the API
+// server makes it.
+std::string MakeName(const Metadata& metadata);
+
 // The manifest with every default filled in, as JSON; ParseManifest reads it back to the same job.
 std::string ToJson(const TrainingJob& job);
 

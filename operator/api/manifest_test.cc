@@ -11,6 +11,7 @@
 #include "operator/api/document.h"
 #include "operator/api/testing/corpus.h"
 #include "operator/api/testing/manifest_errors.h"
+#include "operator/api/text_checks.h"
 
 namespace downpour::api {
 namespace {
@@ -84,6 +85,41 @@ TEST(ManifestTest, OverridesComeBeforeValidation) {
       Errors("apiVersion: training.downpour.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n",
              {{"parameterServer.replicas", "1"}, {"model.name", "MLP"}, {"dataset", "{format: IDX, path: data}"}}),
       IsEmpty());
+}
+
+TEST(ManifestTest, ANameOrItsBeginningIsNeeded) {
+  const auto errors = [](const std::string& name) { return Errors(Minimal(), {{"metadata", name}}); };
+  EXPECT_THAT(errors("{generateName: lenet-}"), IsEmpty());
+  EXPECT_THAT(errors("{generateName: lenet}"), IsEmpty());
+  EXPECT_THAT(errors("{name: lenet, generateName: lenet-}"), IsEmpty());
+  EXPECT_THAT(errors("{}"), ElementsAre("metadata.name: is required, or generateName"));
+  EXPECT_THAT(errors("{generateName: ''}"), ElementsAre(HasSubstr("metadata.generateName: must be the beginning of")));
+  EXPECT_THAT(errors("{generateName: -a}"), ElementsAre(HasSubstr("metadata.generateName: must be the beginning of")));
+  EXPECT_THAT(errors("{generateName: " + std::string(36, 'a') + "}"),
+              ElementsAre(HasSubstr("metadata.generateName: must be at most 35 characters")));
+
+  Metadata metadata;
+  metadata.generate_name = std::string(35, 'a');
+  const std::string name = MakeName(metadata);
+  EXPECT_TRUE(schema::IsJobName(name).empty()) << name;
+  EXPECT_TRUE(name.starts_with(metadata.generate_name));
+  EXPECT_NE(MakeName(metadata), name);
+  metadata.name = "own";
+  EXPECT_EQ(MakeName(metadata), "own");
+}
+
+TEST(ManifestTest, APathOfBytesThatAreNoTextIsRefused) {
+  const ParsedManifest parsed = ParseManifest(Minimal(), {{"dataset.path", "data"}}, "/tmp/\xff");
+  EXPECT_THAT(parsed.errors, IsEmpty()) << "an override is not taken from the folder";
+  const ParsedManifest taken = ParseManifest(
+      "apiVersion: training.downpour.dev/v1alpha1\nkind: TrainingJob\n"
+      "metadata: {name: a}\nspec: {parameterServer: {}, model: {name: MLP},\n"
+      "  dataset: {format: IDX, path: data}, output: {directory: out}}\n",
+      {}, "/tmp/\xff");
+  ASSERT_EQ(taken.errors.size(), 2u);
+  EXPECT_EQ(taken.errors[0].ToString(),
+            "spec.dataset.path: must be valid UTF-8, the folder it is in included, got \"/tmp/\\xff/data\"");
+  EXPECT_TRUE(taken.errors[1].ToString().starts_with("spec.output.directory: must be valid UTF-8"));
 }
 
 TEST(ManifestTest, OverridesAreCheckedAsTheFileIs) {

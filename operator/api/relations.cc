@@ -55,4 +55,11 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   }
 }
 
+void CheckRelations(const Metadata& metadata, FieldErrors& errors) {
+  if (!errors.IsClean("metadata.name") || !errors.IsClean("metadata.generateName")) return;
+  if (metadata.name.empty() && metadata.generate_name.empty()) {
+    errors.Add("metadata.name", "is required, or generateName");
+  }
+}
+
 }  // namespace downpour::api

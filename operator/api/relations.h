@@ -8,6 +8,7 @@ namespace downpour::api {
 
 // What ties several fields together. Speaks only of fields that are right by themselves.
 void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors);
+void CheckRelations(const Metadata& metadata, FieldErrors& errors);
 
 }  // namespace downpour::api
 

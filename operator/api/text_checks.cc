@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 
+#include "operator/api/document.h"
 #include "operator/api/training_job.h"
 
 namespace downpour::api::schema {
@@ -55,6 +57,13 @@ std::string_view IsJobName(std::string_view text) {
   if (text.size() > 40) return "must be at most 40 characters";
   return IsDnsLabel(text) && IsLower(text.front()) ? "" : kRfc1035;
 }
+std::string_view IsGenerateName(std::string_view text) {
+  constexpr std::string_view kSuffix = "00000";  // as long as the one that is put behind it
+  if (text.size() + kSuffix.size() > 40) return "must be at most 35 characters";
+  return !text.empty() && IsJobName(std::string(text) + std::string(kSuffix)).empty()
+             ? ""
+             : "must be the beginning of an RFC 1035 label, as \"lenet-\"";
+}
 std::string_view IsNamespace(std::string_view text) {
   return IsDnsLabel(text) ? "" : "must be an RFC 1123 label: at most 63 lower-case letters, digits and '-'";
 }
@@ -87,6 +96,8 @@ std::string_view IsManagedBy(std::string_view text) {
 }
 std::string_view IsPath(std::string_view text) { return text.empty() ? "must not be empty" : IsPathOrEmpty(text); }
 std::string_view IsPathOrEmpty(std::string_view text) {
+  // It goes through JSON, which holds nothing else; the folder of a manifest may have any name.
+  if (!IsUtf8(text)) return "must be valid UTF-8, the folder it is in included";
   if (HasControlCharacter(text)) return "must not contain control characters";
   return text.size() <= 4096 ? "" : "must be at most 4096 bytes";
 }

@@ -11,6 +11,7 @@ std::string_view IsShortText(std::string_view text);  // at most 253 bytes
 std::string_view IsApiVersion(std::string_view text);
 std::string_view IsKind(std::string_view text);
 std::string_view IsJobName(std::string_view text);        // RFC 1035 label of at most 40
+std::string_view IsGenerateName(std::string_view text);   // five characters are added to it
 std::string_view IsNamespace(std::string_view text);      // RFC 1123 label
 std::string_view IsRuleName(std::string_view text);       // RFC 1035 label
 std::string_view IsQualifiedName(std::string_view text);  // [prefix/]name, as keys of labels

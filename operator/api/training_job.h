@@ -30,7 +30,8 @@ enum class GangPolicy { kNone, kMinReplicas, kAll };
 enum class SchedulingProvider { kAuto, kNone, kKubernetes, kVolcano, kSchedulerPlugins };
 
 struct Metadata {
-  std::string name;
+  std::string name;           // empty: still to be made from generate_name
+  std::string generate_name;  // its beginning
   std::string namespace_name = "default";
   std::string uid;  // set by the cluster, or by the run
   std::map<std::string, std::string> labels;

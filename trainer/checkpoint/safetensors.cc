@@ -12,6 +12,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <set>
 #include <utility>
 
@@ -137,8 +138,10 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTe
   if (!header.ok()) {
     return absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message()));
   }
-  std::string temporary = path + ".tmp-XXXXXX";
-  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  // With the mode that the umask leaves to any new file. Random, as writers may be on several machines.
+  std::random_device random;
+  const std::string temporary = absl::StrFormat("%s.tmp-%08x%08x", path, random(), random());
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) return SystemError(path, "cannot create", errno);
   bool open = true;
   absl::Cleanup discard = [&] {
@@ -153,7 +156,6 @@ absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTe
     if (error == 0) error = WriteAll(descriptor, tensor.values.data(), tensor.values.size() * sizeof(float));
   }
   if (error != 0) return SystemError(path, "cannot write", error);
-  if (::fchmod(descriptor, 0644) != 0) return SystemError(path, "cannot set the mode", errno);
   if (::fsync(descriptor) != 0) return SystemError(path, "cannot sync", errno);
   open = false;
   if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);

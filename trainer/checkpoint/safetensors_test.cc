@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <csignal>
@@ -146,6 +147,19 @@ TEST_F(SafetensorsTest, AFullDiskLeavesTheOldFileAndNothingElse) {
   EXPECT_EQ(status.message(), path_ + ": cannot write: File too large");
   EXPECT_EQ(ReadBytes(path_), before);
   EXPECT_EQ(FileCount(), 1);
+}
+
+TEST_F(SafetensorsTest, TheModeFollowsTheUmask) {
+  const std::vector<float> small{1.0F};
+  for (const mode_t mask : {0002U, 0022U, 0077U}) {
+    const mode_t before = ::umask(mask);
+    const absl::Status status = WriteSafetensors(path_, {{"w", {1}, small}}, {});
+    ::umask(before);
+    ASSERT_TRUE(status.ok()) << status;
+    struct stat file {};
+    ASSERT_EQ(::stat(path_.c_str(), &file), 0);
+    EXPECT_EQ(file.st_mode & 0777, 0666 & ~mask);
+  }
 }
 
 TEST_F(SafetensorsTest, WriteErrorsNameThePath) {

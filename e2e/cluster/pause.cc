@@ -6,7 +6,8 @@
 
 int main() {
   for (const int signal : {SIGTERM, SIGINT}) {
-    std::signal(signal, [](int) { _exit(0); });
+    // One that is ignored from the start stays ignored.
+    if (std::signal(signal, SIG_IGN) != SIG_IGN) std::signal(signal, [](int) { _exit(0); });
   }
   for (;;) {
     pause();

@@ -60,13 +60,14 @@ class Child {
             bool terminal, int output) {
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    // This process may block or ignore signals; a child starts with neither.
+    // This process may block or ignore signals; a child starts with neither, but for those that this one was told to
+    // ignore when it began.
     sigset_t none;
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attributes, &none);
     sigset_t defaults;
     sigemptyset(&defaults);
-    for (const int signal : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&defaults, signal);
+    for (const int signal : {SIGPIPE, SIGXFSZ, SIGCHLD}) sigaddset(&defaults, signal);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawn_file_actions_t actions;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kFailuresForPeople = 10;
 constexpr int kBadInputExitCode = 2;
+constexpr int kAbortedExitCode = 128 + 6;
 // How long a worker's exit 0 waits for the coordinator's next word, and how long an answer may have been on its way.
 constexpr double kDismissalSeconds = 10;
 constexpr double kAnswerSeconds = 1;
@@ -226,8 +227,9 @@ double EarliestStart(const api::TrainingJobStatus& status, const api::FailurePol
 void RecordFailure(Context& context, const Instance& instance, const Cause& cause) {
   const Verdict verdict = DecideAction(context.job.spec.failure_policy, instance, cause);
   std::string message = absl::StrCat(InstanceName(instance.role, instance.index), " ended: ", cause.description);
-  // Who was killed had no last word: its newest line is about something else.
-  const bool had_last_word = !instance.last_log_line.empty() && instance.exit_code.value_or(0) < 128;
+  // Who was killed had no last word: its newest line is about something else. Who gave up itself (SIGABRT) said why.
+  const int code = instance.exit_code.value_or(0);
+  const bool had_last_word = !instance.last_log_line.empty() && (code < 128 || code == kAbortedExitCode);
   if (had_last_word) absl::StrAppend(&message, "; its last line: ", instance.last_log_line);
 
   api::FailureRecord record;

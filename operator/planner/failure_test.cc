@@ -157,6 +157,16 @@ TEST(BackoffSecondsTest, NoneFirstThenDoublesUpToTheMaximum) {
   EXPECT_EQ(BackoffSeconds({0, 300}, 100), 0);
 }
 
+TEST(FailureTest, WhoAbortedSaidWhy) {
+  FakeWorld world = FakeWorld::Training(2, 3);
+  world.Fail(kWorker, 1, 134);
+  world.Get(kWorker, 1).last_log_line = "what(): a defect";
+  const Plan plan = world.Step();
+  ASSERT_EQ(plan.status.failures.size(), 1u);
+  EXPECT_EQ(plan.status.failures[0].message, "worker-1 ended: killed by signal 6; its last line: what(): a defect");
+  EXPECT_EQ(plan.status.failures[0].last_log_line, "what(): a defect");
+}
+
 TEST(FailureTest, WorkerIsReplacedAndNothingElseTouched) {
   FakeWorld world = FakeWorld::Training(2, 3);
   world.Fail(kWorker, 1, 137);

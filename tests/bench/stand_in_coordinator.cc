@@ -111,7 +111,11 @@ int Main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int signal : {SIGUSR1, SIGTERM, SIGINT}) sigaddset(&signals, signal);
+  sigaddset(&signals, SIGUSR1);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   StandIn service(parameter_servers, workers);
   grpc::ServerBuilder builder;

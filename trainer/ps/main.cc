@@ -43,6 +43,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*server)->metrics_address());
   if (written.ok()) written = service::WriteAddressFile(flags.address_file, (*server)->address());
   if (!written.ok()) return written;
+  service::GoOnWithoutNewThreads();  // the parameters would go with it
   spdlog::info("ps-{} of {} serves on {}", flags.index, config.job_name(), (*server)->address());
   return (*server)->Wait();
 }

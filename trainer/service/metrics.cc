@@ -1,6 +1,8 @@
 #include "trainer/service/metrics.h"
 
 #include <exception>
+#include <system_error>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "prometheus/counter.h"
@@ -59,6 +61,11 @@ absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
     const std::size_t colon = listen.rfind(':');
     return absl::StrCat(listen.substr(0, colon), ":", exposer_->GetListeningPorts().at(0));
   } catch (const std::exception&) {  // its text names the library's classes, not the reason
+    try {
+      std::thread([] {}).join();
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(absl::StrCat("metrics: a thread cannot be started: ", error.what()));
+    }
     return absl::UnavailableError(absl::StrCat("metrics: cannot listen on ", listen, ": is the port in use?"));
   }
 }

@@ -4,14 +4,18 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fstream>
+#include <new>
 #include <random>
 #include <sstream>
+#include <system_error>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -119,7 +123,11 @@ namespace {
 sigset_t HandledSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&signals, signal);
+  sigaddset(&signals, SIGUSR1);
+  for (int signal : {SIGTERM, SIGINT}) {
+    struct sigaction now {};
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
   return signals;
 }
 
@@ -148,8 +156,42 @@ SignalThread::~SignalThread() {
 
 namespace {
 
+std::atomic<bool> go_on_without_new_threads = false;
+
+// As the last line of the log, where whoever started the process looks for the reason.
+[[noreturn]] void EndForLack(const char* what) {
+  std::fprintf(stderr, "%s\n", what);
+  std::fflush(stderr);
+  std::_Exit(kExitFailure);
+}
+
+constexpr char kNoThread[] = "a thread cannot be started: ";
+
+// A defect aborts as ever, which leaves a core.
+[[noreturn]] void OnTerminate() {
+  try {
+    if (std::exception_ptr error = std::current_exception(); error != nullptr) std::rethrow_exception(error);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      EndForLack(absl::StrCat(kNoThread, error.what()).c_str());
+    }
+    std::fprintf(stderr, "%s\n", error.what());
+  } catch (const std::bad_alloc&) {
+    EndForLack("out of memory");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  } catch (...) {
+    std::fputs("an unknown exception\n", stderr);
+  }
+  std::abort();
+}
+
 // gRPC reports what its caller is told as well; where it does not, this is for who looks for a defect of gRPC's.
 void LogOfGrpc(gpr_log_func_args* arguments) {
+  constexpr char kRefused[] = "pthread_create failed: ";
+  if (const char* found = std::strstr(arguments->message, kRefused); found != nullptr && !go_on_without_new_threads) {
+    EndForLack(absl::StrCat(kNoThread, found + std::strlen(kRefused)).c_str());
+  }
   spdlog::debug("gRPC: {}:{}: {}", arguments->file, arguments->line, arguments->message);
 }
 
@@ -161,7 +203,10 @@ void StartLogging(const std::string& name) {
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
   gpr_set_log_function(LogOfGrpc);
+  std::set_terminate(OnTerminate);
 }
+
+void GoOnWithoutNewThreads() { go_on_without_new_threads = true; }
 
 int ExitCodeFor(const absl::Status& status) {
   if (status.ok()) return kExitDone;

@@ -64,7 +64,8 @@ std::uint64_t RandomSession();
 core::Time MonotonicNow();
 
 // Blocks SIGTERM and SIGINT in this thread and all that it starts later: call it in main before any thread exists, or
-// a signal may reach a thread that does not block it and end the process. They wait for a SignalThread.
+// a signal may reach a thread that does not block it and end the process. They wait for a SignalThread. One that was
+// ignored when the program began stays ignored.
 void BlockSignals();
 
 // Calls `on_signal` from a thread of its own at each SIGTERM and SIGINT. Needs BlockSignals.
@@ -80,8 +81,13 @@ class SignalThread {
   std::thread thread_;
 };
 
-// Logs to stderr: time, level, `name`, text.
+// Logs to stderr: time, level, `name`, text. From then on a lack of threads or memory ends the process with one line
+// that says so and kExitFailure, whoever meets it: no abort, and gRPC without its threads would only wait.
 void StartLogging(const std::string& name);
+
+// Threads that gRPC asks for later and does not get are no reason to end any more: for a process that holds what would
+// be lost with it, once it serves.
+void GoOnWithoutNewThreads();
 
 // Says on the last line why the process ends, and which exit code that is: kInvalidArgument, kNotFound, kDataLoss and
 // kFailedPrecondition are bad input.

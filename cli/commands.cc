@@ -3,13 +3,14 @@
 #include <iostream>
 
 #include "absl/strings/str_cat.h"
+#include "cli/render/format.h"
 #include "cli/run_folder.h"
 #include "cli/run_overview.h"
 
 namespace downpour::cli {
 
 int Complain(const absl::Status& status) {
-  std::cerr << "downpour: " << std::string(status.message()) << std::endl;
+  std::cerr << "downpour: " << CleanLines(std::string(status.message())) << std::endl;
   return absl::IsInvalidArgument(status) || absl::IsNotFound(status) ? kExitBadInput : kExitFailed;
 }
 

@@ -2,17 +2,17 @@
 
 #include <grpcpp/grpcpp.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
-#include <cstdint>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
 #include "cli/run_folder.h"
+#include "cli/thread.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "operator/job/coordinator_client.h"
 #include "proto/deadline.h"
@@ -23,111 +23,123 @@ namespace {
 
 constexpr absl::Duration kAskTimeLimit = absl::Seconds(2);
 
-class GrpcCoordinatorLink final : public CoordinatorLink {
+// What the link and its thread share; it lives as long as either.
+struct Exchange {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool closed = false;
+  bool renew = false;                                      // the address is to be read again
+  std::optional<std::vector<v1::MemberFailure>> question;  // not taken up yet
+  grpc::ClientContext* under_way = nullptr;                // of the question that is being asked
+  std::optional<absl::StatusOr<v1::ProgressReply>> answer;
+  FileDescriptor wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+
+  bool idle() const { return !question.has_value() && under_way == nullptr && !answer.has_value(); }
+};
+
+// Asks one question after the other until the link is closed.
+class Asker {
  public:
-  GrpcCoordinatorLink(std::string address_file, std::string job_uid)
-      : address_file_(std::move(address_file)),
-        job_uid_(std::move(job_uid)),
-        wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  Asker(std::shared_ptr<Exchange> exchange, std::string address_file, std::string job_uid)
+      : exchange_(std::move(exchange)), address_file_(std::move(address_file)), job_uid_(std::move(job_uid)) {}
 
-  ~GrpcCoordinatorLink() override {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (question_ != nullptr) question_->context.TryCancel();
-    idle_.wait(lock, [this] { return !in_flight_; });  // a cancelled call always ends
-  }
-
-  void Ask(const std::vector<v1::MemberFailure>& failures) override {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (in_flight_ || answer_.has_value()) return;
+  void Run() {
+    std::unique_lock<std::mutex> lock(exchange_->mutex);
+    for (;;) {
+      exchange_->changed.wait(lock, [this] { return exchange_->closed || exchange_->question.has_value(); });
+      if (exchange_->closed) return;
+      v1::ProgressRequest request;
+      request.set_job_uid(job_uid_);
+      request.mutable_failures()->Assign(exchange_->question->begin(), exchange_->question->end());
+      exchange_->question.reset();
+      if (std::exchange(exchange_->renew, false)) stub_.reset();
+      grpc::ClientContext context;
+      context.set_deadline(DeadlineIn(kAskTimeLimit));
+      exchange_->under_way = &context;
+      lock.unlock();
+      absl::StatusOr<v1::ProgressReply> answer = Ask(context, request);
+      lock.lock();
+      // The coordinator may be back at another address.
+      if (!answer.ok()) stub_.reset();
+      exchange_->under_way = nullptr;
+      exchange_->answer = std::move(answer);
+      eventfd_write(exchange_->wake.get(), 1);
     }
-    if (stub_ == nullptr) {
-      const absl::StatusOr<std::string> address = ReadAddress(address_file_);
-      if (!address.ok()) {
-        Deliver(address.status());
-        return;
-      }
-      address_ = *address;
-      stub_ = v1::Coordinator::NewStub(MakeMemberChannel(address_));
-    }
-    auto question = std::make_unique<Question>();
-    question->request.set_job_uid(job_uid_);
-    question->request.mutable_failures()->Assign(failures.begin(), failures.end());
-    question->context.set_deadline(DeadlineIn(kAskTimeLimit));
-    Question* const asked = question.get();
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      in_flight_ = true;
-      question_ = std::move(question);
-    }
-    stub_->async()->GetProgress(&asked->context, &asked->request, &asked->reply,
-                                [this, asked](const grpc::Status& status) { Answered(*asked, status); });
-  }
-
-  std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    std::optional<absl::StatusOr<v1::ProgressReply>> answer = std::exchange(answer_, std::nullopt);
-    if (!answer.has_value()) return answer;
-    std::uint64_t count = 0;
-    if (read(wake_.get(), &count, sizeof count) < 0 && errno != EAGAIN) {
-      return absl::InternalError("the descriptor of the coordinator's answers cannot be read");
-    }
-    // The coordinator may be back at another address.
-    if (!answer->ok()) stub_.reset();
-    return answer;
-  }
-
-  int wake_descriptor() const override { return wake_.get(); }
-
-  void Reset() override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!in_flight_) stub_.reset();
-    if (question_ != nullptr) question_->context.TryCancel();
   }
 
  private:
-  struct Question {
-    grpc::ClientContext context;
-    v1::ProgressRequest request;
-    v1::ProgressReply reply;
-  };
-
-  // On a thread of gRPC.
-  void Answered(Question& question, const grpc::Status& status) {
-    if (status.ok()) {
-      Deliver(std::move(question.reply));
-    } else {
-      Deliver(job::ToAbsl(status, address_));
+  absl::StatusOr<v1::ProgressReply> Ask(grpc::ClientContext& context, const v1::ProgressRequest& request) {
+    if (stub_ == nullptr) {
+      absl::StatusOr<std::string> address = ReadAddress(address_file_);
+      if (!address.ok()) return address.status();
+      address_ = *std::move(address);
+      stub_ = v1::Coordinator::NewStub(MakeMemberChannel(address_));
     }
+    v1::ProgressReply reply;
+    const grpc::Status status = stub_->GetProgress(&context, request, &reply);
+    if (!status.ok()) return job::ToAbsl(status, address_);
+    return reply;
   }
 
-  void Deliver(absl::StatusOr<v1::ProgressReply> answer) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    answer_ = std::move(answer);
-    in_flight_ = false;
-    const std::uint64_t one = 1;
-    // Cannot fail: the counter never comes near its limit.
-    if (write(wake_.get(), &one, sizeof one) < 0) answer_ = absl::InternalError("eventfd");
-    idle_.notify_all();
-  }
-
+  const std::shared_ptr<Exchange> exchange_;
   const std::string address_file_;
   const std::string job_uid_;
-  const FileDescriptor wake_;
-  std::string address_;  // not changed while a question is under way
+  std::string address_;
   std::unique_ptr<v1::Coordinator::Stub> stub_;
+};
 
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  bool in_flight_ = false;
-  std::unique_ptr<Question> question_;  // kept until the next: its callback may still be returning
-  std::optional<absl::StatusOr<v1::ProgressReply>> answer_;
+class GrpcCoordinatorLink final : public CoordinatorLink {
+ public:
+  explicit GrpcCoordinatorLink(std::shared_ptr<Exchange> exchange) : exchange_(std::move(exchange)) {}
+
+  ~GrpcCoordinatorLink() override {
+    const std::lock_guard<std::mutex> lock(exchange_->mutex);
+    exchange_->closed = true;
+    if (exchange_->under_way != nullptr) exchange_->under_way->TryCancel();
+    exchange_->changed.notify_all();
+  }
+
+  void Ask(const std::vector<v1::MemberFailure>& failures) override {
+    const std::lock_guard<std::mutex> lock(exchange_->mutex);
+    if (!exchange_->idle()) return;
+    exchange_->question = failures;
+    exchange_->changed.notify_all();
+  }
+
+  std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {
+    const std::lock_guard<std::mutex> lock(exchange_->mutex);
+    std::optional<absl::StatusOr<v1::ProgressReply>> answer = std::exchange(exchange_->answer, std::nullopt);
+    eventfd_t count = 0;
+    if (answer.has_value() && eventfd_read(exchange_->wake.get(), &count) != 0) {
+      return absl::InternalError("the descriptor of the coordinator's answers cannot be read");
+    }
+    return answer;
+  }
+
+  int wake_descriptor() const override { return exchange_->wake.get(); }
+
+  void Reset() override {
+    const std::lock_guard<std::mutex> lock(exchange_->mutex);
+    exchange_->renew = true;
+    if (exchange_->under_way != nullptr) exchange_->under_way->TryCancel();
+  }
+
+ private:
+  const std::shared_ptr<Exchange> exchange_;
 };
 
 }  // namespace
 
-std::unique_ptr<CoordinatorLink> MakeCoordinatorLink(const std::string& address_file, const std::string& job_uid) {
-  return std::make_unique<GrpcCoordinatorLink>(address_file, job_uid);
+absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file,
+                                                                     const std::string& job_uid) {
+  auto exchange = std::make_shared<Exchange>();
+  if (!exchange->wake.valid()) return SystemError(errno, "the coordinator's answers", "cannot be waited for");
+  absl::StatusOr<std::thread> thread =
+      StartThread<std::thread>("the thread that asks the coordinator",
+                               [exchange, address_file, job_uid] { Asker(exchange, address_file, job_uid).Run(); });
+  if (!thread.ok()) return thread.status();
+  thread->detach();
+  return std::make_unique<GrpcCoordinatorLink>(std::move(exchange));
 }
 
 }  // namespace downpour::cli

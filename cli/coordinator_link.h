@@ -26,8 +26,11 @@ class CoordinatorLink {
   virtual void Reset() = 0;
 };
 
-// Over gRPC, to the address in a file, which is read again after each failure. Each question has a deadline.
-std::unique_ptr<CoordinatorLink> MakeCoordinatorLink(const std::string& address_file, const std::string& job_uid);
+// Over gRPC, to the address in a file, which is read again after each failure. Each question has a deadline, and is
+// asked on a thread of the link's. The link does not wait for that thread when it goes: a question under way is
+// cancelled and left to itself. kResourceExhausted: there was no thread.
+absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file,
+                                                                     const std::string& job_uid);
 
 }  // namespace downpour::cli
 

@@ -10,7 +10,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "operator/api/document.h"
 
 namespace downpour::cli {
 namespace {
@@ -45,6 +47,8 @@ absl::Status SystemError(int error_number, const std::string& path, const std::s
     case EFBIG:
     case EMFILE:
     case ENFILE:
+    case EAGAIN:
+    case ENOMEM:
       return absl::ResourceExhaustedError(message);
     case EEXIST:
     case ENOTEMPTY:
@@ -89,7 +93,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, std::uint64_t limi
 
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content) {
   const std::string temporary = path + ".tmp";
-  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return SystemError(errno, temporary, "cannot be created");
   int error = WriteAll(file.get(), content);
   if (error == 0 && fsync(file.get()) != 0) error = errno;
@@ -104,6 +108,12 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   const FileDescriptor directory(open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid() || fsync(directory.get()) != 0) return SystemError(errno, parent, "cannot be synchronised");
   return absl::OkStatus();
+}
+
+absl::Status CheckUtf8Path(const std::string& path) {
+  if (api::IsUtf8(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", absl::CHexEscape(path), "\": must be valid UTF-8, the folders it is in included"));
 }
 
 absl::Status MakeDirectories(const std::string& path) {
@@ -129,7 +139,7 @@ absl::StatusOr<std::uint64_t> FreeBytes(const std::string& path) {
 }
 
 absl::StatusOr<LineFile> LineFile::Create(const std::string& path) {
-  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
   if (descriptor < 0) return SystemError(errno, path, "cannot be created");
   return LineFile(path, descriptor);
 }

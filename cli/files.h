@@ -11,7 +11,8 @@
 // Files of a run folder. Every error names the file and says what the system said.
 namespace downpour::cli {
 
-// kNotFound, kPermissionDenied, kResourceExhausted (no space, quota, size limit) or kUnknown: "PATH: what: reason".
+// kNotFound, kPermissionDenied, kResourceExhausted (no space, quota, size limit, no memory, no thread or process) or
+// kUnknown: "PATH: what: reason".
 absl::Status SystemError(int error_number, const std::string& path, const std::string& what);
 
 // The whole file. Refuses (kResourceExhausted) what is larger than `limit` bytes.
@@ -20,6 +21,9 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, std::uint64_t limi
 // Replaces the file so that a crash at any moment leaves the old or the new content: temporary name, fsync, rename,
 // fsync of the directory. On an error the temporary file is removed and the old content stays.
 absl::Status WriteFileDurably(const std::string& path, absl::string_view content);
+
+// The path is valid UTF-8, as it has to be in JSON. kInvalidArgument shows it escaped.
+absl::Status CheckUtf8Path(const std::string& path);
 
 // mkdir -p. An existing directory is fine.
 absl::Status MakeDirectories(const std::string& path);

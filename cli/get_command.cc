@@ -40,7 +40,7 @@ int GetRuns(const std::string& name, bool json) {
     if (run.ok()) {
       runs.push_back(*std::move(run));
     } else {
-      std::cerr << "downpour: " << std::string(run.status().message()) << std::endl;
+      Complain(run.status());
       exit_code = kExitFailed;
     }
   }

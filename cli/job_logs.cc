@@ -16,6 +16,8 @@
 #include "cli/clock.h"
 #include "cli/job_view.h"
 #include "cli/log_printer.h"
+#include "cli/render/format.h"
+#include "cli/thread.h"
 #include "operator/kube/wait.h"
 #include "operator/planner/context.h"
 
@@ -49,11 +51,19 @@ class FollowedPod {
       : cluster_(cluster), pod_(std::move(pod)), tail_(tail), printer_(printer) {}
 
   // Looks whether there is something to read, with the newest of the pod; starts reading if so.
-  void Tend(const Pod& pod) {
-    if (reading_ || complete_ || pod.phase == "Pending") return;
+  absl::Status Tend(const Pod& pod) {
+    if (reading_ || complete_ || pod.phase == "Pending") return absl::OkStatus();
     pod_ = pod;
     reading_ = true;
-    thread_ = std::jthread([this](const std::stop_token& stop) { Read(stop); });
+    absl::StatusOr<std::jthread> thread =
+        StartThread<std::jthread>(absl::StrCat("the thread that reads the log of ", NameOf(pod)),
+                                  [this](const std::stop_token& stop) { Read(stop); });
+    if (thread.ok()) {
+      thread_ = *std::move(thread);
+    } else {
+      reading_ = false;
+    }
+    return thread.status();
   }
   // The pod is gone: what was not read never will be.
   void GiveUp() {
@@ -92,7 +102,9 @@ class FollowedPod {
       failure_ = status;
     } else if ((absl::IsUnavailable(status) || absl::IsResourceExhausted(status)) && !complained_) {
       complained_ = true;
-      std::cerr << absl::StrCat("downpour: ", NameOf(pod_), ": ", status.message(), "; tries again\n") << std::flush;
+      std::cerr << absl::StrCat("downpour: ", NameOf(pod_), ": ", CleanLines(std::string(status.message())),
+                                "; tries again\n")
+                << std::flush;
     }
     // A log that ends before its pod is taken up again.
     if ((status.ok() && controller::HasEnded(pod_)) || absl::IsNotFound(status) || absl::IsPermissionDenied(status)) {
@@ -143,7 +155,7 @@ absl::Status Follow(Cluster& cluster, const std::string& name, const LogChoice& 
         if (one == nullptr) {
           one = std::make_unique<FollowedPod>(cluster, *pod, first ? choice.TailOfEach() : std::nullopt, printer);
         }
-        one->Tend(*pod);
+        if (absl::Status started = one->Tend(*pod); !started.ok()) return started;
       }
       bool complete = true;
       for (const auto& [uid, one] : followed) {
@@ -189,7 +201,7 @@ absl::Status PrintJobLogs(Cluster& cluster, const std::string& name, const LogCh
     }
     failure = absl::Status(status.code(), absl::StrCat(NameOf(pod), " has no log: ", status.message()));
     if (absl::IsPermissionDenied(status)) break;  // nor of the others
-    if (pods->size() > 1) std::cerr << "downpour: " << std::string(failure.message()) << std::endl;
+    if (pods->size() > 1) Complain(failure);
   }
   return read == 0 || absl::IsPermissionDenied(failure) ? failure : absl::OkStatus();
 }

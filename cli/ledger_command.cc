@@ -5,6 +5,7 @@
 #include "absl/time/time.h"
 #include "cli/audit.h"
 #include "cli/commands.h"
+#include "cli/grpc_life.h"
 #include "cli/manifest_input.h"
 #include "cli/render/summary_text.h"
 
@@ -19,6 +20,7 @@ int LedgerCommand(const LedgerOptions& options) {
   const api::ParsedManifest manifest = LoadManifest(options.file, options.overrides);
   for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
   if (!manifest.errors.empty()) return kExitBadInput;
+  if (const absl::Status status = StartGrpc(); !status.ok()) return Complain(status);
   // As processes are told it; Kubernetes writes it with dashes.
   std::string job_uid = options.job_uid;
   std::erase(job_uid, '-');

@@ -1,4 +1,6 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -7,6 +9,10 @@
 #include "cli/commands.h"
 #include "cli/manifest_input.h"
 #include "operator/api/manifest.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
 
 namespace downpour::cli {
 namespace {
@@ -153,11 +159,19 @@ int Main(int argument_count, char** argument_values) {
 }  // namespace downpour::cli
 
 int main(int argument_count, char** argument_values) {
+  int exit_code = downpour::cli::kExitFailed;
   try {
-    return downpour::cli::Main(argument_count, argument_values);
+    exit_code = downpour::cli::Main(argument_count, argument_values);
   } catch (const std::exception& error) {
     // Nothing of ours throws; the processes of a run end with this one in any case.
     std::cerr << "downpour: " << error.what() << std::endl;
-    return downpour::cli::kExitFailed;
   }
+  std::cout << std::flush;
+  std::fflush(nullptr);
+#if defined(__SANITIZE_ADDRESS__)
+  __lsan_do_leak_check();
+#endif
+  // What libraries keep for the whole process waits for its threads when it is destroyed, and these may wait for
+  // somebody else.
+  std::_Exit(exit_code);
 }

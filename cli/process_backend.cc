@@ -1,10 +1,12 @@
 #include "cli/process_backend.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +26,7 @@ namespace downpour::cli {
 namespace {
 
 constexpr std::int64_t kLogTailBytes = 4096;
+constexpr int kEndMilliseconds = 1000;  // that a killed process is waited for
 
 // The last line with anything in it that was written at or after `start`.
 std::string LastLine(const std::string& path, std::int64_t start) {
@@ -55,12 +58,13 @@ class SpawnSetup {
     posix_spawn_file_actions_init(&actions_);
 
     // The parent blocks the signals that it reads from a descriptor and ignores some; a child starts with neither.
+    // Those that the parent was told to ignore when it began stay ignored, but for the one that asks a child to stop.
     sigset_t none;
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attributes_, &none);
     sigset_t defaults;
     sigemptyset(&defaults);
-    for (const int signal : {SIGPIPE, SIGXFSZ, SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&defaults, signal);
+    for (const int signal : {SIGPIPE, SIGXFSZ, SIGTERM, SIGCHLD}) sigaddset(&defaults, signal);
     posix_spawnattr_setsigdefault(&attributes_, &defaults);
     posix_spawnattr_setpgroup(&attributes_, 0);
     posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -115,12 +119,30 @@ void ProcessBackend::StopAll(double grace_seconds) {
   }
 }
 
+void ProcessGroups::Add(pid_t leader) {
+  const std::lock_guard lock(mutex_);
+  leaders_.insert(leader);
+}
+
+void ProcessGroups::Remove(pid_t leader) {
+  const std::lock_guard lock(mutex_);
+  leaders_.erase(leader);
+}
+
+void ProcessGroups::KillAll() {
+  const std::lock_guard lock(mutex_);
+  for (const pid_t leader : leaders_) kill(-leader, SIGKILL);
+}
+
 LocalProcesses::~LocalProcesses() {
+  groups_->KillAll();
   for (auto& [uid, entry] : entries_) {
     if (!entry.process.running()) continue;
-    kill(-entry.process.pid, SIGKILL);
-    while (waitpid(entry.process.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    const FileDescriptor end(static_cast<int>(syscall(SYS_pidfd_open, entry.process.pid, 0)));
+    pollfd descriptor{end.get(), POLLIN, 0};
+    if (end.valid()) poll(&descriptor, 1, kEndMilliseconds);
+    groups_->Remove(entry.process.pid);
+    waitpid(entry.process.pid, nullptr, WNOHANG);
   }
 }
 
@@ -131,7 +153,7 @@ absl::Status LocalProcesses::Start(const ProcessSpec& spec) {
       return absl::AlreadyExistsError(absl::StrCat(uid, " is still running"));
     }
   }
-  const FileDescriptor log(open(spec.log_path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  const FileDescriptor log(open(spec.log_path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!log.valid()) return SystemError(errno, spec.log_path, "cannot be opened");
 
   const double now = clock_.Now();
@@ -155,6 +177,7 @@ absl::Status LocalProcesses::Start(const ProcessSpec& spec) {
       posix_spawn(&entry.process.pid, arguments[0], setup.actions(), setup.attributes(), arguments.data(), environ);
   if (error != 0) return SystemError(error, spec.command.front(), "cannot be started");
 
+  groups_->Add(entry.process.pid);
   entry.process.uid = ProcessUid(spec.role, spec.index, spec.incarnation);
   entry.process.name = name;
   entry.process.role = spec.role;
@@ -196,6 +219,7 @@ bool LocalProcesses::Poll() {
     }
     // Until it is reaped its number cannot be given to another group: what it left behind is killed before that.
     kill(-process.pid, SIGKILL);
+    groups_->Remove(process.pid);
     int status = 0;
     while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) {
     }

@@ -5,7 +5,10 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,8 +74,23 @@ class ProcessBackend {
   void StopAll(double grace_seconds);
 };
 
+// The process groups of the children that are not reaped yet. Thread-safe.
+class ProcessGroups {
+ public:
+  void Add(pid_t leader);
+  // Before the leader is reaped: from then on its number may be another's.
+  void Remove(pid_t leader);
+  void KillAll();
+
+ private:
+  std::mutex mutex_;
+  std::set<pid_t> leaders_;
+};
+
 // Each process leads a process group of its own, so nothing it starts outlives it, and a Ctrl-C at the terminal reaches
-// only the parent. The destructor kills every group that is left and waits for the processes.
+// only the parent. Of the signals that this process ignores, a child ignores SIGINT, SIGQUIT and SIGHUP likewise (see
+// nohup); the others, SIGTERM among them, are as usual. The destructor kills every group that is left and waits for
+// the processes, each at most a second: what the kernel cannot end is left to it.
 class LocalProcesses final : public ProcessBackend {
  public:
   // `clock` must outlive this.
@@ -87,6 +105,9 @@ class LocalProcesses final : public ProcessBackend {
   std::optional<double> NextDeadline() const override;
   std::vector<Process> List() const override;
 
+  // Of its children, for whoever ends this process by force.
+  std::shared_ptr<ProcessGroups> groups() const { return groups_; }
+
  private:
   struct Entry {
     Process process;
@@ -95,6 +116,7 @@ class LocalProcesses final : public ProcessBackend {
   };
 
   const Clock& clock_;
+  const std::shared_ptr<ProcessGroups> groups_ = std::make_shared<ProcessGroups>();
   std::map<std::string, Entry> entries_;  // by uid
 };
 

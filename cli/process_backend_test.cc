@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -176,6 +177,17 @@ TEST_F(ProcessBackendTest, ChildrenHaveAGroupNoInputNoOtherDescriptorsAndNoBlock
   EXPECT_THAT(Log(), HasSubstr("group " + std::to_string(pid) + " " + std::to_string(pid) + "\n"));
   EXPECT_THAT(Log(), HasSubstr("descriptor 1\n"));
   EXPECT_THAT(Log(), HasSubstr("mask 0000000000000000\n"));
+}
+
+TEST_F(ProcessBackendTest, ChildrenIgnoreWhatTheirParentWasToldToIgnoreButTheWishToStop) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) std::signal(signal, SIG_IGN);
+  LocalProcesses processes(clock);
+  const absl::Status started =
+      processes.Start(Shell("printf 'ignored %x\\n' $((0x$(grep SigIgn /proc/$$/status | cut -f2) & 0x7fffffff))"));
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
+  ASSERT_TRUE(started.ok());
+  WaitForEnd(processes);
+  EXPECT_THAT(Log(), HasSubstr("\nignored 3\n")) << "SIGHUP and SIGINT";
 }
 
 TEST_F(ProcessBackendTest, WhatCannotBeStartedIsAnError) {

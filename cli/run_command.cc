@@ -1,5 +1,8 @@
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -14,10 +17,12 @@
 #include "cli/commands.h"
 #include "cli/coordinator_link.h"
 #include "cli/files.h"
+#include "cli/grpc_life.h"
 #include "cli/history_recorder.h"
 #include "cli/launch.h"
 #include "cli/manifest_input.h"
 #include "cli/process_backend.h"
+#include "cli/render/format.h"
 #include "cli/render/report.h"
 #include "cli/render/summary_text.h"
 #include "cli/run_folder.h"
@@ -49,7 +54,7 @@ int ExitCode(const absl::Status& status) {
 }
 
 int Complain(const std::string& message, int exit_code) {
-  std::cerr << "downpour: " << message << std::endl;
+  std::cerr << "downpour: " << CleanLines(message) << std::endl;
   return exit_code;
 }
 
@@ -60,7 +65,10 @@ struct PreparedRun {
   RunFolder folder;
   std::string binary_directory;
   LineFile metrics;
+  FileDescriptor output_lock;  // of the folder for the model, unless it is that of the run
 };
+
+constexpr char kModelFile[] = "model.safetensors";
 
 absl::Status CheckJob(const api::TrainingJob& job) {
   if (job.spec.suspend) {
@@ -69,10 +77,24 @@ absl::Status CheckJob(const api::TrainingJob& job) {
   if (absl::Status status = CheckDataset(job); !status.ok()) return status;
   const std::string& output = job.spec.output.directory;
   if (output.empty()) return absl::OkStatus();
-  absl::Status status = MakeDirectories(output);
+  absl::Status status = CheckUtf8Path(fs::absolute(output).string());
+  if (status.ok()) status = MakeDirectories(output);
   if (status.ok()) status = CheckWritable(output);
   if (!status.ok()) return absl::InvalidArgumentError(absl::StrCat("spec.output.directory: ", status.message()));
   return absl::OkStatus();
+}
+
+// One run at a time may write its model into a folder: kAlreadyExists if another one holds it. Where the file system
+// has no locks, none is held.
+absl::StatusOr<FileDescriptor> LockOutput(const std::string& output, const RunPaths& paths) {
+  std::error_code error;
+  if (output.empty() || fs::equivalent(output, paths.root, error)) return FileDescriptor();
+  FileDescriptor lock(open(output.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock.valid()) return SystemError(errno, output, "cannot be opened");
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) return FileDescriptor();
+  return absl::AlreadyExistsError(
+      absl::StrCat("spec.output.directory: ", output, ": another run that is under way writes its model there"));
 }
 
 // Writes what the processes and the other commands read. Returns the file for the metrics.
@@ -94,12 +116,15 @@ absl::StatusOr<PreparedRun> Prepare(api::TrainingJob job, const RunOptions& opti
   job.metadata.uid = job_uid;
   absl::StatusOr<RunFolder> folder = RunFolder::Create(options.run_directory, kRunsDirectory, job.metadata.name);
   if (!folder.ok()) return folder.status();
-  absl::StatusOr<LineFile> metrics = FillFolder(folder->paths(), job, job_uid);
+  absl::StatusOr<FileDescriptor> lock = LockOutput(job.spec.output.directory, folder->paths());
+  absl::StatusOr<LineFile> metrics =
+      lock.ok() ? FillFolder(folder->paths(), job, job_uid) : absl::StatusOr<LineFile>(lock.status());
   if (!metrics.ok()) {
     folder->Discard();
     return metrics.status();
   }
-  return PreparedRun{std::move(job), job_uid, *std::move(folder), BinaryDirectory(), *std::move(metrics)};
+  return PreparedRun{std::move(job),      job_uid,         *std::move(folder), BinaryDirectory(),
+                     *std::move(metrics), *std::move(lock)};
 }
 
 absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
@@ -135,21 +160,26 @@ absl::Status WriteResults(const RunPaths& paths, const RunHistory& history) {
 
 int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double start_time, SignalWaiter& waiter) {
   const RunPaths& paths = run.folder.paths();
+  absl::StatusOr<std::unique_ptr<CoordinatorLink>> coordinator =
+      MakeCoordinatorLink(paths.Address(ProcessName(api::Role::kCoordinator, 0)), run.job_uid);
+  if (!coordinator.ok()) {
+    run.folder.Discard();
+    return Complain(std::string(coordinator.status().message()), kExitFailed);
+  }
   std::ostream& people = options.json ? std::cerr : std::cout;
   const int descriptor = options.json ? STDERR_FILENO : STDOUT_FILENO;
-  people << "downpour: " << run.job.metadata.name << " runs in " << paths.root << std::endl;
+  people << "downpour: " << run.job.metadata.name << " runs in " << CleanLines(paths.root) << std::endl;
 
   HistoryRecorder recorder(run.job, run.job_uid, paths.root, start_time);
   RunOutcome outcome;
   api::TrainingJobStatus last_status;
   {
     LocalProcesses processes(clock);
-    const std::unique_ptr<CoordinatorLink> coordinator =
-        MakeCoordinatorLink(paths.Address(ProcessName(api::Role::kCoordinator, 0)), run.job_uid);
+    const LastAct kill_all([groups = processes.groups()] { groups->KillAll(); });
     const std::unique_ptr<RunView> view = MakeRunView(people, descriptor, run.job);
     const RunParts parts{clock,
                          processes,
-                         *coordinator,
+                         **coordinator,
                          waiter,
                          *view,
                          recorder,
@@ -194,10 +224,14 @@ int RunCommand(const RunOptions& options) {
   const double start_time = clock.Now();
   absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
   if (!waiter.ok()) return Complain(std::string(waiter.status().message()), kExitFailed);
+  if (const absl::Status status = StartGrpc(); !status.ok()) {
+    return Complain(std::string(status.message()), kExitFailed);
+  }
 
   api::ParsedManifest manifest = LoadManifest(options.file, options.overrides);
   for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
   if (!manifest.errors.empty()) return kExitBadInput;
+  manifest.job.metadata.name = api::MakeName(manifest.job.metadata);
   if (const absl::Status status = CheckJob(manifest.job); !status.ok()) {
     std::cerr << options.file << ": " << std::string(status.message())
               << (manifest.has_relative_path ? " (a relative path is taken from the folder of the manifest)" : "")
@@ -206,6 +240,11 @@ int RunCommand(const RunOptions& options) {
   }
   for (const api::FieldError& warning : FindWarnings(manifest.job.spec)) {
     std::cerr << options.file << ": warning: " << warning.ToString() << std::endl;
+  }
+  const std::string model = absl::StrCat(manifest.job.spec.output.directory, "/", kModelFile);
+  if (!manifest.job.spec.output.directory.empty() && access(model.c_str(), F_OK) == 0) {
+    std::cerr << options.file << ": warning: spec.output.directory: " << CleanLines(model)
+              << " is of an earlier run; this one replaces it when it has trained its own" << std::endl;
   }
   if (const absl::Status status = CheckBinaries(BinaryDirectory()); !status.ok()) {
     return Complain(std::string(status.message()), kExitFailed);

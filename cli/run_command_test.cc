@@ -1,5 +1,6 @@
 // The command as users run it, with real processes that only pretend to train.
 #include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -328,6 +330,153 @@ TEST_F(RunCommandTest, ASecondCtrlCKillsAtOnce) {
   command.Signal(SIGINT);
   EXPECT_EQ(command.Wait(), 130);
   EXPECT_EQ(Status().at("processes").back().at("signal"), SIGKILL);
+}
+
+// The screen takes nothing more, as behind a pager that nobody pages on: the run waits in the middle of a line.
+TEST_F(RunCommandTest, ASecondSignalEndsARunThatIsStuck) {
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    fs::remove_all(Path("run"));
+    CommandOptions options = RunOptions("endless,stubborn,fork");
+    options.unread_output_bytes = 300;
+    Command command(options);
+    ASSERT_TRUE(Eventually([&] { return Lines(ReadText(Path("run/children"))).size() == 2; }));
+    const std::vector<pid_t> pids = Pids();
+    EXPECT_EQ(pids.size(), 4u);
+    command.Signal(signal);
+    command.Signal(SIGINT);
+    EXPECT_EQ(command.Wait(), 130);
+    EXPECT_THAT(Lines(command.Errors()),
+                ElementsAre(StartsWith("downpour: ended by force 3 s after the second signal")));
+    for (const pid_t pid : pids) EXPECT_TRUE(Eventually([&] { return !IsAlive(pid); }));
+    for (const std::string& child : Lines(ReadText(Path("run/children")))) {
+      EXPECT_TRUE(Eventually([&] { return !IsAlive(std::stoi(child)); })) << "of the group of a worker";
+    }
+  }
+}
+
+// Where there are no more threads, everything that wants one fails: the roles, and gRPC in the run itself.
+TEST_F(RunCommandTest, ALackOfThreadsIsAnErrorAndNeverAHang) {
+  if (geteuid() != 0) GTEST_SKIP() << "the limit needs a user of its own";
+  fs::permissions(scratch.path(), fs::perms::all);
+  for (const std::uint64_t limit : {1, 2, 3, 4, 5, 6, 8, 12, 16, 24}) {
+    SCOPED_TRACE(limit);
+    fs::remove_all(Path("run"));
+    fs::create_directory(Path("run"));
+    fs::permissions(Path("run"), fs::perms::all);
+    CommandOptions options = RunOptions("endless");
+    options.process_limit = limit;
+    Command command(options);
+    ASSERT_TRUE(Eventually([&] { return !IsAlive(command.pid()) || Status().is_object(); }));
+    for (int signals = 0; signals < 2 && IsAlive(command.pid()); ++signals) command.Signal(SIGTERM);
+    const int exit_code = command.Wait();
+    EXPECT_TRUE(exit_code == 1 || exit_code == 130) << exit_code;
+    EXPECT_THAT(command.Errors(), Not(HasSubstr("terminate called")));
+    if (exit_code == 1) {
+      EXPECT_THAT(Lines(command.Errors()), ElementsAre(HasSubstr("Resource temporarily unavailable")));
+    }
+    for (const pid_t pid : Pids()) EXPECT_TRUE(Eventually([&] { return !IsAlive(pid); }));
+  }
+}
+
+// nohup, and the background jobs of scripts.
+TEST_F(RunCommandTest, SignalsThatAreIgnoredFromTheStartStayIgnored) {
+  CommandOptions options = RunOptions("endless");
+  options.ignored_signals = {SIGHUP, SIGINT, SIGCHLD};
+  Command command(options);
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  for (const int ignored : {SIGHUP, SIGINT, SIGHUP, SIGINT}) command.Signal(ignored);
+  // It goes on: a process that is killed is replaced.
+  const pid_t victim = Pid("worker-0");
+  ASSERT_EQ(kill(victim, SIGKILL), 0);
+  EXPECT_TRUE(Eventually([&] { return Pid("worker-0") > 0 && Pid("worker-0") != victim; }));
+  command.Signal(SIGTERM);
+  EXPECT_EQ(command.Wait(), 130);
+  EXPECT_EQ(command.Errors(), "");
+  EXPECT_EQ(json::parse(ReadText(Path("run/summary.json"))).at("phase"), "Stopped");
+}
+
+TEST_F(RunCommandTest, APathThatIsNoTextIsRefusedByName) {
+  const std::string folder = Path(
+      "gr\xf6\xdf"
+      "er");  // as ISO 8859-1 has it
+  fs::create_directory(folder);
+  MakeDataset(folder + "/data", 105);
+  WriteText(folder + "/job.yaml", Manifest("data"));
+  WriteText(folder + "/output.yaml", Manifest(Path("data")) + "  output: {directory: models}\n");
+  fs::create_directory_symlink(folder, Path("link"));
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string error;
+  };
+  const Case cases[] = {
+      {{"run", "job.yaml", "--run-dir", folder + "/run"}, R"(gr\xf6\xdf)"},
+      {{"run", "job.yaml", "--run-dir", Path("link/run")}, R"(gr\xf6\xdf)"},
+      {{"run", folder + "/job.yaml"}, "spec.dataset.path: must be valid UTF-8"},
+      {{"validate", folder + "/job.yaml"}, "spec.dataset.path: must be valid UTF-8"},
+      {{"run", folder + "/output.yaml"}, "spec.output.directory: must be valid UTF-8"},
+      {{"validate", folder + "/output.yaml"}, "spec.output.directory: must be valid UTF-8"},
+  };
+  for (const Case& bad : cases) {
+    SCOPED_TRACE(bad.arguments.back());
+    Command command(Options(bad.arguments));
+    EXPECT_EQ(command.Wait(), 2);
+    ASSERT_EQ(Lines(command.Errors()).size(), 1u) << command.Errors();
+    EXPECT_THAT(command.Errors(), HasSubstr(bad.error));
+    EXPECT_FALSE(fs::exists(Path("downpour-runs")));
+    EXPECT_FALSE(fs::exists(folder + "/run"));
+    EXPECT_FALSE(fs::exists(folder + "/models"));
+  }
+  // The folder that the run would be made in, and paths that --set takes from it.
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"--set", "output.directory=models"}}) {
+    CommandOptions options = Options({"run", Path("job.yaml")});
+    options.arguments.insert(options.arguments.end(), more.begin(), more.end());
+    options.directory = folder;
+    Command command(options);
+    EXPECT_EQ(command.Wait(), 2);
+    EXPECT_THAT(Lines(command.Errors()), ElementsAre(HasSubstr(R"(gr\xf6\xdf)")));
+    EXPECT_FALSE(fs::exists(folder + "/downpour-runs"));
+    EXPECT_FALSE(fs::exists(folder + "/models"));
+  }
+}
+
+TEST_F(RunCommandTest, ANameIsGeneratedAsTheApiServerDoes) {
+  std::string manifest = Manifest(Path("data"));
+  manifest.replace(manifest.find("name: demo"), 10, "generateName: demo-");
+  WriteText(Path("generated.yaml"), manifest);
+  Command valid(Options({"validate", "generated.yaml"}));
+  EXPECT_EQ(valid.Wait(), 0) << valid.Errors();
+  Command command(Options({"run", "generated.yaml", "--output", "json"}));
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  const std::string name = json::parse(command.Output()).at("job").get<std::string>();
+  EXPECT_THAT(name, ::testing::MatchesRegex("demo-[a-z0-9]{5}"));
+  EXPECT_TRUE(fs::exists(Path("downpour-runs/" + name + "-1/model.safetensors")));
+  Command list(Options({"get"}));
+  ASSERT_EQ(list.Wait(), 0) << list.Errors();
+  EXPECT_THAT(list.Output(), HasSubstr(name));
+}
+
+TEST_F(RunCommandTest, OneRunAtATimeWritesItsModelIntoAFolder) {
+  const std::vector<std::string> output = {"--set", "output.directory=" + Path("models")};
+  Command first(RunOptions("endless", output));
+  ASSERT_TRUE(Eventually([&] { return Trains(); }));
+  std::vector<std::string> arguments = {"run", "job.yaml", "--run-dir", Path("second")};
+  arguments.insert(arguments.end(), output.begin(), output.end());
+  Command second(Options(arguments));
+  EXPECT_EQ(second.Wait(), 2);
+  EXPECT_THAT(Lines(second.Errors()), ElementsAre(AllOf(HasSubstr("spec.output.directory: " + Path("models")),
+                                                        HasSubstr("another run that is under way"))));
+  EXPECT_TRUE(fs::is_empty(Path("second")));
+  first.Signal(SIGTERM);
+  EXPECT_EQ(first.Wait(), 130);
+
+  Command third(Options(arguments));
+  EXPECT_EQ(third.Wait(), 0);
+  EXPECT_EQ(third.Errors(), "");
+  fs::remove_all(Path("second"));
+  Command fourth(Options(arguments));
+  EXPECT_EQ(fourth.Wait(), 0);
+  EXPECT_THAT(Lines(fourth.Errors()),
+              ElementsAre(AllOf(HasSubstr("warning: spec.output.directory: "), HasSubstr("is of an earlier run"))));
 }
 
 TEST_F(RunCommandTest, ProcessesDieWithAParentThatIsKilledAndTheRunIsLost) {

@@ -48,7 +48,7 @@ absl::StatusOr<std::string> MakeNumberedDirectory(const std::string& runs, const
   // Another run may take the number at the same moment: making the directory decides.
   for (int number = highest + 1; number < kMaxRunNumber; ++number) {
     const std::string path = absl::StrCat(runs, "/", job_name, "-", number);
-    if (mkdir(path.c_str(), 0755) == 0) return path;
+    if (mkdir(path.c_str(), 0777) == 0) return path;
     if (errno != EEXIST) return SystemError(errno, path, "cannot be created");
   }
   return absl::ResourceExhaustedError(absl::StrCat(runs, ": holds too many runs of ", job_name));
@@ -120,6 +120,12 @@ std::string RunPaths::MetricsAddress(const std::string& name) const { return roo
 
 absl::StatusOr<RunFolder> RunFolder::Create(const std::string& directory, const std::string& runs,
                                             const std::string& job_name) {
+  // Before anything is made, as it is written; below, as the links in it lead.
+  std::error_code error;
+  const fs::path wanted = fs::absolute(directory.empty() ? runs : directory, error);
+  if (error) return SystemError(error.value(), directory, "cannot be resolved");
+  if (absl::Status status = CheckUtf8Path(wanted.string()); !status.ok()) return status;
+  if (absl::Status status = CheckUtf8Path(fs::weakly_canonical(wanted, error).string()); !status.ok()) return status;
   RunPaths paths;
   if (directory.empty()) {
     absl::StatusOr<std::string> made = MakeNumberedDirectory(runs, job_name);
@@ -129,7 +135,6 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& directory, const 
     if (absl::Status status = MakeEmptyDirectory(directory); !status.ok()) return status;
     paths.root = directory;
   }
-  std::error_code error;
   paths.root = fs::canonical(paths.root, error).string();
   if (error) return SystemError(error.value(), paths.root, "cannot be resolved");
 

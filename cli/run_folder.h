@@ -36,7 +36,7 @@ struct RunPaths {
 class RunFolder {
  public:
   // Makes `directory`, or where it is empty <runs>/<job name>-<n> with the next free n, and the folders in it.
-  // kAlreadyExists: the directory holds something already.
+  // kAlreadyExists: the directory holds something already. kInvalidArgument: its path is not UTF-8.
   static absl::StatusOr<RunFolder> Create(const std::string& directory, const std::string& runs,
                                           const std::string& job_name);
 

@@ -71,9 +71,17 @@ class RunLoop {
       double wait = std::max(0.0, next_ask_ - parts_.clock.Now());
       if (plan.requeue_after.has_value()) wait = std::min(wait, std::max(0.0, *plan.requeue_after));
       if (parts_.waiter.Wait(wait, parts_.coordinator.wake_descriptor()) > 0) {
-        return {kStopped, "stopped by the user", false, {}};
+        return {kStopped, StoppedMessage(), false, {}};
       }
     }
+  }
+
+  // Who stops a run that did not get going wants to know why it did not.
+  std::string StoppedMessage() const {
+    const bool trained = reply_.has_value() && reply_->updates_applied() > 0;
+    if (trained || job_.status.failures.empty()) return "stopped by the user";
+    return absl::StrCat("stopped by the user before the first update; the newest failure: ",
+                        job_.status.failures.back().message);
   }
 
   absl::Status TakeAnswer() {

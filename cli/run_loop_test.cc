@@ -206,6 +206,22 @@ TEST_F(RunLoopTest, StopsWhenTheUserAsks) {
   EXPECT_EQ(ledger_reads, 0);
 }
 
+TEST_F(RunLoopTest, StoppedBeforeTheFirstUpdateItSaysWhatFailed) {
+  Prepare(1, 1);
+  int waits = 0;
+  waiter.on_wait = [&] {
+    for (const Process& worker : Running(api::Role::kWorker)) {
+      processes->End(worker.uid, 1, 0, "a thread cannot be started");
+    }
+    return ++waits > 100 ? 1 : 0;
+  };
+  const RunOutcome outcome = Run();
+  EXPECT_EQ(outcome.phase, kStopped);
+  EXPECT_EQ(outcome.message,
+            "stopped by the user before the first update; the newest failure: worker-0 ended: exit code 1; its last "
+            "line: a thread cannot be started");
+}
+
 TEST_F(RunLoopTest, KillsWhatDoesNotStopAfterTheGrace) {
   Prepare(2, 1);
   processes->stubborn = true;

@@ -52,7 +52,7 @@ std::optional<SummaryFacts> ReadSummary(const std::string& path) {
 json TextOrNull(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 std::string Cell(const std::string& text, std::size_t width) {
-  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+  return text + std::string(width - std::min(width, Columns(text)), ' ');
 }
 
 }  // namespace
@@ -187,8 +187,11 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespace
     for (std::size_t i = 0; i < runs.size(); ++i) rows[i + 1].insert(rows[i + 1].begin(), runs[i].namespace_name);
   }
   std::vector<std::size_t> widths(rows.front().size());
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  for (std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = CleanText(row[i]);
+      widths[i] = std::max(widths[i], Columns(row[i]));
+    }
   }
   std::string text;
   for (const std::vector<std::string>& row : rows) {

@@ -1,5 +1,6 @@
 #include "cli/run_overview.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -130,6 +131,17 @@ TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
     for (unsigned i = 0; i <= random() % 4; ++i) text[random() % text.size()] = static_cast<char>(random());
     EXPECT_LE(ParseMetrics(text).curve.size(), 1u);
   }
+}
+
+TEST(OverviewsToTextTest, WhatAClusterSaysCannotPaint) {
+  RunOverview job;
+  job.name = "a";
+  job.namespace_name = "team\x1b]0;x\x07";
+  job.phase = "Running\x1b[2J";
+  job.reason = "\x1b[31mOops\r\nb  Succeeded\x9b";
+  const std::string text = OverviewsToText({job}, /*namespaces=*/true);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int{c};
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,9 +16,14 @@ constexpr double kRepaintSeconds = 0.2;
 
 }  // namespace
 
+bool IsPaintable(int file_descriptor) {
+  const char* kind = std::getenv("TERM");
+  return isatty(file_descriptor) != 0 && kind != nullptr && *kind != '\0' && std::string_view(kind) != "dumb";
+}
+
 bool WantsColour(int file_descriptor) {
   const char* no_colour = std::getenv("NO_COLOR");
-  return isatty(file_descriptor) != 0 && (no_colour == nullptr || *no_colour == '\0');
+  return IsPaintable(file_descriptor) && (no_colour == nullptr || *no_colour == '\0');
 }
 
 LiveRunView::LiveRunView(std::ostream& out, int file_descriptor, api::TrainingJob job)
@@ -51,7 +57,7 @@ void PlainRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
 }
 
 std::unique_ptr<RunView> MakeRunView(std::ostream& out, int file_descriptor, const api::TrainingJob& job) {
-  if (isatty(file_descriptor) != 0) return std::make_unique<LiveRunView>(out, file_descriptor, job);
+  if (IsPaintable(file_descriptor)) return std::make_unique<LiveRunView>(out, file_descriptor, job);
   return std::make_unique<PlainRunView>(out);
 }
 

@@ -12,7 +12,10 @@
 
 namespace downpour::cli {
 
-// True if colours are wanted on this descriptor: a terminal, and NO_COLOR is not set.
+// True if the descriptor is a terminal that can be painted on: TERM is neither dumb nor missing.
+bool IsPaintable(int file_descriptor);
+
+// True if colours are wanted on this descriptor: it is paintable, and NO_COLOR is not set.
 bool WantsColour(int file_descriptor);
 
 // Repaints a terminal a few times a second, and when the phase changes.
@@ -42,7 +45,7 @@ class PlainRunView final : public RunView {
   std::size_t events_shown_ = 0;
 };
 
-// The view that fits the descriptor behind `out`: live on a terminal, else plain.
+// The view that fits the descriptor behind `out`: live where it is paintable, else plain.
 std::unique_ptr<RunView> MakeRunView(std::ostream& out, int file_descriptor, const api::TrainingJob& job);
 
 }  // namespace downpour::cli

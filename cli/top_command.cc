@@ -10,8 +10,10 @@
 
 #include "cli/clock.h"
 #include "cli/commands.h"
+#include "cli/grpc_life.h"
 #include "cli/history_recorder.h"
 #include "cli/job_view.h"
+#include "cli/render/format.h"
 #include "cli/render/live_view.h"
 #include "cli/run_folder.h"
 #include "cli/run_overview.h"
@@ -159,7 +161,7 @@ int Watch(Watched& watched, const api::TrainingJob& job, absl::Duration refresh,
   }
   const absl::StatusOr<std::string> word = watched.LastWord();
   if (!word.ok()) return Complain(word.status());
-  std::cout << *word << std::endl;
+  std::cout << CleanText(*word) << std::endl;
   return kExitDone;
 }
 
@@ -168,6 +170,7 @@ int TopRun(const std::string& name, bool once, const std::stop_token& stop) {
   if (!root.ok()) return Complain(root.status());
   const absl::StatusOr<api::TrainingJob> job = ReadRunJob(*root);
   if (!job.ok()) return Complain(job.status());
+  if (const absl::Status status = StartGrpc(); !status.ok()) return Complain(status);
   const SystemClock clock;
   WatchedRun watched(*root, clock);
   return once ? ShowOnce(watched, *job) : Watch(watched, *job, kRefreshTime, stop, clock);

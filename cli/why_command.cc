@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/clock.h"
 #include "cli/commands.h"
+#include "cli/grpc_life.h"
 #include "cli/job_view.h"
 #include "cli/render/live_view.h"
 #include "cli/run_folder.h"
@@ -49,7 +50,7 @@ absl::StatusOr<Situation> LookAtRun(const std::string& root, double now) {
   }
   situation.job.status = state->status;
   std::optional<v1::ProgressReply> reply;
-  if (overview->running) {
+  if (overview->running && StartGrpc().ok()) {
     absl::StatusOr<v1::ProgressReply> answer = AskRun(root, state->job_uid);
     if (answer.ok()) {
       situation.coordinator_message = answer->message();

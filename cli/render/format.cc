@@ -40,6 +40,25 @@ bool OneColumn(std::uint32_t code) {
          (code >= 0x2200 && code <= 0x22ff) || (code >= 0x2500 && code <= 0x259f);
 }
 
+bool IsControl(std::uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
+
+template <class Keeps>
+std::string Clean(std::string_view text, Keeps keeps) {
+  std::string clean;
+  clean.reserve(text.size());
+  for (std::size_t position = 0; position < text.size();) {
+    const std::size_t start = position;
+    std::uint32_t code = 0;
+    const bool valid = ReadCodePoint(text, &position, &code);
+    if (valid && keeps(code)) {
+      clean += text.substr(start, position - start);
+    } else {
+      clean += valid && IsControl(code) ? ' ' : '?';
+    }
+  }
+  return clean;
+}
+
 }  // namespace
 
 std::string FormatDecimal(double value, int digits) {
@@ -97,20 +116,10 @@ std::string PhaseWord(v1::JobPhase phase) {
   }
 }
 
-std::string CleanText(std::string_view text) {
-  std::string clean;
-  clean.reserve(text.size());
-  for (std::size_t position = 0; position < text.size();) {
-    const std::size_t start = position;
-    std::uint32_t code = 0;
-    const bool valid = ReadCodePoint(text, &position, &code);
-    if (valid && OneColumn(code)) {
-      clean += text.substr(start, position - start);
-    } else {
-      clean += valid && (code < 0x20 || (code >= 0x7f && code < 0xa0)) ? ' ' : '?';
-    }
-  }
-  return clean;
+std::string CleanText(std::string_view text) { return Clean(text, OneColumn); }
+
+std::string CleanLines(std::string_view text) {
+  return Clean(text, [](std::uint32_t code) { return code == '\n' || !IsControl(code); });
 }
 
 std::size_t Columns(std::string_view text) {

@@ -24,6 +24,10 @@ std::string PhaseWord(v1::JobPhase phase);
 // characters become spaces; invalid bytes and code points of no or two columns become '?'.
 std::string CleanText(std::string_view text);
 
+// Text from outside whose columns do not matter, made safe for a terminal: line ends stay, other control characters
+// become spaces, and invalid bytes '?'.
+std::string CleanLines(std::string_view text);
+
 // The number of code points of valid UTF-8, hence of columns of clean text.
 std::size_t Columns(std::string_view text);
 

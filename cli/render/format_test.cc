@@ -106,5 +106,12 @@ TEST(FormatTest, SparklinesShowTheCourse) {
   EXPECT_EQ(Sparkline(falling, 8), "█▇▆▅▄▃▂▁");
 }
 
+TEST(FormatTest, CleanLinesKeepTheirEnds) {
+  EXPECT_EQ(CleanLines("one\ntwo\x1b[2J\n"), "one\ntwo [2J\n");
+  EXPECT_EQ(CleanLines(""), "");
+  EXPECT_EQ(CleanLines("a\tb\xff"), "a b?");
+  EXPECT_EQ(CleanLines("\xe6\x95\xb0"), "\xe6\x95\xb0") << "two columns, which do no harm";
+}
+
 }  // namespace
 }  // namespace downpour::cli

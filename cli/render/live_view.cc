@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -21,6 +22,9 @@ namespace {
 constexpr double kSilentSeconds = 3;
 constexpr std::size_t kMaxEvents = 8;
 constexpr std::size_t kMaxSparkline = 40;
+constexpr char kGiveBack[] = "\x1b[?25h\x1b[?1049l";
+
+std::atomic<int> views_open = 0;
 
 struct Row {
   std::string name;
@@ -104,7 +108,7 @@ class Frame {
       : job_(job),
         snapshot_(snapshot),
         context_(context),
-        width_(static_cast<std::size_t>(std::max(size.columns, 60))),
+        width_(static_cast<std::size_t>(std::max(size.columns, 1))),
         height_(static_cast<std::size_t>(std::max(size.rows, 8)) - 1) {}
 
   std::string Render() {
@@ -179,7 +183,8 @@ class Frame {
   }
 
   void AddBar(const std::string& name, double fraction, const std::string& after, const char* style) {
-    const std::size_t bar = std::clamp<std::size_t>(width_ - 44, 16, 60);
+    const std::size_t room = std::clamp<std::size_t>(width_, 20, 36) - 20;  // of a narrow terminal, beside the numbers
+    const std::size_t bar = width_ < 60 ? room : std::clamp<std::size_t>(width_ - 44, 16, 60);
     Line line = NewLine();
     line.Add(" ").AddLeft(name, 14).Add(Bar(fraction, bar), style);
     line.AddRight(absl::StrFormat("%.0f%%", std::floor(100 * std::clamp(fraction, 0.0, 1.0))), 5).Add("  ");
@@ -320,6 +325,7 @@ void LiveView::Show(const std::string& frame) {
       bytes += c;
   }
   bytes += "\x1b[J";
+  if (!open_) ++views_open;
   out_ << bytes << std::flush;
   open_ = true;
   last_frame_ = frame;
@@ -328,7 +334,10 @@ void LiveView::Show(const std::string& frame) {
 void LiveView::Close() {
   if (!open_) return;
   open_ = false;
-  out_ << "\x1b[?25h\x1b[?1049l" << last_frame_ << std::flush;
+  --views_open;
+  out_ << kGiveBack << last_frame_ << std::flush;
 }
+
+const char* LiveView::Farewell() { return views_open > 0 ? kGiveBack : ""; }
 
 }  // namespace downpour::cli

@@ -27,8 +27,8 @@ struct LiveViewContext {
 };
 
 // One frame: lines ended by '\n', each at most `size.columns` columns wide, at most `size.rows` - 1 of them. Rows that
-// do not fit are left out and counted ("+3 more"). Works from 60 columns and 8 rows; a smaller size is taken as that.
-// Pure. Text from outside (messages, states) loses its control characters.
+// do not fit are left out and counted ("+3 more"); where there are less than 60 columns, lines are cut. Works from 8
+// rows; fewer are taken as that. Pure. Text from outside (messages, states) loses its control characters.
 std::string RenderLiveView(const api::TrainingJob& job, const Snapshot& snapshot, const TerminalSize& size,
                            const LiveViewContext& context);
 
@@ -44,6 +44,10 @@ class LiveView {
 
   void Show(const std::string& frame);
   void Close();
+
+  // What gives the terminal back where a view is open and the process ends without closing it; "": none is open. From
+  // any thread.
+  static const char* Farewell();
 
  private:
   std::ostream& out_;

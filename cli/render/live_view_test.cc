@@ -138,7 +138,7 @@ TEST(RenderLiveViewTest, FitsEveryTerminalWhateverIsShown) {
   for (int seed = 0; seed < 1000; ++seed) {
     std::mt19937 random(seed);
     const Scene scene = RandomScene(random);
-    const TerminalSize size{Pick(random, 60, 200), Pick(random, 8, 70)};
+    const TerminalSize size{Pick(random, 1, 200), Pick(random, 8, 70)};
     const std::string colour = RenderLiveView(scene.job, scene.snapshot, size, {scene.curve, scene.events, true});
     const std::string plain = RenderLiveView(scene.job, scene.snapshot, size, {scene.curve, scene.events, false});
     ASSERT_EQ(WithoutColours(colour), plain) << seed;

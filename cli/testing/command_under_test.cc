@@ -119,6 +119,12 @@ Command::Command(const CommandOptions& options)
   for (std::string& entry : environment) environment_values.push_back(entry.data());
   environment_values.push_back(nullptr);
 
+  if (options.unread_output_bytes.has_value()) {
+    EXPECT_EQ(pipe2(output_pipe_, O_CLOEXEC), 0);
+    const int size = fcntl(output_pipe_[0], F_SETPIPE_SZ, 4096);
+    const std::string filling(static_cast<std::size_t>(size) - *options.unread_output_bytes, '.');
+    EXPECT_EQ(write(output_pipe_[1], filling.data(), filling.size()), static_cast<ssize_t>(filling.size()));
+  }
   const bool limited = options.file_size_limit.has_value();
   int error_pipe[2] = {-1, -1};
   if (limited) {
@@ -139,12 +145,22 @@ Command::Command(const CommandOptions& options)
     const rlimit limit{*options.file_size_limit, *options.file_size_limit};
     ready = setrlimit(RLIMIT_FSIZE, &limit) == 0;
   }
+  if (ready && options.process_limit.has_value()) {
+    const rlimit limit{*options.process_limit, *options.process_limit};
+    const uid_t user = 61000 + static_cast<uid_t>(getppid() % 4000);
+    ready =
+        setrlimit(RLIMIT_NPROC, &limit) == 0 && setresgid(user, user, user) == 0 && setresuid(user, user, user) == 0;
+  }
+  if (ready && output_pipe_[1] >= 0) ready = dup2(output_pipe_[1], 1) >= 0;
+  for (const int ignored : options.ignored_signals) signal(ignored, SIG_IGN);
   if (ready) execve(program.c_str(), argument_values.data(), environment_values.data());
   _exit(127);
 }
 
 Command::~Command() {
-  if (error_pipe_ >= 0) close(error_pipe_);
+  for (const int pipe_end : {error_pipe_, output_pipe_[0], output_pipe_[1]}) {
+    if (pipe_end >= 0) close(pipe_end);
+  }
   if (exit_code_.has_value() || pid_ <= 0) return;
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);

@@ -48,6 +48,11 @@ struct CommandOptions {
   std::string directory;                           // to run in
   // RLIMIT_FSIZE of it and of what it starts. Its errors go through a pipe then, its output nowhere.
   std::optional<std::uint64_t> file_size_limit;
+  // It runs as a user of its own, who may have so many processes and threads; needs root.
+  std::optional<std::uint64_t> process_limit = {};
+  std::vector<int> ignored_signals = {};
+  // Its output goes into a pipe that nobody reads and that has room for so many bytes.
+  std::optional<std::size_t> unread_output_bytes = {};
 };
 
 // The command as a process; killed at the end of the scope if it still runs.
@@ -69,6 +74,7 @@ class Command {
   const std::string output_file_;
   const std::string error_file_;
   mutable int error_pipe_ = -1;
+  int output_pipe_[2] = {-1, -1};
   mutable std::string piped_errors_;
   pid_t pid_ = -1;
   std::optional<int> exit_code_;

@@ -31,7 +31,7 @@ Explanation Explain(const Situation& situation, double now);
 std::string MemberState(const planner::Instance& instance);
 
 // The explanation on one screen: at most `most_lines` lines (at least 8), each ended by '\n' and at most `columns` (at
-// least 40) wide. Sections that are too long are cut and say so. Pure.
+// least 10) wide. Sections that are too long are cut and say so. Pure.
 std::string ExplanationText(const Explanation& explanation, int columns, int most_lines, bool colour);
 
 }  // namespace downpour::cli

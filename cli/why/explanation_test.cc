@@ -417,7 +417,7 @@ TEST(ExplanationTextTest, FitsTheScreenWhateverIsSaid) {
       for (auto line = 1 + random() % 30; line > 0; --line) section.lines.push_back(RandomText(random, 300));
       explanation.sections.push_back(section);
     }
-    const int columns = 40 + static_cast<int>(random() % 100);
+    const int columns = 10 + static_cast<int>(random() % 130);
     const int most = 8 + static_cast<int>(random() % 30);
     const std::vector<std::string> lines = Lines(ExplanationText(explanation, columns, most, false));
     EXPECT_LE(lines.size(), static_cast<std::size_t>(most)) << seed;

@@ -44,7 +44,7 @@ const char* StyleOf(Severity severity) {
 }  // namespace
 
 std::string ExplanationText(const Explanation& explanation, int columns, int most_lines, bool colour) {
-  const auto width = static_cast<std::size_t>(std::max(columns, 40));
+  const auto width = static_cast<std::size_t>(std::max(columns, 10));
   const auto height = static_cast<std::size_t>(std::max(most_lines, 8));
   std::string text =
       Line(width, colour).Add(CleanText(explanation.subject), kBold).Add("  ").Add(CleanText(explanation.facts)).Take();

@@ -248,8 +248,7 @@ class Explainer {
     } else if (planner::IsTrue(status_, planner::kSuspended)) {
       SayCondition(Severity::kAttention, planner::kSuspended, "");
     } else if (planner::IsTrue(status_, planner::kTemplateInvalid)) {
-      SayCondition(Severity::kAlarm, planner::kTemplateInvalid, "the platform refuses a pod template",
-                   "Nothing was started.");
+      SayCondition(Severity::kAlarm, planner::kTemplateInvalid, "a pod template is refused", "Nothing was started.");
     } else if (planner::IsTrue(status_, planner::kBlocked)) {
       const std::string reason = planner::FindCondition(status_, planner::kBlocked)->reason;
       SayCondition(Severity::kAlarm, planner::kBlocked,

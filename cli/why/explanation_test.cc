@@ -157,18 +157,19 @@ TEST(ExplainTest, AMemberThatFailsAgainAndAgain) {
 
 TEST(ExplainTest, AFailureNamesTheContainerThatIsNotOurs) {
   Situation situation = Training();
+  situation.job.spec.failure_policy.backoff.initial_seconds = 20;
   situation.job.metadata.name = "lenet";
   situation.job.metadata.namespace_name = "team-a";
   (*situation.instances)[3] = Member(api::Role::kWorker, 1, InstancePhase::kFailed);
   api::FailureRecord failure = Failure(kNow - 3, 1, "Exit code 42", 42);
   failure.uid = (*situation.instances)[3].uid;
   failure.container = "init container fetch";
-  situation.job.status.failures = situation.job.status.recent_failures = {failure};
+  situation.job.status.failures = situation.job.status.recent_failures = {failure, failure};
   situation.job.status.counted_uids = {failure.uid};
   const Explanation explanation = Explain(situation, kNow);
   EXPECT_THAT(explanation.headline, HasSubstr("worker-1 ended (Exit code 42 in the init container fetch)"));
   EXPECT_THAT(Section(explanation, "Failures"),
-              ElementsAre("3s ago, worker-1: Exit code 42 in the init container fetch on node-0, Replace"));
+              ElementsAre("3s ago, worker-1: Exit code 42 in the init container fetch on node-0, 2 times, Replace"));
   EXPECT_THAT(Section(explanation, "What happens next"),
               Contains("more in its log: kubectl logs lenet-worker-1 -n team-a -c fetch"));
 }
@@ -216,7 +217,7 @@ TEST(ExplainTest, ConditionsThatSayItAll) {
   for (const Case& test :
        {Case{"SpecInvalid", "The operator cannot read the spec: the message.", "nothing, until the spec"},
         Case{planner::kSuspended, "The message.", "spec.suspend is false"},
-        Case{planner::kTemplateInvalid, "The platform refuses a pod template: the message. Nothing was started.",
+        Case{planner::kTemplateInvalid, "A pod template is refused: the message. Nothing was started.",
              "asked again every 30 s"},
         Case{planner::kBlocked, "The platform refuses what the operator asks for (TheReason): the message.",
              "tried again with a back-off"},

@@ -105,7 +105,7 @@ def init_containers(world):
     wrong_image = {"name": "fetch", "image": "downpour.dev/none:1", "imagePullPolicy": "Never"}
     world.job("waits", worker=one_worker(initContainers=[wrong_image]))
     fails = {"name": "fetch", **TRAINER, "command": ["sh", "-c", "echo no route to the data; exit 42"]}
-    rule = {"name": "no-data", "onExitCodes": {"operator": "In", "values": [42]}, "action": "FailJob"}
+    rule = {"name": "no-data", "onExitCodes": {"operator": "In", "values": [42], "containerName": "fetch"}, "action": "FailJob"}
     world.job("ends", worker=one_worker(initContainers=[fails]), failurePolicy=fails_after(3, rules=[rule]))
 
     def waits():

@@ -128,10 +128,14 @@ constexpr Description kDescriptions[] = {
     {"spec.failurePolicy.rules[].onContainerReasons",
      "Matches if the container ended for one of these reasons, as OOMKilled, or still waited for one of them, as "
      "ImagePullBackOff or ErrImagePull, when pendingTimeoutSeconds were over."},
-    {"spec.failurePolicy.rules[].onExitCodes", "Matches the exit code of the trainer's container."},
+    {"spec.failurePolicy.rules[].onExitCodes",
+     "Matches the exit code of the container that ended the pod: the trainer's if it failed, else another one's that "
+     "did."},
     {"spec.failurePolicy.rules[].onExitCodes.operator",
      "In: the exit code is one of the values. NotIn: it is none of "
      "them, and not 0."},
+    {"spec.failurePolicy.rules[].onExitCodes.containerName",
+     "The container, or init container, whose exit code it has to be. Absent: any."},
     {"spec.failurePolicy.rules[].onExitCodes.values",
      "Exit codes, without 0. A process that a signal ended has 128 "
      "and the number of the signal."},

@@ -63,6 +63,7 @@ template <class Visitor>
 void Fields(Visitor& v, ExitCodeRule& s) {
   v.Field("operator", s.in, Choice(kExitCodeOperators), Presence::kRequired);
   v.Field("values", s.values, ListOf<Integer>{{1, 255}, 1, 255}, Presence::kRequired);
+  v.Field("containerName", s.container_name, Text{IsNamespace});  // an RFC 1123 label as well
 }
 
 template <class Visitor>

@@ -155,7 +155,8 @@ TEST(ManifestCorpusTest, ValuesArriveInTheRightFields) {
   EXPECT_THAT(policy.rules[0].on_pod_conditions, ElementsAre(PodConditionRule{"DisruptionTarget", "True"}));
   EXPECT_THAT(policy.rules[1].roles, ElementsAre(Role::kWorker));
   EXPECT_EQ(policy.rules[2].action, RestartAction::kFailJob);
-  EXPECT_EQ(policy.rules[2].on_exit_codes, (ExitCodeRule{.in = true, .values = {1, 2, 126, 127}}));
+  EXPECT_EQ(policy.rules[2].on_exit_codes,
+            (ExitCodeRule{.in = true, .values = {1, 2, 126, 127}, .container_name = "trainer"}));
   EXPECT_FALSE(policy.rules[3].on_exit_codes->in);
   EXPECT_TRUE(full.job.spec.suspend);
   EXPECT_EQ(full.job.spec.active_deadline_seconds, 86400);

@@ -78,6 +78,7 @@ struct Backoff {
 struct ExitCodeRule {
   bool in = true;  // operator In or NotIn
   std::vector<int> values;
+  std::optional<std::string> container_name = {};  // whose code; absent: whichever it is
   friend bool operator==(const ExitCodeRule&, const ExitCodeRule&) = default;
 };
 

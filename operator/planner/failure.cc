@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "operator/api/pod_template.h"
 #include "operator/planner/avoid_nodes.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/status.h"
@@ -46,6 +47,12 @@ const char* ActionName(api::RestartAction action) {
   return "FailJob";
 }
 
+// Of the one that has the exit code; `container` is "init container fetch".
+std::string ContainerName(const Instance& instance) {
+  const std::string& container = instance.container;
+  return container.empty() ? api::kContainerName : container.substr(container.rfind(' ') + 1);
+}
+
 bool Matches(const api::FailureRule& rule, const Instance& instance) {
   const auto contains = [](const auto& values, const auto& value) {
     return std::find(values.begin(), values.end(), value) != values.end();
@@ -53,6 +60,7 @@ bool Matches(const api::FailureRule& rule, const Instance& instance) {
   if (!rule.roles.empty() && !contains(rule.roles, instance.role)) return false;
   if (!rule.on_container_reasons.empty() && !contains(rule.on_container_reasons, instance.reason)) return false;
   if (rule.on_exit_codes) {
+    if (rule.on_exit_codes->container_name.value_or(ContainerName(instance)) != ContainerName(instance)) return false;
     // As in a Job's podFailurePolicy, 0 matches neither operator.
     if (instance.exit_code.value_or(0) == 0 ||
         contains(rule.on_exit_codes->values, *instance.exit_code) != rule.on_exit_codes->in) {

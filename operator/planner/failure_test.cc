@@ -142,6 +142,12 @@ TEST(DecideActionTest, AnotherContainersCodeMatchesRulesAndIsNotOurBadInput) {
   rule.action = api::RestartAction::kFailJob;
   policy.rules = {rule};
   EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).rule, "fetch");
+  policy.rules[0].on_exit_codes->container_name = "fetch";
+  EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).rule, "fetch");
+  policy.rules[0].on_exit_codes->container_name = "trainer";
+  EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).rule, "");
+  instance.container.clear();
+  EXPECT_EQ(DecideAction(policy, instance, ClassifyCause(instance)).rule, "fetch");
 }
 
 TEST(BackoffSecondsTest, NoneFirstThenDoublesUpToTheMaximum) {

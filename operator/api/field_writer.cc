@@ -40,7 +40,7 @@ class Writer {
       if constexpr (requires { value == Value(); }) {
         if (presence == Presence::kUnsupported && value == Value()) return;
       }
-      if constexpr (std::is_same_v<Rule, schema::Text>) {
+      if constexpr (std::is_same_v<Rule, schema::Text> && std::is_same_v<Value, std::string>) {
         // Empty is what an absent one is where it may not be written.
         if (presence == Presence::kOptional && std::string_view(value).empty() && !rule.check("").empty()) return;
       }

@@ -42,7 +42,7 @@ class Writer {
       }
       if constexpr (std::is_same_v<Rule, schema::Text> && std::is_same_v<Value, std::string>) {
         // Empty is what an absent one is where it may not be written.
-        if (presence == Presence::kOptional && std::string_view(value).empty() && !rule.check("").empty()) return;
+        if (presence == Presence::kOptional && value.empty() && !rule.check("").empty()) return;
       }
       if constexpr (std::is_same_v<Rule, schema::Template>) {
         if (value.empty()) return;

@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Open(const ClusterOptions& opt
   const std::shared_ptr<kube::CredentialSource> credentials = *std::move(found);
   // Before the first request, whose time is short.
   if (absl::Status readable = credentials->Get(/*refresh=*/false).status(); !readable.ok()) return readable;
-  kube::InitialiseHttp(kHttpThreads);
+  if (absl::Status status = kube::InitialiseHttp(kHttpThreads); !status.ok()) return status;
   std::string namespace_name = options.namespace_name;
   if (namespace_name.empty()) namespace_name = credentials->default_namespace();
   if (options.all_namespaces) namespace_name.clear();

@@ -1,5 +1,8 @@
+#include <unistd.h>
+
 #include <atomic>
 #include <csignal>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -168,6 +171,35 @@ TEST_F(ClusterCommandsTest, ProgramsForCredentialsAreRunWhereItIsAllowed) {
                    scratch_.path(),
                    {}});
   EXPECT_EQ(command.Wait(), 0) << command.Errors();
+}
+
+TEST_F(ClusterCommandsTest, ALackOfThreadsIsOneError) {
+  if (geteuid() != 0) GTEST_SKIP() << "the limit needs a user of its own";
+  PutLeNet();
+  std::filesystem::permissions(scratch_.path(), std::filesystem::perms::all);
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"get", "-n", "team"}, {"logs", "lenet", "-n", "team", "-f"}}) {
+    CommandOptions options{arguments, {{"KUBECONFIG", kubeconfig_}}, scratch_.path(), {}};
+    options.process_limit = 1;
+    Command command(options);
+    EXPECT_EQ(command.Wait(), 1);
+    EXPECT_THAT(Lines(command.Errors()), ElementsAre(HasSubstr("cannot be started: Resource temporarily unavailable")));
+  }
+}
+
+// Whoever may write a status may not write on the terminal of whoever reads it.
+TEST_F(ClusterCommandsTest, EscapesOfAStatusAreNotPrinted) {
+  api::TrainingJobStatus status = RunningStatus();
+  status.reason = "\x1b[2JOops\r";
+  status.conditions.push_back({planner::kRecovering, true, "\x1b[31mLost", "a \x1b]0;title\x07 message", 1000, 1});
+  PutJob("lenet", status);
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"get", "-n", "team"},
+                                                    {"why", "lenet", "-n", "team"},
+                                                    {"top", "lenet", "-n", "team", "--once"}}) {
+    const std::string output = Run(arguments);
+    EXPECT_THAT(output, Not(HasSubstr("\x1b"))) << arguments.front();
+    EXPECT_THAT(output, Not(HasSubstr("\r"))) << arguments.front();
+  }
 }
 
 TEST_F(ClusterCommandsTest, GetListsTheJobsOfANamespaceOrOfAll) {

@@ -124,8 +124,8 @@ int Main(int argc, char** argv) {
   // Freed memory that each of many threads keeps for itself would be most of this process.
   mallopt(M_ARENA_MAX, 2);
   service::BlockSignals();
-  kube::InitialiseHttp(kHttpThreads);
   service::StartLogging("operator");
+  if (const absl::Status status = kube::InitialiseHttp(kHttpThreads); !status.ok()) return service::ExitCodeFor(status);
   spdlog::set_level(spdlog::level::from_str(flags.log_level));
   return service::ExitCodeFor(Run(flags));
 }

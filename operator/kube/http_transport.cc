@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "boost/system/system_error.hpp"
 #include "operator/kube/http/call.h"
 #include "operator/kube/http/channel.h"
 #include "operator/kube/http/inbox.h"
@@ -108,13 +110,17 @@ class HttpTransport final : public Transport {
 
 }  // namespace
 
-void InitialiseHttp(int threads) {
+absl::Status InitialiseHttp(int threads) {
   InitialiseOpenSsl();
   HideSystemCertificates();
   try {
     crossplat::threadpool::initialize_with_threads(static_cast<std::size_t>(std::max(1, threads)));
+  } catch (const boost::system::system_error& error) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the threads for HTTP: cannot be started: ", error.code().message()));
   } catch (const std::exception&) {  // somebody was first: then there are threads
   }
+  return absl::OkStatus();
 }
 
 std::unique_ptr<Transport> MakeHttpTransport(std::shared_ptr<CredentialSource> credentials) {

@@ -36,7 +36,7 @@ HttpRequest Request(const std::string& method, const std::string& path, absl::Du
 
 class HttpTransportTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { InitialiseHttp(4); }
+  static void SetUpTestSuite() { ASSERT_TRUE(InitialiseHttp(4).ok()); }
 
   std::unique_ptr<Transport> Connect(Credentials credentials = {}, const std::string& refreshed = "") {
     source_ = std::make_shared<PlainCredentials>(server_.Start(), std::move(credentials), refreshed);

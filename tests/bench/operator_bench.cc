@@ -352,8 +352,8 @@ int Main(int argc, char** argv) {
   app.add_option("--count", flags.count, "pods that fail (react)")->capture_default_str();
   app.add_option("--limit", flags.limit_seconds, "seconds to wait for pods")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  kube::InitialiseHttp(2);
-  const absl::StatusOr<Json> result = Run(flags, step);
+  const absl::Status ready = kube::InitialiseHttp(2);
+  const absl::StatusOr<Json> result = ready.ok() ? Run(flags, step) : ready;
   if (!result.ok()) {
     absl::FPrintF(stderr, "operator_bench: %s: %s\n", step, std::string(result.status().message()));
     return 1;

@@ -28,7 +28,7 @@ class Process final : public ::testing::Environment {
   void SetUp() override {
     std::ofstream(SystemCertificatesFile()).flush();
     setenv("SSL_CERT_FILE", SystemCertificatesFile().c_str(), /*overwrite=*/1);
-    InitialiseHttp(4);
+    ASSERT_TRUE(InitialiseHttp(4).ok());
   }
   void TearDown() override { std::remove(SystemCertificatesFile().c_str()); }
 };

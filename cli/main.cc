@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/manifest_input.h"
 #include "operator/api/manifest.h"
+#include "proto/host_port.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -124,6 +125,7 @@ int Main(int argument_count, char** argument_values) {
   AddManifest(*ledger, arguments);
   ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();
   ledger->add_option("--ps", arguments.addresses, "host:port of each parameter server; may be repeated")
+      ->check(CheckPeerAddress)
       ->required()
       ->allow_extra_args(false);
 

@@ -23,7 +23,7 @@ import subprocess
 import tempfile
 import time
 
-from driver.base import ROOT, ClusterError, binaries, build, run, wait_for
+from driver.base import ROOT, ClusterError, binaries, build, host_port, run, wait_for
 from driver.samples import samples, total
 
 SYSTEM = "downpour-system"
@@ -186,7 +186,7 @@ class World:
         """What the tables of the parameter servers say, read by a program that shares no code with the trainer: it
         talks to the pods' own addresses, which this machine can reach."""
         servers = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
-        addresses = [f"--ps={pod['status'].get('podIP')}:{CONTROL_PORT}" for pod in servers]
+        addresses = [f"--ps={host_port(pod['status'].get('podIP', ''), CONTROL_PORT)}" for pod in servers]
         uid = self.get("trainingjob", name)["metadata"]["uid"]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(manifest, file)
@@ -299,7 +299,7 @@ def scale_operator(driver, replicas):
 
 def metric(driver, name, **labels):
     """The sum of a metric over the operator's pods and over all labels but these."""
-    return sum(total(samples(f"http://{pod['status']['podIP']}:8080/metrics", name), labels)
+    return sum(total(samples(f"http://{host_port(pod['status']['podIP'], 8080)}/metrics", name), labels)
                for pod in operator_pod_objects(driver))
 
 

@@ -15,6 +15,10 @@ class ClusterError(Exception):
     """Something a person has to look at; the message says what was found and what was expected."""
 
 
+def host_port(host, port):
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def say(text):
     print(f"cluster: {text}", file=sys.stderr, flush=True)
 

@@ -7,7 +7,7 @@ import pathlib
 import re
 import threading
 
-from driver.base import ClusterError, say
+from driver.base import ClusterError, host_port, say
 
 SECONDS = 2
 
@@ -36,7 +36,7 @@ def pod_targets(pods):
                   "__meta_kubernetes_pod_ip": address, "__meta_kubernetes_pod_phase": pod["status"]["phase"]}
         for container in pod["spec"]["containers"]:
             for port in container.get("ports", []):
-                targets.append({"targets": [f"{address}:{port['containerPort']}"], "labels": {
+                targets.append({"targets": [host_port(address, port["containerPort"])], "labels": {
                     **labels, "__meta_kubernetes_pod_container_name": container["name"],
                     "__meta_kubernetes_pod_container_port_name": port.get("name", "")}})
     return targets
@@ -54,7 +54,7 @@ def endpoint_targets(endpoints, services):
         for subset in one.get("subsets", []):
             for address in subset.get("addresses", []):
                 for port in subset.get("ports", []):
-                    targets.append({"targets": [f"{address['ip']}:{port['port']}"], "labels": {
+                    targets.append({"targets": [host_port(address["ip"], port["port"])], "labels": {
                         **labels, "__meta_kubernetes_pod_name": address.get("targetRef", {}).get("name", ""),
                         "__meta_kubernetes_endpoint_port_name": port.get("name", "")}})
     return targets

@@ -6,24 +6,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "trainer/service/http_server.h"
 
 namespace downpour::controller {
 
-// Answers GET /healthz and /readyz with 200, or 503 and the reason. The one place that knows civetweb.
-class HealthServer {
- public:
-  // Empty: well. Called from threads of the server's.
-  using Check = std::function<std::string()>;
+// Empty: well. Called from the server's thread.
+using HealthCheck = std::function<std::string()>;
 
-  // kUnavailable: the port is taken, say.
-  static absl::StatusOr<std::unique_ptr<HealthServer>> Start(const std::string& listen, Check healthy, Check ready);
-  ~HealthServer();
-
- private:
-  class Impl;
-  explicit HealthServer(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
+// Answers GET /healthz and /readyz with 200, or 503 and the reason. Addresses and errors as HttpServer's.
+absl::StatusOr<std::unique_ptr<service::HttpServer>> StartHealthServer(const std::string& listen, HealthCheck healthy,
+                                                                       HealthCheck ready);
 
 }  // namespace downpour::controller
 

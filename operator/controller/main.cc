@@ -17,6 +17,7 @@
 #include "operator/controller/operator.h"
 #include "operator/kube/credentials.h"
 #include "operator/kube/http_transport.h"
+#include "proto/host_port.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/process.h"
 
@@ -29,8 +30,8 @@ constexpr std::int64_t kHighestUser = 2147483647;  // that Kubernetes takes
 
 struct Flags {
   std::string kubeconfig, context;
-  std::string metrics_listen = "0.0.0.0:8080";
-  std::string health_listen = "0.0.0.0:8081";
+  std::string metrics_listen = "[::]:8080";
+  std::string health_listen = "[::]:8081";
   std::string log_level = "info";
   controller::OperatorOptions options;
 };
@@ -69,8 +70,12 @@ void AddFlags(CLI::App& app, Flags* flags) {
   app.add_option("--burst", options.client.burst, "requests at once")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus")->capture_default_str();
-  app.add_option("--health-listen", flags->health_listen, "address of /healthz and /readyz")->capture_default_str();
+  app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; host [::]: all, of IPv4 too")
+      ->check(CheckListenAddress)
+      ->capture_default_str();
+  app.add_option("--health-listen", flags->health_listen, "address of /healthz and /readyz")
+      ->check(CheckListenAddress)
+      ->capture_default_str();
   app.add_option("--log-level", flags->log_level)
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
@@ -93,7 +98,7 @@ absl::Status Run(Flags& flags) {
   controller::Operator job_operator(
       options, [&credentials] { return std::shared_ptr<kube::Transport>(kube::MakeHttpTransport(credentials)); },
       &metrics);
-  const auto health = controller::HealthServer::Start(
+  const auto health = controller::StartHealthServer(
       flags.health_listen, [&job_operator] { return job_operator.Stuck(); },
       [&job_operator] { return job_operator.Unready(); });
   if (!health.ok()) return health.status();

@@ -10,6 +10,7 @@
 #include "operator/controller/pod.h"
 #include "operator/controller/pod_spec.h"
 #include "operator/job/training_config.h"
+#include "proto/host_port.h"
 
 namespace downpour::controller {
 namespace {
@@ -36,8 +37,9 @@ Json Meta(const api::TrainingJob& job, const std::string& name) {
 }
 
 std::string CoordinatorAddress(const api::TrainingJob& job) {
-  return absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", kServiceName, ".", job.metadata.namespace_name,
-                      ".svc:", kControlPort);
+  return JoinHostPort(absl::StrCat(PodName(job, api::Role::kCoordinator, 0), ".", kServiceName, ".",
+                                   job.metadata.namespace_name, ".svc"),
+                      kControlPort);
 }
 
 Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incarnation) {
@@ -53,9 +55,9 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
     add("--index", absl::StrCat(index));
     add("--coordinator", CoordinatorAddress(job));
   }
-  if (role != api::Role::kWorker) add("--listen", absl::StrCat("0.0.0.0:", kControlPort));
-  if (role == api::Role::kParameterServer) add("--advertise", absl::StrCat("$(POD_IP):", kControlPort));
-  add("--metrics-listen", absl::StrCat("0.0.0.0:", kMetricsPort));
+  if (role != api::Role::kWorker) add("--listen", JoinHostPort("::", kControlPort));
+  if (role == api::Role::kParameterServer) add("--advertise-host", "$(POD_IP)");
+  add("--metrics-listen", JoinHostPort("::", kMetricsPort));
   return arguments;
 }
 

@@ -87,13 +87,14 @@ TEST(ObjectsTest, PodsOfOneRoleDifferInWhoTheyAreAlone) {
 TEST(ObjectsTest, ThePartsOfEachRole) {
   const Json coordinator = Build(MakeJob(), api::Role::kCoordinator).at("spec").at("containers").at(0);
   EXPECT_EQ(coordinator.at("args").at(0), "coordinator");
-  EXPECT_EQ(Argument(coordinator, "--listen"), "0.0.0.0:7070");
+  EXPECT_EQ(Argument(coordinator, "--listen"), "[::]:7070") << "all addresses, of IPv4 too";
+  EXPECT_EQ(Argument(coordinator, "--metrics-listen"), "[::]:8080");
   EXPECT_EQ(Argument(coordinator, "--coordinator"), "");
   EXPECT_TRUE(coordinator.at("readinessProbe").contains("grpc"));
   const Json ps = Build(MakeJob(), api::Role::kParameterServer, 1).at("spec").at("containers").at(0);
   EXPECT_EQ(ps.at("args").at(0), "ps");
   EXPECT_EQ(ps.at("image"), "server:1");
-  EXPECT_EQ(Argument(ps, "--advertise"), "$(POD_IP):7070");
+  EXPECT_EQ(Argument(ps, "--advertise-host"), "$(POD_IP)") << "the process knows whether it needs brackets";
   EXPECT_FALSE(Build(MakeJob(), api::Role::kWorker).at("spec").at("containers").at(0).contains("readinessProbe"));
 }
 

@@ -9,6 +9,7 @@
 #include "operator/job/report.h"
 #include "operator/kube/api_error.h"
 #include "operator/planner/conditions.h"
+#include "proto/host_port.h"
 
 namespace downpour::controller {
 namespace {
@@ -193,7 +194,7 @@ planner::Observed Reconciler::Observe(Pass& pass) {
   const PaceOptions& pace = options_.pace;
   const absl::Duration ask = memory.questions.Look(pace, pass.load, pass.pods, observed, pass.now);
   if (const PodPointer& coordinator = memory.questions.coordinator(); coordinator != nullptr) {
-    gateway_->Follow(record.meta.uid, record.meta.Key(), absl::StrCat(coordinator->address, ":", kControlPort),
+    gateway_->Follow(record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
                      {ask, Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
                      job::RecentFailures(record.job.status));
   }
@@ -329,7 +330,7 @@ absl::Status Reconciler::CarryOut(Pass& pass, const planner::Plan& plan) {
   if (finish) {
     for (const PodPointer& pod : pass.pods) {
       if (pod->role == api::Role::kWorker || pod->phase != "Running" || pod->address.empty()) continue;
-      gateway_->Finish(pod->role, record.meta.uid, absl::StrCat(pod->address, ":", kControlPort));
+      gateway_->Finish(pod->role, record.meta.uid, JoinHostPort(pod->address, kControlPort));
     }
   }
   if (starts.empty()) {

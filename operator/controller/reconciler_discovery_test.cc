@@ -106,6 +106,20 @@ TEST_F(ReconcilerTest, ACoordinatorThatIsReplacedIsFoundAtItsNewAddress) {
   EXPECT_EQ(server_.CountRequests("PATCH", "/endpointslices/lenet"), 2);
 }
 
+TEST_F(ReconcilerTest, PodsWithIpv6AddressesAreFoundAskedAndTold) {
+  pod_address_ = "fd00::2";
+  BringToTraining();
+  EXPECT_EQ(Published(), "fd00::2");
+  EXPECT_EQ(server_.Get(kube::kEndpointSlices, kNamespace, "lenet")->at("addressType"), "IPv6");
+  EXPECT_EQ(gateway_.followed, "[fd00::2]:7070");
+  Report(v1::PHASE_DONE, 100);
+  for (int i = 0; i < 2; ++i) {
+    Refresh();
+    ASSERT_TRUE(Reconcile().status.ok());
+  }
+  EXPECT_EQ(gateway_.finished_at, std::set<std::string>{"[fd00::2]:7070"});
+}
+
 // While a webhook that pods need does not answer.
 TEST_F(ReconcilerTest, ACoordinatorIsFoundWhileOtherPodsAreRefused) {
   BringToTraining();

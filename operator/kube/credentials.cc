@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "operator/kube/file_credentials.h"
 #include "operator/kube/kubeconfig.h"
+#include "proto/host_port.h"
 
 namespace downpour::kube {
 namespace {
@@ -22,9 +23,8 @@ absl::StatusOr<std::unique_ptr<CredentialSource>> InClusterCredentials(const std
     return absl::FailedPreconditionError(
         "not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
   }
-  const bool brackets = host.find(':') != std::string::npos && host.front() != '[';
   CredentialSettings settings;
-  settings.server = absl::StrCat("https://", brackets ? "[" : "", host, brackets ? "]" : "", ":", port);
+  settings.server = absl::StrCat("https://", JoinHostPort(host, port));
   const std::string folder = root + kServiceAccount;
   settings.token.file = folder + "/token";
   settings.certificate_authority.file = folder + "/ca.crt";

@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "operator/kube/exec_plugin.h"
+#include "proto/host_port.h"
 #include "yaml-cpp/yaml.h"
 
 namespace downpour::kube {
@@ -110,11 +110,7 @@ bool IsPlainProxy(std::string_view url) {
   if (!url.starts_with("http://")) return false;
   url.remove_prefix(std::string_view("http://").size());
   if (url.ends_with('/')) url.remove_suffix(1);
-  const std::size_t mark = url.rfind(':');
-  int port = 0;
-  return mark != std::string_view::npos && mark > 0 && url.find_first_of("/@?# ") == std::string_view::npos &&
-         absl::SimpleAtoi(absl::string_view(url.data() + mark + 1, url.size() - mark - 1), &port) && port > 0 &&
-         port < 65536;
+  return url.find_first_of("/@?# ") == std::string_view::npos && CheckPeerAddress(std::string(url)).empty();
 }
 
 absl::Status ReadCluster(const Entry& entry, CredentialSettings* settings) {

@@ -10,6 +10,7 @@
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/deadline.h"
+#include "proto/host_port.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
@@ -38,6 +39,8 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   }
 
   absl::Status Serve(const std::string& listen, const std::string& metrics_listen) {
+    const absl::StatusOr<HostPort> asked = SplitHostPort(listen);
+    if (!asked.ok()) return asked.status();
     grpc::ServerBuilder builder;
     wire::ConfigureServer(builder);
     int port = 0;
@@ -47,7 +50,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
     }
-    address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+    address_ = JoinHostPort(asked->host, port);
     if (!metrics_listen.empty()) {
       absl::StatusOr<std::string> served = metrics_.Serve(metrics_listen);
       if (!served.ok()) return served.status();

@@ -36,6 +36,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.coordinator = flags.coordinator;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
+  options.advertise_host = flags.advertise_host;
   options.metrics_listen = flags.metrics_listen;
   auto server = ps::PsServer::Start(std::move(options));
   if (!server.ok()) return server.status();

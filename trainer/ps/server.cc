@@ -12,6 +12,7 @@
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "proto/deadline.h"
+#include "proto/host_port.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
@@ -43,6 +44,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   }
 
   absl::Status Serve() {
+    const absl::StatusOr<HostPort> asked = SplitHostPort(options_.listen);
+    if (!asked.ok()) return asked.status();
     grpc::ServerBuilder builder;
     wire::ConfigureServer(builder);
     int port = 0;
@@ -60,8 +63,10 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     if (server_ == nullptr || port == 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
     }
-    address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
-    core_options.address = options_.advertise.empty() ? address_ : options_.advertise;
+    address_ = JoinHostPort(asked->host, port);
+    core_options.address = !options_.advertise.empty()        ? options_.advertise
+                           : !options_.advertise_host.empty() ? JoinHostPort(options_.advertise_host, port)
+                                                              : address_;
     absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
     if (!core.ok()) return core.status();
     core_ = *std::move(core);

@@ -19,7 +19,8 @@ struct PsServerOptions {
   std::uint32_t process_incarnation = 1;
   std::string coordinator;  // host:port, or @FILE that holds it; empty: none, directives come from the caller (tests)
   std::string listen = "127.0.0.1:0";
-  std::string advertise;       // where workers reach it; empty: the address served
+  std::string advertise;       // host:port where workers reach it; empty: the address served
+  std::string advertise_host;  // the same with the port served
   std::string metrics_listen;  // empty: none
   absl::Duration longest_drain = absl::Seconds(2);
 };

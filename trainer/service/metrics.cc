@@ -1,12 +1,7 @@
 #include "trainer/service/metrics.h"
 
-#include <exception>
-#include <system_error>
-#include <thread>
-
 #include "absl/strings/str_cat.h"
 #include "prometheus/counter.h"
-#include "prometheus/exposer.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
@@ -55,19 +50,15 @@ Metrics::Metrics() : registry_(std::make_shared<prometheus::Registry>()), series
 Metrics::~Metrics() = default;
 
 absl::StatusOr<std::string> Metrics::Serve(const std::string& listen) {
-  try {
-    exposer_ = std::make_unique<prometheus::Exposer>(listen, /*num_threads=*/1);
-    exposer_->RegisterCollectable(registry_);
-    const std::size_t colon = listen.rfind(':');
-    return absl::StrCat(listen.substr(0, colon), ":", exposer_->GetListeningPorts().at(0));
-  } catch (const std::exception&) {  // its text names the library's classes, not the reason
-    try {
-      std::thread([] {}).join();
-    } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(absl::StrCat("metrics: a thread cannot be started: ", error.what()));
-    }
-    return absl::UnavailableError(absl::StrCat("metrics: cannot listen on ", listen, ": is the port in use?"));
+  const auto answer = [this]() -> HttpServer::Answer {
+    return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = Text()};
+  };
+  absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Start(listen, {{"/metrics", answer}});
+  if (!server.ok()) {
+    return absl::Status(server.status().code(), absl::StrCat("metrics: ", server.status().message()));
   }
+  server_ = *std::move(server);
+  return server_->address();
 }
 
 void Metrics::SetCounter(const std::string& name, const std::string& help, const Labels& labels, double total) {

@@ -10,9 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "trainer/service/http_server.h"
 
 namespace prometheus {
-class Exposer;
 class Registry;
 }  // namespace prometheus
 
@@ -27,7 +27,7 @@ class Metrics {
   Metrics();
   ~Metrics();
 
-  // Serves /metrics on host:port (port 0: any) and returns the address. kUnavailable: the port is taken, say.
+  // Serves /metrics on host:port and returns the address. Both, and errors, as HttpServer's.
   absl::StatusOr<std::string> Serve(const std::string& listen);
 
   // Sets the value of a series and makes it if need be. A counter is set to a total that must not fall; if it does
@@ -51,9 +51,9 @@ class Metrics {
  private:
   struct Series;
   std::shared_ptr<prometheus::Registry> registry_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
   std::mutex mutex_;
   std::unique_ptr<Series> series_;
+  std::unique_ptr<HttpServer> server_;  // the last member: it asks for the others
 };
 
 }  // namespace downpour::service

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/util/json_util.h"
 #include "grpc/support/log.h"
+#include "proto/host_port.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -38,14 +39,23 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
   if (set.index) app.add_option("--index", flags->index, "which one of its role")->required();
   if (set.coordinator) {
     app.add_option("--coordinator", flags->coordinator, "the coordinator: host:port, or @FILE that holds it")
+        ->check([](const std::string& text) { return text.rfind('@', 0) == 0 ? "" : CheckPeerAddress(text); })
         ->required();
   }
   if (set.listen) {
-    app.add_option("--listen", flags->listen, "address to serve; port 0: any free one")->capture_default_str();
-    app.add_option("--advertise", flags->advertise, "host:port where others reach it; empty: the address served");
+    app.add_option("--listen", flags->listen, "address to serve; port 0: any free one; host [::]: all, of IPv4 too")
+        ->check(CheckListenAddress)
+        ->capture_default_str();
+    CLI::Option* const advertise = app.add_option("--advertise", flags->advertise,
+                                                  "host:port where others reach it; by default the address served")
+                                       ->check(CheckPeerAddress);
+    app.add_option("--advertise-host", flags->advertise_host, "the same without a port: that of the address served")
+        ->check(CheckHost)
+        ->excludes(advertise);
     app.add_option("--address-file", flags->address_file, "write the address served into this file");
   }
   app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; empty: none")
+      ->check([](const std::string& text) { return text.empty() ? "" : CheckListenAddress(text); })
       ->capture_default_str();
   app.add_option("--metrics-address-file", flags->metrics_address_file, "write the metrics address into this file");
   app.add_option("--parent", flags->parent, "end when this process ends");

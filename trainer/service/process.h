@@ -30,7 +30,8 @@ struct ProcessFlags {
   std::uint32_t incarnation = 1;
   std::string coordinator;  // host:port, or @FILE that holds it
   std::string listen = "127.0.0.1:0";
-  std::string advertise;  // where others reach what listens; empty: at the address it listens on
+  std::string advertise;       // host:port where others reach what listens; empty: at the address it listens on
+  std::string advertise_host;  // the same with the port that it listens on
   std::string address_file;
   std::string metrics_listen = "127.0.0.1:0";
   std::string metrics_address_file;

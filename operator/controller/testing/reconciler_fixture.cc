@@ -158,8 +158,8 @@ void ReconcilerTest::RunPods() {
     }
     const std::string phase = kube::FindText(object, {"status", "phase"});
     if (phase == "Failed" || phase == "Succeeded" || phase == "Running") continue;
-    server_.Modify(kube::kPods, kNamespace, name, [](Json& pod) {
-      pod["status"] = {{"phase", "Running"}, {"podIP", "10.0.0.1"}};
+    server_.Modify(kube::kPods, kNamespace, name, [this](Json& pod) {
+      pod["status"] = {{"phase", "Running"}, {"podIP", pod_address_}};
     });
   }
 }

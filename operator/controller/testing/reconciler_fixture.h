@@ -32,12 +32,16 @@ class FakeGateway final : public CoordinatorGateway {
   }
   void Forget(const std::string&) override { followed.clear(); }
   std::optional<Answer> Latest(const std::string&) const override { return answer; }
-  void Finish(api::Role role, const std::string&, const std::string&) override { finished.insert(role); }
+  void Finish(api::Role role, const std::string&, const std::string& address) override {
+    finished.insert(role);
+    finished_at.insert(address);
+  }
 
   std::string followed;
   Periods periods;
   std::optional<Answer> answer;
   std::set<api::Role> finished;
+  std::set<std::string> finished_at;  // their addresses
 };
 
 // A reconciler with a real client, an API server that holds what it writes, and caches that are refreshed when the test
@@ -98,6 +102,7 @@ class ReconcilerTest : public ::testing::Test {
   int Writes() const;
 
   double now_ = 1'800'000'000;
+  std::string pod_address_ = "10.0.0.1";  // of all pods that run
   kube::FakeApiServer server_;
   const std::string base_url_;
   kube::Client client_;

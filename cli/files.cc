@@ -30,6 +30,9 @@ int WriteAll(int descriptor, absl::string_view content) {
   return 0;
 }
 
+// The file system does not have this at all: nothing was lost by asking.
+bool IsAbsent(int error) { return error == EINVAL || error == ENOTSUP || error == ENOSYS; }
+
 }  // namespace
 
 absl::Status SystemError(int error_number, const std::string& path, const std::string& what) {
@@ -96,7 +99,7 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   FileDescriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!file.valid()) return SystemError(errno, temporary, "cannot be created");
   int error = WriteAll(file.get(), content);
-  if (error == 0 && fsync(file.get()) != 0) error = errno;
+  if (error == 0 && fsync(file.get()) != 0 && !IsAbsent(errno)) error = errno;
   // Some file systems report a failed write only here.
   if (error == 0 && close(file.Release()) != 0) error = errno;
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
@@ -106,7 +109,9 @@ absl::Status WriteFileDurably(const std::string& path, absl::string_view content
   }
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const FileDescriptor directory(open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.valid() || fsync(directory.get()) != 0) return SystemError(errno, parent, "cannot be synchronised");
+  if (directory.valid() ? fsync(directory.get()) != 0 && !IsAbsent(errno) && errno != EPERM : errno != EACCES) {
+    return SystemError(errno, parent, "cannot be synchronised");
+  }
   return absl::OkStatus();
 }
 
@@ -128,8 +133,9 @@ absl::Status CheckWritable(const std::string& directory) {
   std::string probe = directory + "/.downpour-XXXXXX";
   const FileDescriptor file(mkostemp(probe.data(), O_CLOEXEC));
   if (!file.valid()) return SystemError(errno, directory, "cannot be written to");
+  absl::Status status = WriteFileDurably(probe, "can this be written?\n");
   unlink(probe.c_str());
-  return absl::OkStatus();
+  return status;
 }
 
 absl::StatusOr<std::uint64_t> FreeBytes(const std::string& path) {

@@ -119,6 +119,12 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   model_path_ = reply.model_path();
 
   RunSummary& summary = history_.summary;
+  // A coordinator that was replaced forgot those of before; the run has them all the same.
+  for (const std::string& warning : reply.warnings()) {
+    if (std::find(summary.warnings.begin(), summary.warnings.end(), warning) != summary.warnings.end()) continue;
+    summary.warnings.push_back(warning);
+    AddEvent(time, true, "TaskFailed", warning);
+  }
   summary.generation = generation;
   summary.epochs = epochs;
   summary.first_update_seconds = first_update_seconds_.value_or(0);
@@ -205,7 +211,8 @@ std::string SummaryToJson(const RunSummary& summary) {
                                            {"ledger", ledger},
                                            {"audit", AuditOf(summary)},
                                            {"modelPath", summary.model_path},
-                                           {"runDirectory", summary.run_directory}};
+                                           {"runDirectory", summary.run_directory},
+                                           {"warnings", summary.warnings}};
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -183,7 +183,11 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   v1::ProgressReply reply = Reply(100);
   Evaluate(reply, 1, 0.875);
   reply.set_model_path("/runs/demo-1/model.safetensors");
-  recorder.AddProgress(kStart + 2, Reply(1), std::nullopt, 0);
+  v1::ProgressReply first = Reply(1);
+  first.add_warnings("of the coordinator before");
+  reply.add_warnings("39 updates were skipped");
+  recorder.AddProgress(kStart + 2, first, std::nullopt, 0);
+  recorder.AddProgress(kStart + 3, first, std::nullopt, 0);
   recorder.AddProgress(kStart + 4, reply, std::nullopt, 0);
   recorder.Finish(kStart + 6, kSucceeded, "", 2, LedgerSummary{100, 100, 0, 0, 0});
   const json document = json::parse(SummaryToJson(recorder.history().summary));
@@ -191,7 +195,8 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
     "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
     "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
-    "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1"})");
+    "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",
+    "warnings": ["of the coordinator before", "39 updates were skipped"]})");
   EXPECT_EQ(document, expected) << document.dump(2);
 
   recorder.Finish(kStart + 6, kFailed, "why", 2, std::nullopt);

@@ -81,8 +81,9 @@ absl::Status CheckDataset(const api::TrainingJob& job) {
                                                    : fs::exists(path, error) ? "is no directory"
                                                                              : "there is no such directory"));
   }
-  for (const char* name :
-       {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
+  std::vector<std::string> names = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"};
+  if (job.spec.training.evaluate) names.insert(names.end(), {"t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"});
+  for (const std::string& name : names) {
     const std::string plain = absl::StrCat(path, "/", name);
     const std::string zipped = plain + ".gz";
     if (!fs::is_regular_file(plain, error) && !fs::is_regular_file(zipped, error)) {

@@ -87,6 +87,11 @@ TEST(LaunchTest, EveryFileOfTheDataSetMustBeThereGzippedOrNot) {
     std::ofstream(folder + "/" + name) << "x";
   }
   EXPECT_TRUE(CheckDataset(job).ok()) << CheckDataset(job);
+  std::filesystem::remove(folder + "/" + names[2]);
+  std::filesystem::remove(folder + "/" + names[3]);
+  EXPECT_TRUE(absl::IsInvalidArgument(CheckDataset(job)));
+  job.spec.training.evaluate = false;
+  EXPECT_TRUE(CheckDataset(job).ok()) << "what is not read is not asked for: " << CheckDataset(job);
   job.spec.dataset.path = folder + "/" + names[0];
   EXPECT_TRUE(absl::IsInvalidArgument(CheckDataset(job))) << "a file is no directory";
   std::filesystem::remove_all(folder);

@@ -86,6 +86,7 @@ struct RunSummary {
   std::optional<LedgerSummary> ledger;  // absent: the ps could not be read, `message` says why
   std::string model_path;
   std::string run_directory;
+  std::vector<std::string> warnings = {};  // what the job went on without, each once
 };
 
 struct RunHistory {

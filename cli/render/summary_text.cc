@@ -58,6 +58,9 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
   }
   if (!summary.model_path.empty()) row("model", CleanText(summary.model_path));
   if (!summary.run_directory.empty()) row("report", CleanText(summary.run_directory) + "/report.html");
+  for (const std::string& warning : summary.warnings) {
+    absl::StrAppend(&text, paint("1;33", absl::StrCat("Warning: ", CleanText(warning))), "\n");
+  }
   if (succeeded && !summary.ledger.has_value()) {
     absl::StrAppend(&text, paint("1;31", absl::StrCat("Not audited: ", CleanText(summary.message))), "\n");
   }

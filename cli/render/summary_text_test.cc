@@ -55,6 +55,17 @@ TEST(SummaryTextTest, WhatWasNotAuditedSaysSoInTheEnd) {
   EXPECT_THAT(RenderSummaryText(summary, false), Not(HasSubstr("Not audited")));
 }
 
+TEST(SummaryTextTest, WarningsAreItsLastLines) {
+  RunSummary summary;
+  summary.phase = "Succeeded";
+  summary.run_directory = "runs/lenet-1";
+  summary.ledger = LedgerSummary{40, 40, 0, 0, 39};
+  summary.warnings = {"worker-0: the directory\x1b cannot be synced", "39 of 40 updates were skipped"};
+  EXPECT_THAT(RenderSummaryText(summary, false),
+              ::testing::EndsWith("report.html\nWarning: worker-0: the directory  cannot be synced\n"
+                                  "Warning: 39 of 40 updates were skipped\n"));
+}
+
 TEST(SummaryTextTest, EmptyAndHostileRuns) {
   EXPECT_THAT(RenderSummaryText({}, false), HasSubstr("ledger      not read"));
   RunSummary summary;

@@ -36,6 +36,8 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.phase = ToPlanner(reply.phase());
   report.message = reply.message();
   if (reply.failure() == v1::FAILURE_DATA_SHARD) report.failure_reason = "DataShardFailed";
+  if (reply.failure() == v1::FAILURE_MODEL_NOT_FINITE) report.failure_reason = "ModelNotFinite";
+  report.warnings.assign(reply.warnings().begin(), reply.warnings().end());
   report.generation = reply.view().generation();
   report.updates_applied = reply.updates_applied();
   report.updates_expected = reply.updates_expected();

@@ -15,6 +15,19 @@ TEST(ReportTest, ADataShardThatFailedHasAReasonForPrograms) {
   EXPECT_EQ(ToReport(reply, 1).failure_reason, "DataShardFailed");
 }
 
+TEST(ReportTest, AModelThatIsNotFiniteHasAReasonForPrograms) {
+  v1::ProgressReply reply;
+  reply.set_phase(v1::PHASE_FAILED);
+  reply.set_failure(v1::FAILURE_MODEL_NOT_FINITE);
+  EXPECT_EQ(ToReport(reply, 1).failure_reason, "ModelNotFinite");
+}
+
+TEST(ReportTest, WhatIsMissingIsPassedOn) {
+  v1::ProgressReply reply;
+  reply.add_warnings("39 of 40 updates were skipped");
+  EXPECT_EQ(ToReport(reply, 1).warnings, std::vector<std::string>{"39 of 40 updates were skipped"});
+}
+
 TEST(ReportTest, ALossThatNoWorkerHasIsNone) {
   v1::ProgressReply reply;
   reply.set_updates_applied(5);  // known from the parameter servers, after a restart of the coordinator

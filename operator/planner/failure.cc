@@ -233,7 +233,10 @@ double EarliestStart(const api::TrainingJobStatus& status, const api::FailurePol
 }
 
 void RecordFailure(Context& context, const Instance& instance, const Cause& cause) {
-  const Verdict verdict = DecideAction(context.job.spec.failure_policy, instance, cause);
+  Verdict verdict = DecideAction(context.job.spec.failure_policy, instance, cause);
+  // Others train with the same input: what one worker finds wrong is wrong where it runs, and must not end them.
+  const bool trains = instance.role == api::Role::kWorker && context.status.last_progress_step > 0;
+  if (verdict.action == api::RestartAction::kFailJob && verdict.rule.empty() && trains) verdict = {};
   std::string message = absl::StrCat(InstanceName(instance.role, instance.index), " ended: ", cause.description);
   // Who was killed had no last word: its newest line is about something else. Who gave up itself (SIGABRT) said why.
   const int code = instance.exit_code.value_or(0);

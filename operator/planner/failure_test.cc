@@ -338,9 +338,19 @@ TEST(FailureTest, LimitOfTheWholeJobForLife) {
             "worker-3, cause: exit code 1");
 }
 
+TEST(FailureTest, BadInputOfOneWorkerDoesNotEndAJobThatTrains) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.Fail(kWorker, 0, 2);
+  const Plan plan = world.Step();
+  EXPECT_EQ(Starts(plan).size(), 1u);
+  EXPECT_FALSE(IsTrue(plan.status, kFailureTarget));
+  EXPECT_EQ(plan.status.restarts_counted, 1) << "where it is everybody's, the limit ends it";
+}
+
 TEST(FailureTest, BadInputFailsTheJobUnlessARuleSaysOtherwise) {
   for (const bool with_rule : {false, true}) {
-    FakeWorld world = FakeWorld::Training(1, 1);
+    FakeWorld world(1, 1);
+    world.Step();
     if (with_rule) {
       api::FailureRule rule;
       rule.name = "retry";

@@ -56,6 +56,7 @@ struct CoordinatorReport {
   double samples_per_second = 0;        // 0: not known
   std::optional<double> loss;           // mean over the newest updates
   std::optional<double> test_accuracy;  // of the newest evaluation
+  std::vector<std::string> warnings;    // what the job goes on without
 };
 
 // Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...

@@ -51,6 +51,18 @@ TEST(SuccessTest, OutcomeIsStoredThenProcessesAreToldThenTheJobIsComplete) {
   EXPECT_EQ(plan.status.completion_time, world.now - 1000);
 }
 
+TEST(SuccessTest, WhatIsMissingIsToldOnce) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.observed.report->warnings = {"the evaluation could not be made"};
+  Plan plan = world.Step();
+  EXPECT_TRUE(IsTrue(plan.status, kSuccessCriteriaMet)) << "the model is there";
+  ASSERT_THAT(EventReasons(plan), ElementsAre("TrainingIncomplete"));
+  EXPECT_TRUE(plan.events[0].warning);
+  EXPECT_EQ(plan.events[0].message, "the evaluation could not be made");
+  EXPECT_THAT(EventReasons(world.Step()), IsEmpty());
+}
+
 TEST(SuccessTest, WhatDoesNotEndIsStoppedThenForced) {
   FakeWorld world = FakeWorld::Training(1, 1);
   world.Report(CoordinatorPhase::kDone, 100);

@@ -94,6 +94,38 @@ TEST(DeadlyShardTest, TakesThreeWorkersWhereNothingElseFails) {
   }
 }
 
+TEST(FailingTasksTest, OneWorkerThatCanIsFoundUnderAnyFaults) {
+  int failed = 0;
+  const std::uint64_t seeds = Seeds(300);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.failing_tasks = FailingTasks::kEverywhereButAtOne;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
+    }
+    failed += result.failed_tasks;
+  }
+  std::cout << seeds << " jobs, " << failed << " tasks failed\n";
+  EXPECT_GT(failed, static_cast<int>(seeds));
+}
+
+TEST(FailingTasksTest, WhereNoneCanTheJobEndsAndSaysWhy) {
+  const std::uint64_t seeds = Seeds(100);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.failing_tasks = FailingTasks::kEverywhere;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
+    }
+    EXPECT_EQ(result.failure.find("the model could not be written in "), 0u)
+        << "seed " << seed << ": " << result.failure;
+  }
+}
+
 struct Planted {
   core::PlantedBug bug;
   const char* name;

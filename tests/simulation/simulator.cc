@@ -568,8 +568,15 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, core::WorkerOu
     } else {
       AtProcess(now_ + random_.Delay(absl::Milliseconds(5), absl::Milliseconds(500)), process, [this, process, work] {
         v1::TaskResult result;
-        result.set_accuracy(0.5);
-        result.set_samples(1);
+        const bool fails = options_.failing_tasks == FailingTasks::kEverywhere ||
+                           (options_.failing_tasks == FailingTasks::kEverywhereButAtOne && process->index > 0);
+        if (fails) {
+          ++result_.failed_tasks;
+          result.set_error(absl::StrCat("worker-", process->index, ": it cannot be done here"));
+        } else if (work.kind == v1::TASK_EVALUATE) {
+          result.set_accuracy(0.5);
+          result.set_samples(1);
+        }
         core::WorkerOutput next;
         process->worker->OnTaskDone(work.token, result, now_ - process->origin, &next);
         CarryOut(process, std::move(next));
@@ -767,7 +774,8 @@ SimulationResult Simulator::Run() {
       const v1::ProgressReply progress = coordinator->coordinator->GetProgress(now_ - coordinator->origin);
       result_.generation = progress.view().generation();
       if (progress.phase() == v1::PHASE_FAILED) {
-        if (deadly_.has_value() && progress.failure() == v1::FAILURE_DATA_SHARD) {
+        const bool deadly = deadly_.has_value() && progress.failure() == v1::FAILURE_DATA_SHARD;
+        if (deadly || options_.failing_tasks == FailingTasks::kEverywhere) {
           result_.failure = progress.message();
         } else {
           Violation(absl::StrCat("the job failed: ", progress.message()));

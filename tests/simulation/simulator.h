@@ -13,6 +13,9 @@
 // all of them must be exact.
 namespace downpour::simulation {
 
+// At which workers evaluation and export fail, whenever they are tried.
+enum class FailingTasks { kNowhere, kEverywhereButAtOne, kEverywhere };
+
 struct SimulationOptions {
   std::uint64_t seed = 1;
   core::PlantedBug bug = core::PlantedBug::kNone;
@@ -20,6 +23,7 @@ struct SimulationOptions {
   bool faults = true;
   // One data shard ends every worker that begins an update of it; the operator says that this was not the platform.
   bool deadly_shard = false;
+  FailingTasks failing_tasks = FailingTasks::kNowhere;
 };
 
 struct SimulationResult {
@@ -36,7 +40,8 @@ struct SimulationResult {
   std::uint64_t refused = 0;
   std::string deadly_shard;  // "data shard 3 of epoch 1 "
   int deaths_by_shard = 0;
-  std::string failure;  // with which a job with a deadly shard failed
+  int failed_tasks = 0;
+  std::string failure;  // with which a job with a deadly shard or with tasks that fail everywhere failed
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

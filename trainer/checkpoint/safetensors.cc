@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 
 namespace downpour::checkpoint {
 namespace {
@@ -84,6 +86,10 @@ absl::Status SystemError(const std::string& path, const char* what, int error) {
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(message);
+    case EINVAL:
+    case ENOSYS:
+    case ENOTSUP:
+      return absl::UnimplementedError(message);
     default:
       return absl::UnavailableError(message);
   }
@@ -104,12 +110,61 @@ int WriteAll(int descriptor, const void* data, std::size_t size) {
   return 0;
 }
 
+// The file system does not have this at all: nothing was lost by asking.
+bool IsAbsent(int error) { return error == EINVAL || error == ENOTSUP || error == EOPNOTSUPP || error == ENOSYS; }
+
+// 0, or the errno of the failure. A directory that may not be opened or synchronised is left to the file system.
 int SyncDirectory(const std::string& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return errno;
+  if (descriptor < 0) return errno == EACCES ? 0 : errno;
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
-  return error;
+  return IsAbsent(error) || error == EPERM ? 0 : error;
+}
+
+// Writers may be on several machines.
+std::string RandomName() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x", random(), random());
+}
+
+using Pieces = std::vector<absl::Span<const char>>;
+
+// `unsynced`: the errno with which the directory could not be synchronised, 0 if it was; the file is there all the
+// same. `keep`: if it is whole and cannot be renamed, it stays under the name that the error says.
+absl::Status WriteWhole(const std::string& path, const Pieces& pieces, bool keep, int* unsynced) {
+  const std::string temporary = absl::StrCat(path, ".tmp-", RandomName());
+  // With the mode that the umask leaves to any new file.
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) return SystemError(path, "cannot create", errno);
+  bool open = true;
+  absl::Cleanup discard = [&] {
+    if (open) ::close(descriptor);
+    ::unlink(temporary.c_str());
+  };
+  int error = 0;
+  for (const absl::Span<const char> piece : pieces) {
+    if (error == 0) error = WriteAll(descriptor, piece.data(), piece.size());
+  }
+  if (error != 0) return SystemError(path, "cannot write", error);
+  if (::fsync(descriptor) != 0 && !IsAbsent(errno)) return SystemError(path, "cannot sync", errno);
+  open = false;
+  if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const absl::Status status = SystemError(path, "cannot rename", errno);
+    if (!keep) return status;
+    std::move(discard).Cancel();
+    return absl::Status(status.code(), absl::StrCat(status.message(), "; the file is whole as ", temporary));
+  }
+  std::move(discard).Cancel();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  *unsynced = SyncDirectory(parent.empty() ? "." : parent);
+  return absl::OkStatus();
+}
+
+template <typename Value>
+absl::Span<const char> BytesOf(const Value* values, std::size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(Value)};
 }
 
 // Names are printed as a JSON string: they may hold anything.
@@ -132,40 +187,56 @@ absl::StatusOr<std::vector<std::int64_t>> ParseShape(const std::string& name, co
 
 }  // namespace
 
-absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata) {
+absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                                             const std::map<std::string, std::string>& metadata) {
   const absl::StatusOr<std::string> header = EncodeHeader(tensors, metadata);
   if (!header.ok()) {
     return absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message()));
   }
-  // With the mode that the umask leaves to any new file. Random, as writers may be on several machines.
-  std::random_device random;
-  const std::string temporary = absl::StrFormat("%s.tmp-%08x%08x", path, random(), random());
-  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) return SystemError(path, "cannot create", errno);
-  bool open = true;
-  absl::Cleanup discard = [&] {
-    if (open) ::close(descriptor);
-    ::unlink(temporary.c_str());
-  };
-
   const std::uint64_t length = header->size();
-  int error = WriteAll(descriptor, &length, sizeof(length));
-  if (error == 0) error = WriteAll(descriptor, header->data(), header->size());
-  for (const NamedTensor& tensor : tensors) {
-    if (error == 0) error = WriteAll(descriptor, tensor.values.data(), tensor.values.size() * sizeof(float));
-  }
-  if (error != 0) return SystemError(path, "cannot write", error);
-  if (::fsync(descriptor) != 0) return SystemError(path, "cannot sync", errno);
-  open = false;
-  if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);
-  if (::rename(temporary.c_str(), path.c_str()) != 0) return SystemError(path, "cannot rename", errno);
-  std::move(discard).Cancel();
+  Pieces pieces = {BytesOf(&length, 1), BytesOf(header->data(), header->size())};
+  for (const NamedTensor& tensor : tensors) pieces.push_back(BytesOf(tensor.values.data(), tensor.values.size()));
+  int unsynced = 0;
+  if (absl::Status written = WriteWhole(path, pieces, /*keep=*/true, &unsynced); !written.ok()) return written;
+  if (unsynced == 0) return WrittenFile{};
+  return WrittenFile{absl::StrCat(SystemError(path, "the directory cannot be synced", unsynced).message(),
+                                  "; the file is whole, but may be lost if the machine stops now")};
+}
 
-  const std::string parent = std::filesystem::path(path).parent_path().string();
-  error = SyncDirectory(parent.empty() ? "." : parent);
-  if (error != 0) return SystemError(path, "cannot sync the directory", error);
-  return absl::OkStatus();
+absl::Status CheckWritable(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": is a directory, expected a file or nothing"));
+  }
+  const std::string probe = absl::StrCat(path, ".probe-", RandomName());
+  constexpr char kContent[] = "can this be written?\n";
+  int unsynced = 0;
+  absl::Status status = WriteWhole(probe, {BytesOf(kContent, sizeof(kContent) - 1)}, /*keep=*/false, &unsynced);
+  if (status.ok()) ::unlink(probe.c_str());
+  status = absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{probe, path}}));
+  if (status.ok() && unsynced != 0) status = SystemError(path, "the directory cannot be synced", unsynced);
+  return absl::IsNotFound(status) || absl::IsPermissionDenied(status) || absl::IsUnimplemented(status)
+             ? absl::FailedPreconditionError(status.message())
+             : status;
+}
+
+absl::Status CheckFinite(const std::vector<NamedTensor>& tensors) {
+  std::size_t values = 0;
+  std::size_t bad_values = 0;
+  std::size_t bad_tensors = 0;
+  std::string first;
+  for (const NamedTensor& tensor : tensors) {
+    const auto bad = static_cast<std::size_t>(
+        std::count_if(tensor.values.begin(), tensor.values.end(), [](float value) { return !std::isfinite(value); }));
+    values += tensor.values.size();
+    bad_values += bad;
+    if (bad == 0) continue;
+    if (++bad_tensors == 1) first = absl::StrFormat("%s (%d of %d)", tensor.name, bad, tensor.values.size());
+  }
+  if (bad_values == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrFormat("%d of %d values in %d of %d tensors are not finite, first in %s", bad_values, values,
+                      bad_tensors, tensors.size(), first));
 }
 
 absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {

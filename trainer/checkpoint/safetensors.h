@@ -19,10 +19,26 @@ struct NamedTensor {
   absl::Span<const float> values;
 };
 
+// A file that is there, whole and under its name.
+struct WrittenFile {
+  std::string warning;  // why it might be lost if the machine stops now; empty: it is on the disk
+};
+
 // Writes a temporary file beside `path`, fsyncs it, renames it and fsyncs the directory: `path` is whole or absent.
-// On failure (a full disk, say) the temporary file is removed and the error names `path` and what the system said.
-absl::Status WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                              const std::map<std::string, std::string>& metadata);
+// On failure (a full disk, say) the temporary file is removed and the error names `path` and what the system said; only
+// if it is whole and cannot be renamed it stays, and the error says where. What a file system does not have is done
+// without: fsync (EINVAL, ENOTSUP). A directory whose fsync fails otherwise is a warning: the file is there.
+absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                                             const std::map<std::string, std::string>& metadata);
+
+// Whether WriteSafetensors can write `path`: does with a small file beside it all that it will do, and removes it. A
+// directory whose fsync fails is an error here. kFailedPrecondition: what trying again does not change (no such
+// directory, no right, read-only, `path` is a directory, no rename); other codes: it may be otherwise later or
+// elsewhere.
+absl::Status CheckWritable(const std::string& path);
+
+// OK, or kFailedPrecondition with what is not finite: how many values of how many tensors, and the first of these.
+absl::Status CheckFinite(const std::vector<NamedTensor>& tensors);
 
 struct LoadedTensor {
   std::vector<std::int64_t> shape;

@@ -1,11 +1,15 @@
 #include "trainer/checkpoint/safetensors.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -13,9 +17,52 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
+
+namespace {
+
+// The call that fails from now on, and how: a file system that has not all of them.
+std::string failing_call;
+int failing_error = 0;
+
+bool FailsNow(const std::string& call) {
+  if (call != failing_call) return false;
+  errno = failing_error;
+  return true;
+}
+
+}  // namespace
+
+// In place of libc's, for the whole program.
+extern "C" {
+
+int fsync(int descriptor) {
+  struct stat status {};
+  fstat(descriptor, &status);
+  if (FailsNow(S_ISDIR(status.st_mode) ? "fsync directory" : "fsync file")) return -1;
+  return static_cast<int>(syscall(SYS_fsync, descriptor));
+}
+
+int fchmod(int descriptor, mode_t mode) noexcept {
+  return FailsNow("chmod") ? -1 : static_cast<int>(syscall(SYS_fchmod, descriptor, mode));
+}
+
+int chmod(const char* path, mode_t mode) noexcept {
+  return FailsNow("chmod") ? -1 : static_cast<int>(syscall(SYS_fchmodat, AT_FDCWD, path, mode));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  return FailsNow("rename") ? -1 : static_cast<int>(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
+
+ssize_t write(int descriptor, const void* data, std::size_t size) {
+  return descriptor > STDERR_FILENO && FailsNow("write") ? -1 : syscall(SYS_write, descriptor, data, size);
+}
+
+}  // extern "C"
 
 namespace downpour::checkpoint {
 namespace {
@@ -139,7 +186,7 @@ TEST_F(SafetensorsTest, AFullDiskLeavesTheOldFileAndNothingElse) {
   const rlimit limit{4096, old_limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
   const std::vector<float> large(100'000, 2.0F);
-  const absl::Status status = WriteSafetensors(path_, {{"w", {100'000}, large}}, {});
+  const absl::Status status = WriteSafetensors(path_, {{"w", {100'000}, large}}, {}).status();
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
   std::signal(SIGXFSZ, old_handler);
 
@@ -153,7 +200,7 @@ TEST_F(SafetensorsTest, TheModeFollowsTheUmask) {
   const std::vector<float> small{1.0F};
   for (const mode_t mask : {0002U, 0022U, 0077U}) {
     const mode_t before = ::umask(mask);
-    const absl::Status status = WriteSafetensors(path_, {{"w", {1}, small}}, {});
+    const absl::Status status = WriteSafetensors(path_, {{"w", {1}, small}}, {}).status();
     ::umask(before);
     ASSERT_TRUE(status.ok()) << status;
     struct stat file {};
@@ -165,20 +212,115 @@ TEST_F(SafetensorsTest, TheModeFollowsTheUmask) {
 TEST_F(SafetensorsTest, WriteErrorsNameThePath) {
   const std::vector<float> values{1.0F, 2.0F};
   const std::string absent = (directory_ / "absent" / "model.safetensors").string();
-  EXPECT_EQ(WriteSafetensors(absent, {{"w", {2}, values}}, {}).message(),
+  EXPECT_EQ(WriteSafetensors(absent, {{"w", {2}, values}}, {}).status().message(),
             absent + ": cannot create: No such file or directory");
-  EXPECT_EQ(WriteSafetensors(path_, {{"w", {3}, values}}, {}).message(),
+  EXPECT_EQ(WriteSafetensors(path_, {{"w", {3}, values}}, {}).status().message(),
             path_ + ": tensor \"w\": 2 values do not fill the shape [3]");
-  EXPECT_EQ(WriteSafetensors(path_, {{"w", {2}, values}, {"w", {2}, values}}, {}).message(),
+  EXPECT_EQ(WriteSafetensors(path_, {{"w", {2}, values}, {"w", {2}, values}}, {}).status().message(),
             path_ + ": tensor \"w\": the name is taken");
-  EXPECT_EQ(WriteSafetensors(path_, {{"__metadata__", {2}, values}}, {}).message(),
+  EXPECT_EQ(WriteSafetensors(path_, {{"__metadata__", {2}, values}}, {}).status().message(),
             path_ + ": tensor \"__metadata__\": the name is taken");
-  EXPECT_EQ(WriteSafetensors(path_, {{"\xff", {2}, values}}, {}).message(),
+  EXPECT_EQ(WriteSafetensors(path_, {{"\xff", {2}, values}}, {}).status().message(),
             path_ + ": a name or a metadata value is not UTF-8");
-  // A directory in the way: the rename fails, the temporary file goes.
+  // A directory in the way: the rename fails, and what is whole is not thrown away.
   std::filesystem::create_directories(path_);
-  EXPECT_THAT(std::string(WriteSafetensors(path_, {{"w", {2}, values}}, {}).message()), HasSubstr(": cannot rename: "));
+  const std::string message(WriteSafetensors(path_, {{"w", {2}, values}}, {}).status().message());
+  const std::string whole = "; the file is whole as ";
+  EXPECT_THAT(message, HasSubstr(": cannot rename: "));
+  ASSERT_THAT(message, HasSubstr(whole));
+  const auto kept = ReadSafetensors(message.substr(message.find(whole) + whole.size()));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->tensors.at("w").values, values);
+  EXPECT_EQ(FileCount(), 2);
+}
+
+// What a file system may answer to each step, and what becomes of the file.
+struct FileSystemCase {
+  const char* name;
+  const char* call;
+  int error;
+  bool writes;     // the file is there, whole
+  bool warns;      // and may be lost
+  bool can_write;  // what the check says before
+};
+
+class FileSystemTest : public SafetensorsTest, public ::testing::WithParamInterface<FileSystemCase> {
+ protected:
+  void SetUp() override {
+    directory_ = std::filesystem::path(::testing::TempDir()) / (std::string("file_system_") + GetParam().name);
+    std::filesystem::remove_all(directory_);
+    std::filesystem::create_directories(directory_);
+    path_ = (directory_ / "model.safetensors").string();
+  }
+  void TearDown() override {
+    failing_call = "";
+    SafetensorsTest::TearDown();
+  }
+};
+
+TEST_P(FileSystemTest, IsDoneWithoutWhatItHasNotAndReportedWhereItFails) {
+  const std::vector<float> values{1.0F, 2.0F};
+  failing_call = GetParam().call;
+  failing_error = GetParam().error;
+  const absl::Status can_write = CheckWritable(path_);
+  EXPECT_EQ(can_write.ok(), GetParam().can_write) << can_write;
+  EXPECT_EQ(FileCount(), 0) << "the check leaves nothing";
+  const auto written = WriteSafetensors(path_, {{"w", {2}, values}}, {});
+  failing_call = "";
+  EXPECT_EQ(written.ok(), GetParam().writes) << written.status();
+  if (!written.ok()) {
+    EXPECT_THAT(std::string(written.status().message()), HasSubstr(std::strerror(GetParam().error)));
+    return;
+  }
+  EXPECT_EQ(written->warning.empty(), !GetParam().warns) << written->warning;
+  if (GetParam().warns) {
+    EXPECT_THAT(written->warning, HasSubstr(std::strerror(GetParam().error)));
+  }
+  const auto loaded = ReadSafetensors(path_);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->tensors.at("w").values, values);
   EXPECT_EQ(FileCount(), 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Answers, FileSystemTest,
+    ::testing::Values(FileSystemCase{"NoModes", "chmod", EPERM, true, false, true},
+                      FileSystemCase{"ModesNotSupported", "chmod", ENOTSUP, true, false, true},
+                      FileSystemCase{"NoFsync", "fsync file", EINVAL, true, false, true},
+                      FileSystemCase{"FsyncFails", "fsync file", EIO, false, false, false},
+                      FileSystemCase{"FsyncFindsTheDiskFull", "fsync file", ENOSPC, false, false, false},
+                      FileSystemCase{"NoFsyncOfDirectories", "fsync directory", EINVAL, true, false, true},
+                      FileSystemCase{"DirectoriesMayNotBeSynced", "fsync directory", EPERM, true, false, true},
+                      FileSystemCase{"FsyncOfTheDirectoryFails", "fsync directory", EIO, true, true, false},
+                      FileSystemCase{"NoRename", "rename", ENOSYS, false, false, false},
+                      FileSystemCase{"RenameMayNot", "rename", EPERM, false, false, false},
+                      FileSystemCase{"WriteFails", "write", EIO, false, false, false},
+                      FileSystemCase{"DiskFull", "write", ENOSPC, false, false, false}),
+    [](const auto& instance) { return std::string(instance.param.name); });
+
+TEST_F(SafetensorsTest, WhatCannotBecomeTheModelIsSaidBefore) {
+  EXPECT_TRUE(CheckWritable(path_).ok());
+  std::ofstream(path_) << "an older model";
+  EXPECT_TRUE(CheckWritable(path_).ok());
+  EXPECT_EQ(std::filesystem::file_size(path_), 14U) << "it is left alone";
+  EXPECT_EQ(FileCount(), 1);
+  std::filesystem::remove(path_);
+  std::filesystem::create_directories(path_);
+  EXPECT_EQ(CheckWritable(path_).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckWritable(path_).message(), path_ + ": is a directory, expected a file or nothing");
+  const std::string absent = (directory_ / "absent" / "model.safetensors").string();
+  EXPECT_EQ(CheckWritable(absent).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CheckWritable(absent).message(), absent + ": cannot create: No such file or directory");
+}
+
+TEST(CheckFiniteTest, SaysHowManyValuesAndWhere) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  const std::vector<float> whole{1, -3e38F, 0, 1e-45F};
+  const std::vector<float> broken{1, infinite, -infinite, std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_TRUE(CheckFinite({}).ok());
+  EXPECT_TRUE(CheckFinite({{"a", {4}, whole}, {"empty", {0}, {}}}).ok());
+  EXPECT_EQ(CheckFinite({{"a", {4}, whole}, {"b", {4}, broken}, {"c", {4}, broken}}).message(),
+            "6 of 12 values in 2 of 3 tensors are not finite, first in b (3 of 4)");
 }
 
 TEST_F(SafetensorsTest, ReadErrorsNameThePath) {

@@ -4,13 +4,20 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "trainer/core/layout.h"
 
 namespace downpour::core {
 namespace {
 
 constexpr std::size_t kEvaluationsKept = 100;
+constexpr std::size_t kWarningsKept = 100;
 constexpr int kFailuresOfShard = 3;
+// A task is tried once at each worker, and so often more at those where it failed: for about a minute, in which another
+// worker may come or the reason may pass.
+constexpr int kTaskRetries = 7;
+constexpr absl::Duration kFirstTaskPause = absl::Seconds(1);
+constexpr absl::Duration kMostTaskPause = absl::Seconds(15);
 constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
 
 }  // namespace
@@ -25,6 +32,13 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
 template <typename Predicate>
 bool CoordinatorCore::EveryPs(Predicate holds) const {
   return std::all_of(ps_.begin(), ps_.end(), holds);
+}
+
+void CoordinatorCore::Warn(std::string warning) {
+  if (warnings_.size() >= kWarningsKept || std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) {
+    return;
+  }
+  warnings_.push_back(std::move(warning));
 }
 
 void CoordinatorCore::Fail(std::string message) {
@@ -156,6 +170,7 @@ void CoordinatorCore::ForgetHistory() {
   fencing_.clear();
   tasks_.clear();
   evaluations_.clear();
+  warnings_.clear();
   watermark_ = 0;
   retired_updates_ = 0;
   adopt_until_.reset();
@@ -433,7 +448,7 @@ void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
       fencing_.insert({epoch, number});
     }
   }
-  for (auto& [epoch, task] : tasks_) {
+  for (auto& [key, task] : tasks_) {
     if (task.session == session) task.session = 0;
   }
   if (!known || judged_.count(process) != 0) return;
@@ -504,8 +519,7 @@ void CoordinatorCore::Adopt(const v1::WorkerSyncRequest& request) {
   if (!adopt_until_.has_value() || request.view().generation() != view_.stamp().generation()) return;
   for (const v1::HeldLease& held : request.held()) {
     if (held.kind() != v1::TASK_TRAIN) {
-      tasks_.try_emplace(held.shard().dataset_epoch(),
-                         Task{held.kind(), held.shard().dataset_epoch(), request.session(), held.lease(), false});
+      tasks_.try_emplace({held.shard().dataset_epoch(), held.kind()}, Task{request.session(), held.lease()});
       continue;
     }
     if (!plan_->Contains({held.shard().dataset_epoch(), held.shard().shard(), 0}) ||
@@ -520,13 +534,44 @@ void CoordinatorCore::Adopt(const v1::WorkerSyncRequest& request) {
   }
 }
 
-void CoordinatorCore::AcceptResult(const v1::TaskResult& result, std::uint64_t session) {
-  const auto task = tasks_.find(result.dataset_epoch());
+void CoordinatorCore::CountTaskFailure(const TaskKey& key, const v1::TaskResult& result, std::uint32_t worker,
+                                       Time now) {
+  if (result.failure() != v1::FAILURE_OTHER) {
+    failure_ = result.failure();
+    return Fail(result.error());
+  }
+  Task& task = tasks_.at(key);
+  task.session = 0;
+  TaskFailures& here = task.failures[worker];
+  ++here.count;
+  here.error = result.error();
+  int tries = 0;
+  std::vector<std::string> errors;
+  for (const auto& [index, failures] : task.failures) {
+    tries += failures.count;
+    errors.push_back(failures.error);
+  }
+  const int retries = tries - static_cast<int>(task.failures.size());
+  task.retry_at = now + std::min(kFirstTaskPause * (1 << retries), kMostTaskPause);
+  if (retries < kTaskRetries) return;
+  task.done = true;
+  const bool exports = key.kind == v1::TASK_EXPORT;
+  std::string message =
+      absl::StrCat(exports ? "the model could not be written"
+                           : absl::StrCat("the evaluation after epoch ", key.dataset_epoch, " could not be made"),
+                   " in ", tries, " tries: ", absl::StrJoin(errors, "; "));
+  // Only the model is what the job is for: an accuracy can be had of it later.
+  exports ? Fail(std::move(message)) : Warn(std::move(message));
+}
+
+void CoordinatorCore::AcceptResult(const v1::TaskResult& result, std::uint64_t session, Time now) {
+  const auto task = tasks_.find({result.dataset_epoch(), result.kind()});
   if (task == tasks_.end() || task->second.done || task->second.session != session ||
       task->second.lease != result.lease()) {
     return;
   }
-  if (!result.error().empty()) return Fail(result.error());
+  if (!result.warning().empty()) Warn(result.warning());
+  if (!result.error().empty()) return CountTaskFailure(task->first, result, sessions_.at(session).index, now);
   task->second.done = true;
   if (result.samples() > 0) {
     v1::Evaluation evaluation;
@@ -540,7 +585,21 @@ void CoordinatorCore::AcceptResult(const v1::TaskResult& result, std::uint64_t s
   if (result.kind() == v1::TASK_EXPORT) model_path_ = result.path();
 }
 
-void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, v1::WorkerSyncReply* reply) {
+bool CoordinatorCore::MayTry(const Task& task, std::uint64_t session, Time now) const {
+  const auto failures_at = [&task](std::uint32_t worker) {
+    const auto found = task.failures.find(worker);
+    return found == task.failures.end() ? 0 : found->second.count;
+  };
+  const std::uint32_t worker = sessions_.at(session).index;
+  const int here = failures_at(worker);
+  if (here == 0) return true;
+  if (now < task.retry_at) return false;
+  return std::none_of(sessions_.begin(), sessions_.end(), [&](const auto& entry) {
+    return entry.second.known && entry.second.takes_work && failures_at(entry.second.index) < here;
+  });
+}
+
+void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* reply) {
   const std::uint64_t session = request.session();
   const auto add = [reply](std::uint64_t id, v1::TaskKind kind, std::uint32_t epoch, std::uint32_t shard) {
     v1::Lease* lease = reply->add_leases();
@@ -553,16 +612,16 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, v1::WorkerSync
   const auto new_lease = [this] { return (std::uint64_t{options_.incarnation} << 32) | next_lease_++; };
 
   bool has_task = false;
-  for (auto& [epoch, task] : tasks_) has_task = has_task || (!task.done && task.session == session);
-  for (auto& [epoch, task] : tasks_) {
+  for (auto& [key, task] : tasks_) has_task = has_task || (!task.done && task.session == session);
+  for (auto& [key, task] : tasks_) {
     if (task.done || (task.session != 0 && task.session != session)) continue;
     if (task.session == 0) {
-      if (has_task || request.wanted() == 0) continue;
+      if (has_task || request.wanted() == 0 || !MayTry(task, session, now)) continue;
       has_task = true;
       task.session = session;
       task.lease = new_lease();
     }
-    add(task.lease, task.kind, epoch, 0);
+    add(task.lease, key.kind, key.dataset_epoch, 0);
   }
 
   std::set<std::uint64_t> all_sent;
@@ -650,6 +709,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   if (request.sequence() <= session.sequence) return answer(v1::SYNC_WAIT, "an older call");
   const bool first_contact = !session.known;
   session.known = true;
+  session.takes_work = request.wanted() > 0 && !request.leaving();
   session.index = request.index();
   session.process_incarnation = request.process_incarnation();
   session.sequence = request.sequence();
@@ -680,12 +740,12 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   if (!committed || !EverywhereKnown(session)) return answer(v1::SYNC_WAIT);
   if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
   if (request.view().generation() == view_.stamp().generation()) {
-    for (const v1::TaskResult& result : request.results()) AcceptResult(result, request.session());
+    for (const v1::TaskResult& result : request.results()) AcceptResult(result, request.session(), now);
     if (phase_ == Phase::kInitialising) {
       if (initialiser_ == 0) initialiser_ = request.session();
       reply.set_initialise(initialiser_ == request.session());
     } else {
-      Grant(request, &reply);
+      Grant(request, now, &reply);
     }
   }
   Step(now);
@@ -761,7 +821,7 @@ void CoordinatorCore::StepTraining(Time now) {
     retired_updates_ -= plan_->updates_per_epoch();
     ++watermark_;
     if (options_.config.evaluate() && watermark_ < plan_->epochs()) {
-      tasks_.try_emplace(watermark_, Task{v1::TASK_EVALUATE, watermark_, 0, 0, false});
+      tasks_.try_emplace({watermark_, v1::TASK_EVALUATE});
     }
   }
   phase_ = Phase::kFinishing;
@@ -769,17 +829,22 @@ void CoordinatorCore::StepTraining(Time now) {
 
 void CoordinatorCore::StepFinishing() {
   const std::uint32_t last = plan_->epochs();
-  const bool wanted = options_.config.evaluate() || !options_.config.output_directory().empty();
-  if (wanted && tasks_.count(last) == 0) {
-    // Evaluations that nobody began are of no use any more.
-    for (auto task = tasks_.begin(); task != tasks_.end();) {
-      task = task->second.session == 0 && !task->second.done ? tasks_.erase(task) : std::next(task);
-    }
-    tasks_[last] =
-        Task{options_.config.output_directory().empty() ? v1::TASK_EVALUATE : v1::TASK_EXPORT, last, 0, 0, false};
+  // Evaluations that nobody began are of no use any more.
+  std::erase_if(tasks_, [last](const auto& entry) {
+    return entry.first.dataset_epoch < last && entry.second.session == 0 && !entry.second.done;
+  });
+  // Also where nothing is written: a model that is not finite is no success.
+  tasks_.try_emplace({last, v1::TASK_EXPORT});
+  if (options_.config.evaluate()) tasks_.try_emplace({last, v1::TASK_EVALUATE});
+  if (AllFinalTasksDone() && EveryPs([&](const Ps& ps) { return ps.confirmed_watermark == last; })) {
+    phase_ = Phase::kDone;
   }
-  const bool tasks_done = !wanted || tasks_[last].done;
-  if (tasks_done && EveryPs([&](const Ps& ps) { return ps.confirmed_watermark == last; })) phase_ = Phase::kDone;
+}
+
+bool CoordinatorCore::AllFinalTasksDone() const {
+  return std::all_of(tasks_.begin(), tasks_.end(), [this](const auto& entry) {
+    return entry.first.dataset_epoch < plan_->epochs() || entry.second.done;
+  });
 }
 
 v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
@@ -835,7 +900,14 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   } else if (phase_ == Phase::kTraining && sessions_.empty()) {
     progress.set_message("waiting for a worker");
   } else if (phase_ == Phase::kFinishing) {
-    progress.set_message("evaluating and writing the model");
+    std::string message = "evaluating and writing the model";
+    for (const auto& [key, task] : tasks_) {
+      if (task.done) continue;
+      for (const auto& [index, failures] : task.failures) {
+        absl::StrAppend(&message, "; tried again after an error: ", failures.error);
+      }
+    }
+    progress.set_message(std::move(message));
   }
   if (view_.has_stamp()) *progress.mutable_view() = view_.stamp();
   progress.set_ps_expected(static_cast<std::uint32_t>(ps_.size()));
@@ -848,6 +920,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
 
   std::uint64_t applied = 0;
   std::uint64_t slices = 0;
+  std::uint64_t skipped = 0;
   for (std::uint32_t index = 0; index < ps_.size(); ++index) {
     const Ps& ps = ps_[index];
     if (!ps.registration.has_value()) continue;
@@ -862,6 +935,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     member->set_state(silent > options_.lease ? "silent" : ps.initialised ? "serving" : "starting");
     *member->mutable_ps() = ps.stats;
     applied += ps.stats.applied();
+    skipped = std::max(skipped, ps.stats.skipped());
     slices += ps.stats.slices();
   }
   double loss = 0;
@@ -887,6 +961,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   }
   if (losses > 0) progress.set_loss(loss / losses);
   for (const v1::Evaluation& evaluation : evaluations_) *progress.add_evaluations() = evaluation;
+  for (const std::string& warning : warnings_) progress.add_warnings(warning);
   if (plan_.has_value()) {
     progress.set_samples_per_epoch(plan_->proto().sample_count());
     progress.set_updates_per_epoch(plan_->updates_per_epoch());
@@ -897,6 +972,11 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
     progress.set_updates_applied(updates);
     const std::uint64_t whole = updates / plan_->updates_per_epoch();
     const std::uint64_t rest = (updates % plan_->updates_per_epoch()) * plan_->proto().batch_size();
+    if (phase_ == Phase::kDone && skipped > 0) {
+      progress.add_warnings(absl::StrCat(skipped, " of ", progress.updates_expected(),
+                                         " updates were skipped, as their loss or gradient was not finite; a smaller "
+                                         "spec.update.optimizer.learningRate may help"));
+    }
     progress.set_samples_done(whole * plan_->proto().sample_count() + rest);
   }
   std::uint64_t active = 0;

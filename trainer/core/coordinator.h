@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -83,7 +84,8 @@ class CoordinatorCore {
   };
   struct Session {
     std::uint32_t index = 0;
-    bool known = false;  // it has synchronised with this incarnation
+    bool known = false;       // it has synchronised with this incarnation
+    bool takes_work = false;  // it is not about to leave
     Time expires = absl::ZeroDuration();
     Time last_heard = absl::ZeroDuration();
     std::uint64_t sequence = 0;
@@ -100,12 +102,27 @@ class CoordinatorCore {
     std::vector<std::optional<Bitmap>> applied;  // by ps; kInspecting
     Bitmap done;
   };
-  struct Task {
-    v1::TaskKind kind = v1::TASK_EVALUATE;
+  struct TaskKey {
     std::uint32_t dataset_epoch = 0;
+    v1::TaskKind kind = v1::TASK_EVALUATE;
+    // Of what can be done with the same weights the export comes first: nothing that goes wrong with the others may
+    // cost the model.
+    friend bool operator<(const TaskKey& a, const TaskKey& b) {
+      return std::tuple(a.dataset_epoch, a.kind != v1::TASK_EXPORT) <
+             std::tuple(b.dataset_epoch, b.kind != v1::TASK_EXPORT);
+    }
+  };
+  // How a task went at one worker that could not do it.
+  struct TaskFailures {
+    int count = 0;
+    std::string error;  // the newest
+  };
+  struct Task {
     std::uint64_t session = 0;  // 0: nobody has it
     std::uint64_t lease = 0;
     bool done = false;
+    std::map<std::uint32_t, TaskFailures> failures = {};  // by the index of the worker
+    Time retry_at = absl::ZeroDuration();                 // by a worker where it failed before
   };
 
   using ShardKey = std::pair<std::uint32_t, std::uint32_t>;    // dataset epoch, shard
@@ -120,6 +137,7 @@ class CoordinatorCore {
   void StartHistory();
   void StepTraining(Time now);
   void StepFinishing();
+  bool AllFinalTasksDone() const;
   void CheckModel(const v1::WorkerSyncRequest& request, std::string* refusal);
   // `left`: the worker said goodbye and gave everything back.
   void EndSession(std::uint64_t session, bool left = false);
@@ -129,8 +147,12 @@ class CoordinatorCore {
   std::vector<Shard>& ShardsOf(std::uint32_t dataset_epoch);
   Shard* FindShard(const v1::ShardId& id);
   void Adopt(const v1::WorkerSyncRequest& request);
-  void Grant(const v1::WorkerSyncRequest& request, v1::WorkerSyncReply* reply);
-  void AcceptResult(const v1::TaskResult& result, std::uint64_t session);
+  void Grant(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* reply);
+  // Whether the worker of `session` is the one to try a task that nobody has.
+  bool MayTry(const Task& task, std::uint64_t session, Time now) const;
+  void AcceptResult(const v1::TaskResult& result, std::uint64_t session, Time now);
+  void CountTaskFailure(const TaskKey& key, const v1::TaskResult& result, std::uint32_t worker, Time now);
+  void Warn(std::string warning);
   void ApplyAnswer(std::uint32_t ps, const v1::ShardBitmap& answer);
   void SettleShard(const ShardKey& key);
   void Fail(std::string message);
@@ -168,7 +190,8 @@ class CoordinatorCore {
   std::uint64_t next_lease_ = 1;
   std::uint64_t next_call_ = 1;
   std::uint64_t initialiser_ = 0;
-  std::map<std::uint32_t, Task> tasks_;  // by dataset epoch
+  std::map<TaskKey, Task> tasks_;
+  std::vector<std::string> warnings_;  // each once
   std::vector<v1::Evaluation> evaluations_;
   std::string model_path_;
   // Failures: what a worker held when its newest session ended, and how it ended, until both are known.

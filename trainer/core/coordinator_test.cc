@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/ps.h"
@@ -94,7 +96,7 @@ class CoordinatorTest : public ::testing::Test {
 
   std::unique_ptr<CoordinatorCore> MakeCoordinator(std::uint32_t incarnation) const {
     CoordinatorOptions options;
-    options.config = MakeConfig();
+    options.config = config_;
     options.incarnation = incarnation;
     return std::make_unique<CoordinatorCore>(options, now_);
   }
@@ -171,6 +173,7 @@ class CoordinatorTest : public ::testing::Test {
   }
   v1::ProgressReply Progress() const { return coordinator_->GetProgress(now_); }
 
+  v1::TrainingConfig config_ = MakeConfig();
   Time now_ = absl::Seconds(1000);
   std::vector<std::unique_ptr<PsCore>> ps_;
   std::unique_ptr<CoordinatorCore> coordinator_;
@@ -339,6 +342,204 @@ TEST_F(CoordinatorTest, FailureOfAWorkerFailsTheJobWithItsReason) {
   EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
   EXPECT_EQ(Progress().message(), "the loss is not finite");
   EXPECT_TRUE(coordinator_->OnFinish(finish).accepted());
+}
+
+// What is done when all is trained.
+class TaskTest : public CoordinatorTest {
+ protected:
+  TaskTest() {
+    config_.set_output_directory("/output");
+    config_.set_evaluate(true);
+    coordinator_ = MakeCoordinator(1);
+  }
+
+  // As Sync, with what became of a task. All updates of what it holds are sent.
+  void SyncWith(Worker& worker, const std::optional<v1::TaskResult>& result) {
+    v1::WorkerSyncRequest request = worker.Request();
+    for (v1::HeldLease& held : *request.mutable_held()) held.set_all_sent(true);
+    if (result.has_value()) *request.add_results() = *result;
+    const v1::WorkerSyncReply reply = coordinator_->OnSyncWorker(request, now_);
+    if (reply.status() != v1::SYNC_WAIT) worker.newest = reply;
+  }
+
+  void Train(Worker& worker) {
+    for (int i = 0; i < 100 && Progress().phase() != v1::PHASE_FINISHING; ++i) {
+      for (const v1::Lease& lease : worker.newest.leases()) {
+        if (lease.kind() != v1::TASK_TRAIN) continue;
+        for (std::uint32_t group = 0; group < config_.updates_per_shard(); ++group) {
+          PushAll(worker, {lease.shard().dataset_epoch(), lease.shard().shard(), group});
+        }
+      }
+      if (TaskOf(worker).has_value()) {  // the evaluation of an epoch before the last
+        Succeed(worker);
+      } else {
+        SyncWith(worker, std::nullopt);
+      }
+      Tick(2);
+    }
+    ASSERT_EQ(Progress().phase(), v1::PHASE_FINISHING);
+  }
+
+  std::optional<v1::Lease> TaskOf(const Worker& worker) const {
+    for (const v1::Lease& lease : worker.newest.leases()) {
+      if (lease.kind() != v1::TASK_TRAIN) return lease;
+    }
+    return std::nullopt;
+  }
+  // The task that it is given within `patience`.
+  std::optional<v1::Lease> Await(Worker& worker, absl::Duration patience) {
+    for (const Time end = now_ + patience; now_ < end && !TaskOf(worker).has_value(); Tick(1)) {
+      SyncWith(worker, std::nullopt);
+    }
+    return TaskOf(worker);
+  }
+
+  static v1::TaskResult ResultOf(const v1::Lease& lease) {
+    v1::TaskResult result;
+    result.set_lease(lease.lease());
+    result.set_kind(lease.kind());
+    result.set_dataset_epoch(lease.shard().dataset_epoch());
+    return result;
+  }
+  void Succeed(Worker& worker) {
+    v1::TaskResult result = ResultOf(*TaskOf(worker));
+    if (result.kind() == v1::TASK_EXPORT) result.set_path("/output/model.safetensors");
+    if (result.kind() == v1::TASK_EVALUATE) result.set_samples(1);
+    SyncWith(worker, result);
+  }
+  void FailWith(Worker& worker, const std::string& error, v1::FailureKind failure = v1::FAILURE_OTHER) {
+    v1::TaskResult result = ResultOf(*TaskOf(worker));
+    result.set_error(error);
+    result.set_failure(failure);
+    SyncWith(worker, result);
+  }
+  // How often a task of this kind can fail at a worker that is alone, at most `most` times, before it is given no more.
+  // All others succeed.
+  int FailUntilGivenUp(Worker& worker, v1::TaskKind kind, const std::string& error, int most = 100) {
+    int failures = 0;
+    while (failures < most && Await(worker, kPatience).has_value()) {
+      if (TaskOf(worker)->kind() != kind) {
+        Succeed(worker);
+        continue;
+      }
+      FailWith(worker, error);
+      ++failures;
+    }
+    return failures;
+  }
+
+  static constexpr absl::Duration kPatience = absl::Seconds(30);
+};
+
+TEST_F(TaskTest, WhatFailsAtOneWorkerIsGivenToAnother) {
+  Worker bad{.index = 0, .session = 7}, good{.index = 1, .session = 8};
+  Join(bad);
+  Train(bad);
+  ASSERT_EQ(Await(bad, kPatience)->kind(), v1::TASK_EXPORT);
+  for (int i = 0; i < 10 && good.newest.leases().empty(); ++i, Tick(1)) Sync(good);
+  ASSERT_EQ(TaskOf(good)->kind(), v1::TASK_EVALUATE) << "what one has, the other has not";
+  Succeed(good);
+  FailWith(bad, "worker-0: read-only file system");
+  EXPECT_FALSE(TaskOf(bad).has_value()) << "it is another's turn";
+  EXPECT_EQ(Progress().phase(), v1::PHASE_FINISHING);
+  EXPECT_THAT(Progress().message(), ::testing::HasSubstr("worker-0: read-only file system"));
+  ASSERT_EQ(Await(good, kTick)->kind(), v1::TASK_EXPORT);
+  Succeed(good);
+  Tick();
+  EXPECT_EQ(Progress().phase(), v1::PHASE_DONE);
+  EXPECT_EQ(Progress().model_path(), "/output/model.safetensors");
+  EXPECT_EQ(Progress().warnings_size(), 0) << "nothing is missing";
+}
+
+TEST_F(TaskTest, AnExportThatFailsEverywhereFailsTheJobAfterSoManyTries) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  const Time begun = now_;
+  EXPECT_EQ(FailUntilGivenUp(worker, v1::TASK_EXPORT, "worker-0: no space left"), 8);
+  EXPECT_GT(now_ - begun, absl::Seconds(45)) << "what passes may pass meanwhile";
+  EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
+  EXPECT_EQ(Progress().failure(), v1::FAILURE_OTHER);
+  EXPECT_EQ(Progress().message(), "the model could not be written in 8 tries: worker-0: no space left");
+}
+
+TEST_F(TaskTest, AnExportThatFailsForAWhileSucceeds) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  ASSERT_EQ(FailUntilGivenUp(worker, v1::TASK_EXPORT, "worker-0: no space left", 7), 7);
+  while (Await(worker, kPatience).has_value()) Succeed(worker);
+  EXPECT_EQ(Progress().phase(), v1::PHASE_DONE);
+  EXPECT_EQ(Progress().model_path(), "/output/model.safetensors");
+}
+
+TEST_F(TaskTest, AnEvaluationThatFailsCostsTheEvaluationAlone) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  ASSERT_EQ(Await(worker, kPatience)->kind(), v1::TASK_EXPORT) << "the model is safe before anything else is tried";
+  Succeed(worker);
+  EXPECT_EQ(Progress().model_path(), "/output/model.safetensors");
+  EXPECT_EQ(FailUntilGivenUp(worker, v1::TASK_EVALUATE, "worker-0: truncated gzip stream"), 8);
+  Tick();
+  const v1::ProgressReply progress = Progress();
+  EXPECT_EQ(progress.phase(), v1::PHASE_DONE);
+  ASSERT_EQ(progress.warnings_size(), 1);
+  EXPECT_EQ(progress.warnings(0),
+            "the evaluation after epoch 2 could not be made in 8 tries: worker-0: truncated gzip stream");
+}
+
+TEST_F(TaskTest, AModelThatIsNotFiniteFailsTheJobAtOnce) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  ASSERT_EQ(Await(worker, kPatience)->kind(), v1::TASK_EXPORT);
+  FailWith(worker, "worker-0: the model is not finite", v1::FAILURE_MODEL_NOT_FINITE);
+  EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
+  EXPECT_EQ(Progress().failure(), v1::FAILURE_MODEL_NOT_FINITE);
+  EXPECT_EQ(Progress().message(), "worker-0: the model is not finite");
+  EXPECT_EQ(Progress().model_path(), "");
+}
+
+TEST_F(TaskTest, TheModelIsLookedAtWhereNothingIsWrittenToo) {
+  config_.clear_output_directory();
+  config_.set_evaluate(false);
+  coordinator_ = MakeCoordinator(1);
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  EXPECT_EQ(Await(worker, kPatience)->kind(), v1::TASK_EXPORT);
+}
+
+TEST_F(TaskTest, SkippedUpdatesAreAWarningInTheEnd) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  for (int slice = 0; slice < worker.view.layout_size(); ++slice) {
+    Frame skip = MakeFrame(worker, FrameKind::kPush, static_cast<std::uint32_t>(slice), {0, 0, 0});
+    skip.header.verdict = Verdict::kSkip;
+    EXPECT_EQ(Send(worker, skip), ReplyStatus::kApplied);
+  }
+  Train(worker);
+  EXPECT_EQ(Progress().warnings_size(), 0);
+  while (Await(worker, kPatience).has_value()) Succeed(worker);
+  ASSERT_EQ(Progress().phase(), v1::PHASE_DONE);
+  ASSERT_EQ(Progress().warnings_size(), 1);
+  EXPECT_THAT(Progress().warnings(0), ::testing::HasSubstr("1 of 48 updates were skipped"));
+}
+
+TEST_F(TaskTest, AWarningIsPassedOnOnce) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  ASSERT_TRUE(Await(worker, kPatience).has_value());
+  v1::TaskResult result = ResultOf(*TaskOf(worker));
+  result.set_path("/output/model.safetensors");
+  result.set_warning("worker-0: the directory cannot be synced");
+  SyncWith(worker, result);
+  SyncWith(worker, result);
+  ASSERT_EQ(Progress().warnings_size(), 1);
+  EXPECT_EQ(Progress().warnings(0), "worker-0: the directory cannot be synced");
+  EXPECT_EQ(Progress().model_path(), "/output/model.safetensors");
 }
 
 // Starts of worker-0 that hold leases one after the other; each ends in silence.

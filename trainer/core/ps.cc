@@ -315,6 +315,7 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
     }
   } else {
     ++state.skipped;
+    stats_.set_skipped(std::max(stats_.skipped(), state.skipped));
   }
   state.table.Insert(header.update);
   ++state.version;

@@ -161,6 +161,7 @@ TEST_F(PsTest, AnUpdateIsAppliedOnceHoweverOftenAndInWhateverOrderItComes) {
   const v1::SliceLedger ledger = ps_->ReadLedger().slices(0);
   EXPECT_EQ(ledger.version(), 4u);
   EXPECT_EQ(ledger.skipped(), 1u);
+  EXPECT_EQ(ps_->stats().skipped(), 1u);
 }
 
 TEST_F(PsTest, RetiredUpdatesStayDuplicates) {

@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
@@ -35,6 +36,11 @@ constexpr std::int64_t kEvaluationBatch = 500;
 constexpr absl::Duration kLeaveGrace = absl::Seconds(5);
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 constexpr char kModelFile[] = "model.safetensors";
+constexpr char kNotFiniteFile[] = "model.not-finite.safetensors";
+
+std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
+  return absl::StrCat(config.output_directory(), "/", file);
+}
 
 model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
   model::ModelOptions options;
@@ -225,22 +231,22 @@ class WorkerProcess::Impl {
   void Evaluate(const core::Work& work) {
     v1::TaskResult result;
     store_.Load();
-    const absl::Status evaluated = options_.config.evaluate() ? EvaluateTestSet(&result) : absl::OkStatus();
-    absl::Status done = evaluated;
-    if (done.ok() && work.kind == v1::TASK_EXPORT) done = Export(&result);
-    if (!done.ok()) result.set_error(absl::StrCat("worker-", options_.index, ": ", std::string(done.message())));
+    const absl::Status done = work.kind == v1::TASK_EXPORT ? Export(&result) : EvaluateTestSet(&result);
+    const std::string name = absl::StrCat("worker-", options_.index, ": ");
+    if (!done.ok()) {
+      spdlog::error("{}", std::string(done.message()));
+      result.set_error(name + std::string(done.message()));
+    }
+    if (!result.warning().empty()) {
+      spdlog::warn("{}", result.warning());
+      result.set_warning(name + result.warning());
+    }
     With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
       core.OnTaskDone(work.token, result, now, output);
     });
   }
 
   absl::Status EvaluateTestSet(v1::TaskResult* result) {
-    if (test_ == nullptr) {
-      absl::StatusOr<std::unique_ptr<data::Dataset>> test =
-          data::OpenDataset(options_.config.dataset().format(), options_.config.dataset().path(), data::Split::kTest);
-      if (!test.ok()) return test.status();
-      test_ = *std::move(test);
-    }
     double loss = 0;
     std::int64_t correct = 0;
     for (std::int64_t first = 0; first < test_->size(); first += kEvaluationBatch) {
@@ -256,6 +262,7 @@ class WorkerProcess::Impl {
     result->set_samples(static_cast<std::uint64_t>(test_->size()));
     result->set_accuracy(static_cast<double>(correct) / count);
     result->set_loss(loss / count);
+    if (!std::isfinite(loss)) result->set_warning("the loss on the test set is not finite");
     return absl::OkStatus();
   }
 
@@ -265,12 +272,29 @@ class WorkerProcess::Impl {
     for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
       tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
     }
-    const std::string path = absl::StrCat(options_.config.output_directory(), "/", kModelFile);
-    absl::Status written = checkpoint::WriteSafetensors(
-        path, tensors,
-        {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
-    if (written.ok()) result->set_path(path);
-    return written;
+    const absl::Status finite = checkpoint::CheckFinite(tensors);
+    if (!finite.ok()) result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
+    const std::string path = OutputPath(options_.config, finite.ok() ? kModelFile : kNotFiniteFile);
+    absl::StatusOr<checkpoint::WrittenFile> written;
+    if (!options_.config.output_directory().empty()) {
+      written = checkpoint::WriteSafetensors(
+          path, tensors,
+          {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
+    }
+    if (!finite.ok()) {
+      // No result, but a trace of what went wrong: kept under a name that nobody takes for the model.
+      const std::string kept = options_.config.output_directory().empty() ? ""
+                               : written.ok()                             ? absl::StrCat("; kept as ", path)
+                                              : absl::StrCat("; ", std::string(written.status().message()));
+      return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
+                                                        "; a smaller spec.update.optimizer.learningRate may help",
+                                                        kept));
+    }
+    if (options_.config.output_directory().empty()) return absl::OkStatus();
+    if (!written.ok()) return written.status();
+    result->set_path(path);
+    result->set_warning(written->warning);
+    return absl::OkStatus();
   }
 
   void Fail(const absl::Status& status) {
@@ -342,17 +366,38 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   absl::StatusOr<std::unique_ptr<data::Dataset>> train =
       data::OpenDataset(options.config.dataset().format(), options.config.dataset().path(), data::Split::kTrain);
   if (!train.ok()) return train.status();
+  // Read to its last byte now: what is wrong with it must not come up when the training is done.
+  std::unique_ptr<data::Dataset> test;
+  if (options.config.evaluate()) {
+    absl::StatusOr<std::unique_ptr<data::Dataset>> opened =
+        data::OpenDataset(options.config.dataset().format(), options.config.dataset().path(), data::Split::kTest);
+    if (!opened.ok()) return opened.status();
+    test = *std::move(opened);
+  }
   absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(MakeModelOptions(options.config, **train));
   if (!model.ok()) return model.status();
   spdlog::info("{} on {}, {} training samples", options.config.model().name(), (*model)->description(),
                (*train)->size());
-  return Create(std::move(options), *std::move(train), /*test=*/nullptr, *std::move(model));
+  return Create(std::move(options), *std::move(train), std::move(test), *std::move(model));
 }
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options,
                                                                      std::unique_ptr<data::Dataset> train,
                                                                      std::unique_ptr<data::Dataset> test,
                                                                      std::unique_ptr<model::Model> model) {
+  if (options.config.evaluate() && test == nullptr) {
+    return absl::InvalidArgumentError("evaluate: there is no test set");
+  }
+  if (test != nullptr && test->sample_shape() != train->sample_shape()) {
+    return absl::DataLossError(absl::StrCat(options.config.dataset().path(),
+                                            ": samples of the test set have the shape [",
+                                            absl::StrJoin(test->sample_shape(), ", "), "], those of the training set [",
+                                            absl::StrJoin(train->sample_shape(), ", "), "]"));
+  }
+  if (!options.config.output_directory().empty()) {
+    absl::Status writable = checkpoint::CheckWritable(OutputPath(options.config, kModelFile));
+    if (!writable.ok()) return writable;
+  }
   auto impl = std::make_unique<Impl>(std::move(options), std::move(train), std::move(test), std::move(model));
   const absl::Status served = impl->ServeMetrics();
   if (!served.ok()) return served;

@@ -24,7 +24,9 @@ struct WorkerProcessOptions {
 // replies arrive on gRPC's threads; one lock guards the state machine.
 class WorkerProcess {
  public:
-  // Opens the data set and builds the model. Errors name the file or field.
+  // Opens the data set and builds the model. Whatever will be read is read now (the test set where the job evaluates),
+  // and where the model will go something is written: what fails at the end of training must fail before it. Errors
+  // name the file or field.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Create(WorkerProcessOptions options);
   // With a data set and a model of the caller's; no test set: `test` may be null unless the job evaluates.
   static absl::StatusOr<std::unique_ptr<WorkerProcess>> Create(WorkerProcessOptions options,

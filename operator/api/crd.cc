@@ -205,7 +205,7 @@ constexpr Description kDescriptions[] = {
     {"spec.update.mode", "Async: workers do not wait for each other."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
     {"spec.update.optimizer.type", "SGD: stochastic gradient descent."},
-    {"spec.update.optimizer.learningRate", "Learning rate. Greater than 0."},
+    {"spec.update.optimizer.learningRate", "Learning rate, a float32. Greater than 0."},
     {"spec.update.optimizer.stalenessAware",
      "Divides the learning rate of an update by its staleness: by how many "
      "updates of others came between the worker's pull and its push."},
@@ -702,12 +702,14 @@ class SchemaWriter {
     return json;
   }
 
-  Json Write(double&, const schema::Number& rule, const std::string& path, const Notes& notes) {
+  Json Write(double&, const schema::Number&, const std::string& path, const Notes& notes) {
+    return Begin(path, "number", "double", notes);
+  }
+
+  Json Write(double&, const schema::PositiveFloat&, const std::string& path, const Notes& notes) {
     Json json = Begin(path, "number", "double", notes);
-    if (rule.positive) {
-      json["minimum"] = 0;
-      json["exclusiveMinimum"] = true;
-    }
+    json["minimum"] = schema::PositiveFloat::kMin;
+    json["maximum"] = schema::PositiveFloat::kMax;
     return json;
   }
 
@@ -854,6 +856,7 @@ class SchemaWriter {
     return value;
   }
   static Json Default(double value, const schema::Number&) { return value; }
+  static Json Default(double value, const schema::PositiveFloat&) { return value; }
   static Json Default(bool value, const schema::Flag&) { return value; }
   static Json Default(const std::string& value, const schema::Text&) { return value; }
   template <class Value, class Choice>

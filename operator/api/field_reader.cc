@@ -96,15 +96,28 @@ class Reader {
     }
   }
 
-  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Number& rule) {
+  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Number&) {
     errors_.Visit(node, path);
     double number = 0;
     if (node.kind != Kind::kNumber || !absl::SimpleAtod(node.value, &number)) {
       errors_.Add(path, absl::StrCat("must be a number, got ", Display(node)));
     } else if (!std::isfinite(number)) {
       errors_.Add(path, absl::StrCat("must be a finite number, got ", Display(node)));
-    } else if (rule.positive && number <= 0) {
+    } else {
+      value = number;
+    }
+  }
+
+  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::PositiveFloat&) {
+    double number = 0;
+    const std::size_t errors = errors_.size();
+    Read(node, path, number, schema::Number{});
+    if (errors_.size() != errors) return;
+    if (number <= 0) {
       errors_.Add(path, absl::StrCat("must be greater than 0, got ", Display(node)));
+    } else if (number < schema::PositiveFloat::kMin || number > schema::PositiveFloat::kMax) {
+      errors_.Add(path, absl::StrCat("must be between ", schema::PositiveFloat::kMin, " and ",
+                                     schema::PositiveFloat::kMax, ", the range of a float32, got ", Display(node)));
     } else {
       value = number;
     }

@@ -20,8 +20,11 @@ struct Integer {
 };
 
 // Finite.
-struct Number {
-  bool positive = false;
+struct Number {};
+// Used as a float32: greater than 0 and finite as such, in full precision.
+struct PositiveFloat {
+  static constexpr double kMin = std::numeric_limits<float>::min();
+  static constexpr double kMax = std::numeric_limits<float>::max();
 };
 
 struct Flag {};

@@ -67,6 +67,7 @@ class Writer {
     return value;
   }
   static Json Write(double value, const schema::Number&) { return value; }
+  static Json Write(double value, const schema::PositiveFloat&) { return value; }
   static Json Write(bool value, const schema::Flag&) { return value; }
   static Json Write(const std::string& value, const schema::Text&) { return value; }
   static Json Write(const std::string& value, const schema::Template&) { return Json::parse(value, nullptr, false); }

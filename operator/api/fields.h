@@ -163,7 +163,7 @@ void Fields(Visitor& v, TrainingSpec& s) {
 template <class Visitor>
 void Fields(Visitor& v, OptimizerSpec& s) {
   v.Field("type", s.type, Choice(kOptimizers));
-  v.Field("learningRate", s.learning_rate, Number{.positive = true});
+  v.Field("learningRate", s.learning_rate, PositiveFloat{});
   v.Field("stalenessAware", s.staleness_aware, Flag{});
 }
 

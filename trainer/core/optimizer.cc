@@ -1,6 +1,7 @@
 #include "trainer/core/optimizer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -32,9 +33,16 @@ class Sgd final : public Optimizer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, std::uint32_t) {
-  if (config.type() == v1::SGD) return std::make_unique<Sgd>();
-  return absl::UnimplementedError(
-      absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
+  if (config.type() != v1::SGD) {
+    return absl::UnimplementedError(
+        absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
+  }
+  const double rate = config.learning_rate();
+  if (!(rate <= std::numeric_limits<float>::max() && static_cast<float>(rate) > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning rate ", rate, ": must be finite and greater than 0 as a float32"));
+  }
+  return std::make_unique<Sgd>();
 }
 
 double StalenessScale(std::uint64_t staleness, std::uint32_t clamp) {

@@ -22,7 +22,8 @@ class Optimizer {
                     absl::Span<float> updated) = 0;
 };
 
-// kUnimplemented: a type that is not carried out yet.
+// kUnimplemented: a type that is not carried out yet; kInvalidArgument: a learning rate that is not finite and greater
+// than 0 as the float32 that is used.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, std::uint32_t elements);
 
 // 1 / max(1, min(staleness, clamp)): the staleness-aware learning rate of Zhang, Gupta, Lian and Liu 2015

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <random>
 #include <utility>
@@ -19,6 +20,7 @@ using Random = std::independent_bits_engine<std::mt19937, 32, std::uint32_t>;
 std::unique_ptr<Optimizer> MakeSgd(std::uint32_t elements) {
   v1::OptimizerConfig config;
   config.set_type(v1::SGD);
+  config.set_learning_rate(1);
   return *CreateOptimizer(config, elements);
 }
 
@@ -90,6 +92,20 @@ TEST(Payload, IsVisitedInOrderOnce) {
       visited.insert(visited.end(), run.begin(), run.end());
     });
     EXPECT_TRUE(SameBits(visited, values));
+  }
+}
+
+TEST(CreateOptimizer, RefusesALearningRateThatIsNoPositiveFloat) {
+  v1::OptimizerConfig config;
+  config.set_type(v1::SGD);
+  const double infinite = std::numeric_limits<double>::infinity();
+  for (const double rate : {0.0, -0.1, 1e-46, 1e39, infinite, std::numeric_limits<double>::quiet_NaN()}) {
+    config.set_learning_rate(rate);
+    EXPECT_EQ(CreateOptimizer(config, 1).status().code(), absl::StatusCode::kInvalidArgument) << rate;
+  }
+  for (const double rate : {1e-38, 0.1, 3.4e38}) {
+    config.set_learning_rate(rate);
+    EXPECT_TRUE(CreateOptimizer(config, 1).ok()) << rate;
   }
 }
 

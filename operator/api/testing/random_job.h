@@ -49,10 +49,16 @@ class RandomFill {
     const std::int64_t choices[] = {rule.min, max, std::uniform_int_distribution<std::int64_t>(rule.min, max)(random_)};
     value = static_cast<Value>(choices[Below(3)]);
   }
-  void Fill(double& value, const schema::Number& rule) {
+  void Fill(double& value, const schema::Number&) {
     value = std::uniform_real_distribution<double>(1, 2)(random_) * std::pow(10, static_cast<int>(Below(600)) - 300);
-    if (!rule.positive && Below(2) == 0) value = -value;
-    if (!rule.positive && Below(4) == 0) value = 0;
+    if (Below(2) == 0) value = -value;
+    if (Below(4) == 0) value = 0;
+  }
+  void Fill(double& value, const schema::PositiveFloat& rule) {
+    const double number =
+        std::uniform_real_distribution<double>(1, 2)(random_) * std::pow(10, static_cast<int>(Below(76)) - 38);
+    const double choices[] = {rule.kMin, rule.kMax, std::clamp(number, rule.kMin, rule.kMax)};
+    value = choices[Below(3)];
   }
   void Fill(double& value, const schema::Time&) { Fill(value, schema::Number{}); }
   void Fill(bool& value, const schema::Flag&) { value = Below(2) == 0; }

@@ -286,7 +286,8 @@ TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
     const std::string digits = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
     const std::string uid = absl::StrCat(digits.substr(0, 8), "-", digits.substr(8));  // as Kubernetes writes it
     const std::vector<std::string> question = {
-        "ledger", "job.yaml", "--job-uid", uid, "--ps", ReadText(Path("run/addresses/ps-0")), "--output", "json"};
+        "ledger",   "job.yaml", "--job-uid", uid, "--ps", Lines(ReadText(Path("run/addresses/ps-0"))).front(),
+        "--output", "json"};
     Command ledger(Options(question));
     EXPECT_EQ(ledger.Wait(), doubled ? 1 : 0);
     ASSERT_EQ(ledger.Errors(), "");

@@ -422,7 +422,12 @@ class Explainer {
 
   std::vector<std::string> Conditions() const {
     std::vector<std::string> lines;
-    if (Over()) return lines;
+    if (Over()) {
+      const api::Condition* const output = planner::FindCondition(status_, planner::kOutputTemporary);
+      const bool told = output != nullptr && output->status && situation_.outcome == kOutcomeSucceeded;
+      if (told) lines.push_back(absl::StrCat(output->type, ": ", output->message));
+      return lines;
+    }
     for (const api::Condition& condition : status_.conditions) {
       const bool good = std::find(std::begin(kGoodConditions), std::end(kGoodConditions), condition.type) !=
                         std::end(kGoodConditions);
@@ -624,6 +629,7 @@ class Explainer {
       // What the headline or the failures say need not be said again.
       const bool said =
           absl::StrContains(explanation_.headline, WithoutEnds(event.message)) ||
+          event.reason == planner::kOutputTemporary ||  // the condition has it as it is now
           std::any_of(status_.failures.begin(), status_.failures.end(),
                       [&event](const api::FailureRecord& failure) { return failure.message == event.message; });
       if (!said) events.push_back(&event);

@@ -261,6 +261,10 @@ TEST(ExplainTest, TheEnd) {
   EXPECT_THAT(Section(explanation, "What happens next"),
               ElementsAre("the job is deleted in 1m0s (ttlSecondsAfterFinished)"));
 
+  SetCondition(situation, planner::kOutputTemporary, true, "Kept", "the model is in the pod lenet-worker-1 until then");
+  EXPECT_THAT(Section(Explain(situation, kNow), "Conditions"),
+              ElementsAre("OutputTemporary: the model is in the pod lenet-worker-1 until then"));
+
   situation.outcome = kOutcomeFailed;
   situation.outcome_message = "worker-0 failed 5 times";
   situation.job.status.reason = "RestartLimitExceeded";

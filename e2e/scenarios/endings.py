@@ -7,7 +7,7 @@ from world import check, fails_after, one_worker, scenario
 def endings(world):
     """podCleanup by role, a job that goes when its time is over, and one that another controller carries out."""
     world.job("elsewhere", managedBy="kueue.x-k8s.io/multikueue")
-    world.job("kept", workers=1, epochs=1, podCleanup={"coordinator": {"onSuccess": "None"}})
+    world.job("kept", workers=1, epochs=1, output={"keepSeconds": 0}, podCleanup={"coordinator": {"onSuccess": "None"}})
     world.job("gone", worker=one_worker({"command": ["sh", "-c", "echo the reason; exit 1"]}),
               failurePolicy=fails_after(0), ttlSecondsAfterFinished=20,
               podCleanup={"onFailure": "All", "worker": {"onFailure": "KeepFailed"}})

@@ -215,6 +215,9 @@ constexpr Description kDescriptions[] = {
     {"spec.output.directory",
      "Directory in which the final model is written. Empty: it is not written to a directory "
      "of its own choice."},
+    {"spec.output.keepSeconds",
+     "Where the directory is in no volume that outlives its pod, the pod of the worker that wrote the model stays for "
+     "so long after the end, so that the model can be copied. 0: it does not."},
 
     {"template.metadata", "Labels and annotations of the pods, and nothing else. The operator adds its own."},
     {"template.metadata.labels",
@@ -345,6 +348,12 @@ constexpr Description kDescriptions[] = {
      "Waiting: it was started and is not there yet. Parked: it is given up, and tried again "
      "elastic.growCooldownSeconds after the newest one was. Retrying: it is tried again."},
     {"status.absentWorkers[].since", "Since when it is in this state."},
+    {"status.output", "The final model, once it is written."},
+    {"status.output.path", "The file."},
+    {"status.output.worker", "Index of the worker that wrote it."},
+    {"status.output.incarnation", "Which start of that worker."},
+    {"status.output.keptUntil",
+     "The pod of that worker stays until then, as the model goes with it. Absent: it does not stay."},
     {"status.nodes", "With scheduling.avoidNodes: nodes on which pods of this job failed."},
     {"status.nodes[]", "One such node."},
     {"status.nodes[].name", "Its name."},

@@ -411,7 +411,7 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
                    "updatesPerShard": 0, "evaluate": true},
       "update": {"mode": "Async", "codec": "fp32", "accumulate": 1,
                  "optimizer": {"type": "SGD", "learningRate": 0.01, "stalenessAware": true}},
-      "output": {"directory": ""}})");
+      "output": {"directory": "", "keepSeconds": 3600}})");
   EXPECT_EQ(Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"], expected);
 }
 

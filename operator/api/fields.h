@@ -178,6 +178,7 @@ void Fields(Visitor& v, UpdateSpec& s) {
 template <class Visitor>
 void Fields(Visitor& v, OutputSpec& s) {
   v.Field("directory", s.directory, Text{IsPathOrEmpty});
+  v.Field("keepSeconds", s.keep_seconds, Integer{0, kYear});
 }
 
 template <class Visitor>

@@ -96,6 +96,14 @@ void Fields(Visitor& v, ProgressStatus& s) {
   v.Field("testAccuracy", s.test_accuracy, Text{AnyText});
 }
 
+template <class Visitor>
+void Fields(Visitor& v, OutputStatus& s) {
+  v.Field("path", s.path, Text{AnyText});
+  v.Field("worker", s.worker, kCount);
+  v.Field("incarnation", s.incarnation, kCount);
+  v.Field("keptUntil", s.kept_until, Time{});
+}
+
 struct RestartCounts {
   int& total;
   int& counted;
@@ -122,6 +130,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("membership", s.membership, Object{});
   v.Field("recovery", s.recovery, Object{});
   v.Field("progress", s.progress, Object{});
+  v.Field("output", s.output, Object{});
   v.Field("incarnations", s.incarnations, MapOf<Integer>{AnyText, kCount});
   v.Field("recentFailures", s.recent_failures, ListOf<Object>{});
   v.Field("failures", s.failures, ListOf<Object>{});

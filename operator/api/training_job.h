@@ -150,6 +150,9 @@ struct UpdateSpec {
 
 struct OutputSpec {
   std::string directory;  // the final model goes here; empty: the run's own folder
+  // On a cluster, where the directory is in no volume that outlives its pod: how long the pod of the worker that wrote
+  // the model stays after the end.
+  int keep_seconds = 3600;
   friend bool operator==(const OutputSpec&, const OutputSpec&) = default;
 };
 
@@ -285,6 +288,15 @@ struct RecoveryStatus {
   friend bool operator==(const RecoveryStatus&, const RecoveryStatus&) = default;
 };
 
+// The final model, once it is written.
+struct OutputStatus {
+  std::string path;
+  int worker = 0;  // who wrote it: index
+  int incarnation = 0;
+  std::optional<double> kept_until;  // by the pod of that worker, which stays until then; absent: it does not stay
+  friend bool operator==(const OutputStatus&, const OutputStatus&) = default;
+};
+
 // What training has done, as of last_update_time. Fractions are text, as is usual in a status; "": not known.
 struct ProgressStatus {
   std::uint64_t step = 0;
@@ -333,6 +345,7 @@ struct TrainingJobStatus {
   MembershipStatus membership;
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
+  std::optional<OutputStatus> output;
   // The newest incarnation given out for each role and index; stored before the process is started, but for the first.
   std::map<std::string, int> incarnations;  // "worker-2" -> 3
   // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.

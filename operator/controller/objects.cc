@@ -219,14 +219,36 @@ void KeepLastWords(Json& spec) {
   }
 }
 
+std::string OutputDirectory(const api::TrainingJobSpec& spec) {
+  return spec.output.directory.empty() ? kOutputDirectory : spec.output.directory;
+}
+
+// Whether what is written at `path` by our container of this pod's spec goes with the pod. A volume of a kind that is
+// not known here is taken for one that stays; of a mount without a volume the platform says that.
+bool IsTemporary(const Json& spec, const std::string& path) {
+  const Json* const container = FindTrainer(spec);
+  const Json* const mount = container == nullptr ? nullptr : FindMount(*container, path);
+  if (mount == nullptr) return true;
+  const Json volumes = spec.value("volumes", Json());
+  if (!volumes.is_array()) return false;
+  const Json name = mount->value("name", Json());
+  return std::any_of(volumes.begin(), volumes.end(), [&name](const Json& volume) {
+    return volume.is_object() && volume.value("name", Json()) == name &&
+           (volume.contains("emptyDir") || volume.contains("ephemeral"));
+  });
+}
+
 // All of a pod but its name and what tells its process who it is.
 absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& options, api::Role role) {
   absl::StatusOr<Json> read = ReadTemplate(job.spec, role);
   if (!read.ok()) return read.status();
   const Json& theirs = read->at("spec");
-  const std::string output = job.spec.output.directory.empty() ? kOutputDirectory : job.spec.output.directory;
-  const absl::StatusOr<std::string> config =
-      job::TrainingConfigToJson(job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output));
+  const std::string output = OutputDirectory(job.spec);
+  v1::TrainingConfig training = job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output);
+  if (role == api::Role::kWorker && IsTemporary(theirs, output)) {
+    training.set_keep_output_seconds(static_cast<std::uint32_t>(job.spec.output.keep_seconds));
+  }
+  const absl::StatusOr<std::string> config = job::TrainingConfigToJson(training);
   if (!config.ok()) return config.status();
 
   Json security = {{"runAsNonRoot", true}, {"seccompProfile", {{"type", "RuntimeDefault"}}}};
@@ -263,6 +285,12 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
 
 std::string PodName(const api::TrainingJob& job, api::Role role, int index) {
   return absl::StrCat(job.metadata.name, "-", std::string(api::ToString(role)), "-", index);
+}
+
+std::string TemporaryOutput(const api::TrainingJobSpec& spec) {
+  const absl::StatusOr<Json> pod = ReadTemplate(spec, api::Role::kWorker);
+  std::string output = OutputDirectory(spec);
+  return pod.ok() && IsTemporary(pod->at("spec"), output) ? output : "";
 }
 
 std::string PodSelector(const std::string& job_uid) { return absl::StrCat(kJobUidLabel, "=", job_uid); }

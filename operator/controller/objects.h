@@ -30,6 +30,10 @@ using api::kMetricsPort;
 
 // "lenet-worker-3".
 std::string PodName(const api::TrainingJob& job, api::Role role, int index);
+// Where the model is written, if that is in no volume that outlives its pod; else, and of a template that is refused,
+// empty.
+std::string TemporaryOutput(const api::TrainingJobSpec& spec);
+
 // Of all objects: the job's own labels of kube::kTrainingJobs are not copied.
 std::string PodSelector(const std::string& job_uid);
 // The uid of the job as the processes know it: 32 hexadecimal digits.

@@ -332,5 +332,44 @@ TEST(ObjectsTest, PodsKeepAwayFromNodes) {
   EXPECT_EQ(terms(R"({"spec": {"affinity": 3}})", {"a"}), "spec.worker.template.spec.affinity: is no affinity");
 }
 
+api::TrainingJobSpec WithWorkerPod(const std::string& spec, const std::string& directory = "") {
+  api::TrainingJobSpec job;
+  job.worker.pod_template = absl::StrCat(R"({"spec": )", spec, "}");
+  job.output.directory = directory;
+  return job;
+}
+
+TEST(TemporaryOutputTest, AVolumeThatOutlivesThePodKeepsIt) {
+  const auto pod = [](const std::string& path, const std::string& source) {
+    return absl::StrCat(R"({"containers": [{"name": "trainer", "volumeMounts": [{"name": "m", "mountPath": ")", path,
+                        R"("}]}], "volumes": [{"name": "m", )", source, "}]}");
+  };
+  const std::string claim = R"("persistentVolumeClaim": {"claimName": "c"})";
+  EXPECT_EQ(TemporaryOutput({}), "/output");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod("{}", "/models/a")), "/models/a") << "on the image";
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", claim))), "");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output/", claim))), "");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/models", claim), "/models/a")), "");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/models", claim))), "/output") << "mounted elsewhere";
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("emptyDir": {})"))), "/output");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("ephemeral": {})"))), "/output");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("hostPath": {"path": "/x"})"))), "");
+}
+
+TEST(TemporaryOutputTest, TheWorkersAreToldHowLongToKeepIt) {
+  api::TrainingJob job = MakeJob();
+  job.spec.output.keep_seconds = 77;
+  const auto told = [&job](api::Role role) {
+    const Json container = Build(job, role).at("spec").at("containers").at(0);
+    return Json::parse(container.at("env").at(0).at("value").get<std::string>()).value("keepOutputSeconds", 0);
+  };
+  EXPECT_EQ(told(api::Role::kWorker), 77);
+  EXPECT_EQ(told(api::Role::kParameterServer), 0);
+  job.spec.worker.pod_template = WithWorkerPod(R"({"containers": [{"name": "trainer", "volumeMounts":
+      [{"name": "m", "mountPath": "/output"}]}], "volumes": [{"name": "m", "nfs": {}}]})")
+                                     .worker.pod_template;
+  EXPECT_EQ(told(api::Role::kWorker), 0);
+}
+
 }  // namespace
 }  // namespace downpour::controller

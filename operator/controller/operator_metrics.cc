@@ -67,7 +67,7 @@ constexpr const char* kCauses[] = {"DisruptionTarget", "Evicted",    "NodeLost",
                                    "Signal",           "Other"};
 constexpr const char* kFailureReasons[] = {
     "RestartLimitExceeded",     "BadInput",       "FailurePolicyRule", "DeadlineExceeded",
-    "ProgressDeadlineExceeded", "TrainingFailed", "DataShardFailed", "ModelNotFinite"};
+    "ProgressDeadlineExceeded", "TrainingFailed", "DataShardFailed",   "ModelNotFinite"};
 constexpr const char* kBlockedReasons[] = {
     "QuotaExceeded", "NameConflict", "Forbidden", "Refused", "NamespaceTerminating", "NamespaceGone", "TemplateInvalid",
     "SpecInvalid",   "ServerError",  "PodsWait",  "Other"};

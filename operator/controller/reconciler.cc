@@ -182,6 +182,7 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     observed.template_error = memory.templates.error();
     observed.templates_unchecked = !memory.templates.IsChecked(record);
   }
+  if (!record.job.status.start_time) observed.temporary_output = TemporaryOutput(record.job.spec);
   memory.over = planner::IsOver(record.job.status);
   if (memory.over) gateway_->Forget(record.meta.uid);
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);

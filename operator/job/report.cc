@@ -42,6 +42,12 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.updates_applied = reply.updates_applied();
   report.updates_expected = reply.updates_expected();
   report.parameters_lost = reply.parameters_lost();
+  if (reply.has_model_worker()) {
+    api::OutputStatus& model = report.model.emplace();
+    model.path = reply.model_path();
+    model.worker = static_cast<int>(reply.model_worker());
+    model.incarnation = static_cast<int>(reply.model_worker_incarnation());
+  }
   if (reply.epochs() > 0) report.epoch = static_cast<int>(std::min(reply.epochs_done() + 1, reply.epochs()));
   report.samples_per_second = reply.samples_per_second();
   if (reply.has_loss()) report.loss = reply.loss();

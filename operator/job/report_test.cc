@@ -28,6 +28,15 @@ TEST(ReportTest, WhatIsMissingIsPassedOn) {
   EXPECT_EQ(ToReport(reply, 1).warnings, std::vector<std::string>{"39 of 40 updates were skipped"});
 }
 
+TEST(ReportTest, SaysWhichWorkerHasTheModel) {
+  v1::ProgressReply reply;
+  EXPECT_EQ(ToReport(reply, 1).model, std::nullopt);
+  reply.set_model_path("/output/model.safetensors");
+  reply.set_model_worker(0);
+  reply.set_model_worker_incarnation(3);
+  EXPECT_EQ(ToReport(reply, 1).model, (api::OutputStatus{"/output/model.safetensors", 0, 3, std::nullopt}));
+}
+
 TEST(ReportTest, ALossThatNoWorkerHasIsNone) {
   v1::ProgressReply reply;
   reply.set_updates_applied(5);  // known from the parameter servers, after a restart of the coordinator

@@ -11,6 +11,7 @@ namespace downpour::planner {
 // Condition types of TrainingJobStatus.
 inline constexpr char kSpecInvalid[] = "SpecInvalid";  // set by the operator, for what the planner never sees
 inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
+inline constexpr char kOutputTemporary[] = "OutputTemporary";
 inline constexpr char kBlocked[] = "Blocked";
 inline constexpr char kScheduled[] = "Scheduled";
 inline constexpr char kClamped[] = "Clamped";

@@ -10,6 +10,7 @@
 #include "operator/planner/disruption.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
+#include "operator/planner/output.h"
 #include "operator/planner/placement.h"
 #include "operator/planner/status.h"
 #include "operator/planner/success.h"
@@ -38,6 +39,7 @@ void Begin(Context& context) {
     int& given_out = context.status.incarnations[InstanceName(instance.role, instance.index)];
     given_out = std::max(given_out, instance.incarnation);
   }
+  AnnounceOutput(context);
   context.status.start_time = context.now;
   context.status.last_progress_time = context.now;
   context.status.last_progress_step = 0;
@@ -70,7 +72,10 @@ void Drive(Context& context) {
 Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now) {
   Context context(job, observed, now);
   if (IsOver(job.status)) {
-    context.StopAll("the job has ended");
+    FollowKeptModel(context);
+    for (const Instance& instance : observed.instances) {
+      if (!KeepsModel(context, instance)) context.Stop(instance, "the job has ended");
+    }
     CleanUp(context);
   } else if (observed.deletion_requested) {
     context.StopAll("the job is deleted");

@@ -52,11 +52,12 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
-  int epoch = 0;                        // of the data set, from 1; 0: none has begun
-  double samples_per_second = 0;        // 0: not known
-  std::optional<double> loss;           // mean over the newest updates
-  std::optional<double> test_accuracy;  // of the newest evaluation
-  std::vector<std::string> warnings;    // what the job goes on without
+  int epoch = 0;                           // of the data set, from 1; 0: none has begun
+  double samples_per_second = 0;           // 0: not known
+  std::optional<double> loss;              // mean over the newest updates
+  std::optional<double> test_accuracy;     // of the newest evaluation
+  std::vector<std::string> warnings;       // what the job goes on without
+  std::optional<api::OutputStatus> model;  // once it is written
 };
 
 // Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...
@@ -72,6 +73,8 @@ struct Observed {
   // What the platform has against the job's templates; empty: nothing.
   std::string template_error;
   bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
+  // Of a job that has not begun: its output directory, if that is in no volume that outlives its pod; else empty.
+  std::string temporary_output;
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
   // On which nothing is scheduled any more, as they are drained; absent: nobody knows.

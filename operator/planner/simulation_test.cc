@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -37,7 +38,10 @@ class Simulation {
     for (int round = 0; round < kCalmRounds && !::testing::Test::HasFailure(); ++round) {
       world_.GoOn(/*calm=*/true);
       const Plan plan = Pass(/*may_die=*/false);
-      if (IsTrue(Status(), kComplete)) return Outcome::kComplete;
+      if (IsTrue(Status(), kComplete)) {
+        OutliveTheJob();
+        return Outcome::kComplete;
+      }
       if (IsTrue(Status(), kFailed)) return Outcome::kFailed;
       if (world_.trains_for_ever() && plan.actions.empty() && world_.AsDesired()) return Outcome::kRuns;
       world_.now += 1;
@@ -45,6 +49,23 @@ class Simulation {
     if (::testing::Test::HasFailure()) return Outcome::kRuns;
     ADD_FAILURE() << "does not converge: phase " << Status().phase << " " << Status().reason;
     return Outcome::kRuns;
+  }
+
+  // Of a job that is complete at most the worker that has the model goes on, and not for longer than it may.
+  void OutliveTheJob() {
+    const std::string phase = Status().phase;
+    const double end = *Status().completion_time + world_.job.spec.output.keep_seconds;
+    while (world_.AnyLive() && !::testing::Test::HasFailure()) {
+      const auto live = std::count_if(world_.observed.instances.begin(), world_.observed.instances.end(), IsLive);
+      EXPECT_EQ(live, 1);
+      EXPECT_FALSE(world_.observed.temporary_output.empty());
+      EXPECT_LE(world_.now, end + world_.job.spec.failure_policy.termination_timeout_seconds + 1);
+      kept_ = kept_ || world_.now > *Status().completion_time + 1;
+      world_.GoOn(/*calm=*/true);
+      Pass(/*may_die=*/false);
+      world_.now += 1;
+    }
+    EXPECT_EQ(Status().phase, phase);
   }
 
   // Afterwards nothing may be left.
@@ -59,6 +80,7 @@ class Simulation {
   }
 
   int times_given_up() const { return books_.times_given_up(); }
+  bool kept_output() const { return kept_; }
 
  private:
   const api::TrainingJobStatus& Status() const { return world_.job.status; }
@@ -113,17 +135,20 @@ class Simulation {
   SimulatedWorld world_;
   PromiseBooks books_;
   const bool crashes_;
+  bool kept_ = false;
 };
 
 TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   std::map<Outcome, int> outcomes;
   int times_given_up = 0;
+  int kept_outputs = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Simulation simulation(seed);
     ++outcomes[simulation.Run()];
     if (seed % 4 == 0) simulation.Delete();
     times_given_up += simulation.times_given_up();
+    if (simulation.kept_output()) ++kept_outputs;
     if (HasFailure()) return;
   }
   // The worlds are neither too kind nor too cruel to say anything.
@@ -131,6 +156,7 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   EXPECT_GE(outcomes[Outcome::kFailed], kSeeds / 10);
   EXPECT_GE(outcomes[Outcome::kRuns], kSeeds / 10);
   EXPECT_GE(times_given_up, kSeeds / 10);
+  EXPECT_GE(kept_outputs, kSeeds / 50);
 }
 
 }  // namespace

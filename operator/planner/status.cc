@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "operator/planner/elastic.h"
+#include "operator/planner/output.h"
 
 namespace downpour::planner {
 namespace {
@@ -125,7 +126,7 @@ void UpdateRoleCounts(Context& context) {
         if (current == nullptr || instance.incarnation > current->incarnation) current = &instance;
       }
       if (current == nullptr) continue;
-      if (current->phase == InstancePhase::kSucceeded) {
+      if (current->phase == InstancePhase::kSucceeded || (IsOver(context.status) && KeepsModel(context, *current))) {
         ++counts.succeeded;
       } else if (current->phase == InstancePhase::kFailed) {
         ++counts.failed;

@@ -1,8 +1,10 @@
 #include "operator/planner/success.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "operator/planner/output.h"
 
 namespace downpour::planner {
 namespace {
@@ -22,6 +24,7 @@ void DetectOutcome(Context& context) {
     if (!IsTrue(context.status, kSuccessCriteriaMet)) {
       for (const std::string& warning : report->warnings) context.Emit(true, "TrainingIncomplete", warning);
     }
+    context.status.output = report->model;
     context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
     context.WakeAt(context.now);
   } else if (report->phase == CoordinatorPhase::kFailed) {
@@ -31,11 +34,16 @@ void DetectOutcome(Context& context) {
 }
 
 void Finish(Context& context) {
-  if (!context.AnyLive()) {
+  const auto must_end = [&context](const Instance& instance) {
+    return IsLive(instance) && !KeepsModel(context, instance);
+  };
+  const std::vector<Instance>& instances = context.observed.instances;
+  if (std::none_of(instances.begin(), instances.end(), must_end)) {
     context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
     context.SetCondition(kComplete, true, kFinishedReason, "training is finished and every process has ended");
     context.status.completion_time = context.now;
     context.Emit(false, "JobSucceeded", "training is finished");
+    BeginToKeepModel(context);
     return;
   }
   const double deadline =
@@ -49,8 +57,8 @@ void Finish(Context& context) {
                                       " s later these have not ended: ", WhatIsLive(context.observed.instances)));
   }
   bool tell = false;
-  for (const Instance& instance : context.observed.instances) {
-    if (!IsLive(instance)) continue;
+  for (const Instance& instance : instances) {
+    if (!must_end(instance)) continue;
     if (late || instance.terminating) {
       context.Stop(instance, absl::StrCat("has not ended ", kFinishGraceSeconds, " s after the end of training"));
     } else if (instance.role != api::Role::kWorker) {

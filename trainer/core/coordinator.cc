@@ -582,7 +582,11 @@ void CoordinatorCore::AcceptResult(const v1::TaskResult& result, std::uint64_t s
     evaluations_.push_back(evaluation);
     if (evaluations_.size() > kEvaluationsKept) evaluations_.erase(evaluations_.begin());
   }
-  if (result.kind() == v1::TASK_EXPORT) model_path_ = result.path();
+  if (!result.path().empty()) {
+    model_path_ = result.path();
+    const Session& writer = sessions_.at(session);
+    model_writer_ = ProcessKey{writer.index, writer.process_incarnation};
+  }
 }
 
 bool CoordinatorCore::MayTry(const Task& task, std::uint64_t session, Time now) const {
@@ -915,6 +919,10 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   progress.set_epochs_done(watermark_);
   progress.set_parameters_lost(parameters_lost_);
   progress.set_model_path(model_path_);
+  if (model_writer_.has_value()) {
+    progress.set_model_worker(model_writer_->first);
+    progress.set_model_worker_incarnation(model_writer_->second);
+  }
   progress.set_first_update_milliseconds(first_update_milliseconds_);
   progress.set_lease_expirations(lease_expirations_);
 

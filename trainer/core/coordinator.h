@@ -194,6 +194,7 @@ class CoordinatorCore {
   std::vector<std::string> warnings_;  // each once
   std::vector<v1::Evaluation> evaluations_;
   std::string model_path_;
+  std::optional<ProcessKey> model_writer_;
   // Failures: what a worker held when its newest session ended, and how it ended, until both are known.
   std::map<ProcessKey, std::vector<ShardKey>> held_at_end_;
   std::map<ProcessKey, v1::MemberFailure> reported_;

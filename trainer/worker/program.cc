@@ -1,15 +1,32 @@
 #include "trainer/worker/program.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/process.h"
 #include "trainer/wire/receive_memory.h"
 
 namespace downpour::worker {
 namespace {
+
+// Stays, as the model goes with this process: until `time` is over or it is told to end.
+void KeepModel(const std::string& model, absl::Duration time) {
+  absl::Mutex mutex;
+  bool told = false;
+  service::SignalThread signals([&mutex, &told] {
+    const absl::MutexLock lock(&mutex);
+    told = true;
+  });
+  spdlog::info("the job is over; {} stays here for {} s, or until this process is told to end", model,
+               absl::ToInt64Seconds(time));
+  const absl::MutexLock lock(&mutex);
+  mutex.AwaitWithTimeout(absl::Condition(&told), time);
+}
 
 absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create) {
   absl::Status alive = service::DieWithParent(flags.parent);
@@ -22,13 +39,24 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   options.process_incarnation = flags.incarnation;
   options.coordinator = flags.coordinator;
   options.metrics_listen = flags.metrics_listen;
-  const absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
+  const absl::Duration keep = absl::Seconds(options.config.keep_output_seconds());
+  absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
   if (!worker.ok()) return worker.status();
   absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
   if (!written.ok()) return written;
-  service::SignalThread signals([&worker] { (*worker)->Leave(); });
   spdlog::info("starts as incarnation {}, metrics on {}", flags.incarnation, (*worker)->metrics_address());
-  absl::Status ended = (*worker)->Run();
+  std::atomic<bool> left = false;
+  absl::Status ended;
+  {
+    service::SignalThread signals([&worker, &left] {
+      left = true;
+      (*worker)->Leave();
+    });
+    ended = (*worker)->Run();
+  }
+  const std::string model = (*worker)->written_model();
+  worker->reset();  // nobody needs its memory any more
+  if (ended.ok() && !model.empty() && keep > absl::ZeroDuration() && !left) KeepModel(model, keep);
   if (ended.ok()) spdlog::info("done");
   return ended;
 }

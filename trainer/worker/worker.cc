@@ -89,6 +89,7 @@ class WorkerProcess::Impl {
   }
 
   const std::string& metrics_address() const { return metrics_address_; }
+  const std::string& written_model() const { return written_model_; }
 
   absl::Status Run() {
     With([](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) { core.Start(now, output); });
@@ -232,6 +233,7 @@ class WorkerProcess::Impl {
     v1::TaskResult result;
     store_.Load();
     const absl::Status done = work.kind == v1::TASK_EXPORT ? Export(&result) : EvaluateTestSet(&result);
+    if (!result.path().empty()) written_model_ = result.path();
     const std::string name = absl::StrCat("worker-", options_.index, ": ");
     if (!done.ok()) {
       spdlog::error("{}", std::string(done.message()));
@@ -356,6 +358,7 @@ class WorkerProcess::Impl {
 
   service::Metrics metrics_;
   std::string metrics_address_;
+  std::string written_model_;  // of the thread that calls Run
   service::Timer timer_;
   service::Stubs<v1::Coordinator> stubs_;
   service::Calls calls_;
@@ -412,6 +415,8 @@ absl::Status WorkerProcess::Run() {
   const absl::Status finished = impl_->Run();
   return finished.ok() ? impl_->failure() : finished;
 }
+
+const std::string& WorkerProcess::written_model() const { return impl_->written_model(); }
 
 void WorkerProcess::Leave() { impl_->Leave(); }
 

@@ -39,6 +39,8 @@ class WorkerProcess {
 
   // Works until the job is over or Leave was called and the leases were given back. Thread-compatible: once.
   absl::Status Run();
+  // The model that this process wrote, empty if it did not; once Run returned.
+  const std::string& written_model() const;
   // Finishes the update under way, gives the leases back and ends; Run returns at once where nobody is left to answer,
   // and at the latest after a grace of 5 s and the update. From any thread.
   void Leave();

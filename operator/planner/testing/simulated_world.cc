@@ -48,6 +48,8 @@ SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.
   updates_expected_ = dice_.Chance(0.5) ? static_cast<std::uint64_t>(dice_.Uniform(1, 400)) : kForEver;
   start_phase = InstancePhase::kPending;
   refuses_ = dice_.Chance(0.3);
+  if (dice_.Chance(0.5)) observed.temporary_output = "/output";
+  spec.output.keep_seconds = dice_.Pick({0, 5, 100});
 }
 
 void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
@@ -165,6 +167,8 @@ void SimulatedWorld::GoOnTraining() {
       finishing_ = true;
       for (Instance& instance : observed.instances) {
         const bool leaves = instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning;
+        if (leaves && !output_.has_value())
+          output_ = {"/output/model.safetensors", instance.index, instance.incarnation, std::nullopt};
         if (leaves && dice_.Chance(0.3)) End(instance, InstancePhase::kSucceeded, 0);
       }
     } else if (workers > 0) {
@@ -175,7 +179,10 @@ void SimulatedWorld::GoOnTraining() {
     coordinator_ = coordinator->uid;
     phase = CoordinatorPhase::kRecovering;
   }
-  if (fault_rate_ == 0 || dice_.Chance(0.8)) Report(phase, updates_, generation_);
+  if (fault_rate_ == 0 || dice_.Chance(0.8)) {
+    Report(phase, updates_, generation_);
+    if (phase == CoordinatorPhase::kDone) observed.report->model = output_;
+  }
 }
 
 bool SimulatedWorld::IsRefused(const Action& action) const {

@@ -79,6 +79,7 @@ class SimulatedWorld : public FakeWorld {
   std::set<std::string> ps_of_generation_;
   std::string coordinator_;
   bool finishing_ = false;
+  std::optional<api::OutputStatus> output_;
 };
 
 }  // namespace downpour::planner

@@ -58,12 +58,12 @@ class FollowedPod {
     absl::StatusOr<std::jthread> thread =
         StartThread<std::jthread>(absl::StrCat("the thread that reads the log of ", NameOf(pod)),
                                   [this](const std::stop_token& stop) { Read(stop); });
-    if (thread.ok()) {
-      thread_ = *std::move(thread);
-    } else {
+    if (!thread.ok()) {
       reading_ = false;
+      return thread.status();
     }
-    return thread.status();
+    thread_ = *std::move(thread);
+    return absl::OkStatus();
   }
   // The pod is gone: what was not read never will be.
   void GiveUp() {

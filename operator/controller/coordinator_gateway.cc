@@ -46,7 +46,7 @@ v1::ProgressReply Condense(v1::ProgressReply reply) {
 class GrpcCoordinatorGateway final : public CoordinatorGateway {
  public:
   GrpcCoordinatorGateway(GatewayOptions options, std::function<void(const std::string&)> on_change)
-      : options_(options), on_change_(std::move(on_change)), thread_([this] { Run(); }) {}
+      : options_(std::move(options)), on_change_(std::move(on_change)), thread_([this] { Run(); }) {}
 
   ~GrpcCoordinatorGateway() override {
     {
@@ -247,7 +247,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
 std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options,
                                                            std::function<void(const std::string& key)> on_change) {
-  return std::make_unique<GrpcCoordinatorGateway>(options, std::move(on_change));
+  return std::make_unique<GrpcCoordinatorGateway>(std::move(options), std::move(on_change));
 }
 
 }  // namespace downpour::controller

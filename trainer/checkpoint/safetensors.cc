@@ -151,7 +151,7 @@ absl::Status WriteWhole(const std::string& path, const Pieces& pieces, bool keep
   open = false;
   if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);
   if (::rename(temporary.c_str(), path.c_str()) != 0) {
-    const absl::Status status = SystemError(path, "cannot rename", errno);
+    absl::Status status = SystemError(path, "cannot rename", errno);
     if (!keep) return status;
     std::move(discard).Cancel();
     return absl::Status(status.code(), absl::StrCat(status.message(), "; the file is whole as ", temporary));

@@ -444,10 +444,12 @@ TEST_F(TaskTest, WhatFailsAtOneWorkerIsGivenToAnother) {
   EXPECT_EQ(Progress().phase(), v1::PHASE_FINISHING);
   EXPECT_THAT(Progress().message(), ::testing::HasSubstr("worker-0: read-only file system"));
   ASSERT_EQ(Await(good, kTick)->kind(), v1::TASK_EXPORT);
+  EXPECT_FALSE(Progress().has_model_worker());
   Succeed(good);
   Tick();
   EXPECT_EQ(Progress().phase(), v1::PHASE_DONE);
   EXPECT_EQ(Progress().model_path(), "/output/model.safetensors");
+  EXPECT_EQ(Progress().model_worker(), 1u) << "who wrote it";
   EXPECT_EQ(Progress().warnings_size(), 0) << "nothing is missing";
 }
 

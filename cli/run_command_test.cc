@@ -285,9 +285,8 @@ TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
     ASSERT_TRUE(Eventually([&] { return Trains() && !ReadText(Path("run/addresses/ps-0")).empty(); }));
     const std::string digits = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
     const std::string uid = absl::StrCat(digits.substr(0, 8), "-", digits.substr(8));  // as Kubernetes writes it
-    const std::vector<std::string> question = {
-        "ledger",   "job.yaml", "--job-uid", uid, "--ps", Lines(ReadText(Path("run/addresses/ps-0"))).front(),
-        "--output", "json"};
+    const std::string ps = Lines(ReadText(Path("run/addresses/ps-0"))).front();
+    const std::vector<std::string> question = {"ledger", "job.yaml", "--job-uid", uid, "--ps", ps, "--output", "json"};
     Command ledger(Options(question));
     EXPECT_EQ(ledger.Wait(), doubled ? 1 : 0);
     ASSERT_EQ(ledger.Errors(), "");
@@ -295,7 +294,7 @@ TEST_F(RunCommandTest, TheLedgerOfAJobCanBeReadFromOutside) {
         {"exact", !doubled}, {"expected", 22}, {"applied", 22}, {"missing", 0}, {"duplicated", doubled ? 1 : 0},
         {"skipped", 0}};
     EXPECT_EQ(json::parse(ledger.Output()), expected);
-    Command other(Options({"ledger", "job.yaml", "--job-uid", "0", "--ps", ReadText(Path("run/addresses/ps-0"))}));
+    Command other(Options({"ledger", "job.yaml", "--job-uid", "0", "--ps", ps}));
     EXPECT_EQ(other.Wait(), 1);
     EXPECT_THAT(other.Errors(), HasSubstr("serves the job"));
     command.Signal(SIGINT);

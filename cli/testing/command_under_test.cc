@@ -113,6 +113,8 @@ Command::Command(const CommandOptions& options)
   for (std::string& argument : arguments) argument_values.push_back(argument.data());
   argument_values.push_back(nullptr);
   std::vector<std::string> environment = {"DOWNPOUR_BINARY_DIR=" + binaries};
+  // Who looks for leaks wants a thread.
+  if (options.process_limit.has_value()) environment.emplace_back("ASAN_OPTIONS=detect_leaks=0");
   for (const auto& [name, value] : options.environment) environment.push_back(name + "=" + value);
   for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
   std::vector<char*> environment_values;

@@ -717,8 +717,15 @@ class SchemaWriter {
 
   Json Write(double&, const schema::PositiveFloat&, const std::string& path, const Notes& notes) {
     Json json = Begin(path, "number", "double", notes);
-    json["minimum"] = schema::PositiveFloat::kMin;
-    json["maximum"] = schema::PositiveFloat::kMax;
+    json["minimum"] = 0;
+    json["exclusiveMinimum"] = true;
+    // The API server takes the bounds of a schema for 64-bit integers where the value is one: 1 would be more than this
+    // maximum.
+    const std::string smallest = Json(schema::PositiveFloat::kMin).dump();
+    const std::string largest = Json(schema::PositiveFloat::kMax).dump();
+    json["x-kubernetes-validations"] = {
+        Validation(absl::StrCat("self >= ", smallest, " && self <= ", largest),
+                   absl::StrCat("must be from ", smallest, " to ", largest, ", which a float32 can be"))};
     return json;
   }
 

@@ -53,7 +53,7 @@ bool KeepsModel(const Context& context, const Instance& instance) {
          !context.observed.deletion_requested && instance.role == api::Role::kWorker &&
          instance.index == output->worker && instance.incarnation == output->incarnation &&
          instance.phase == InstancePhase::kRunning && !instance.terminating &&
-         context.now < output->kept_until.value_or(context.now + 1);
+         (!output->kept_until || context.now < *output->kept_until);
 }
 
 void BeginToKeepModel(Context& context) {

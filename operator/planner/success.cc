@@ -21,9 +21,7 @@ void DetectOutcome(Context& context) {
   const CoordinatorReport* report = context.report();
   if (report == nullptr) return;
   if (report->phase == CoordinatorPhase::kDone) {
-    if (!IsTrue(context.status, kSuccessCriteriaMet)) {
-      for (const std::string& warning : report->warnings) context.Emit(true, "TrainingIncomplete", warning);
-    }
+    for (const std::string& warning : report->warnings) context.Emit(true, "TrainingIncomplete", warning);
     context.status.output = report->model;
     context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
     context.WakeAt(context.now);

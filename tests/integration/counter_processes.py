@@ -19,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 SAMPLES = 6000
 BATCH_SIZE = 30
 EPOCHS = 3
 WORKERS = 3
+UPDATES = EPOCHS * -(-SAMPLES // BATCH_SIZE)
 SLICE_ELEMENTS = 1 << 20
 PATIENCE_SECONDS = 160
 POLL_SECONDS = 0.02
@@ -242,13 +244,12 @@ def prepare(arguments, scenario, folder):
     return path, programs
 
 
-def run(arguments, folder):
-    scenario = SCENARIOS[arguments.scenario]
-    manifest, programs = prepare(arguments, scenario, folder)
+def supervise(arguments, manifest, programs, folder, step, *, patience=PATIENCE_SECONDS, environment=None, last=None):
+    """Runs the job in folder/run; its summary, once it ended well with an exact ledger. `step` is called again and again
+    while it runs, and `last` when it has ended or is given up, before its processes are killed."""
     run_folder = os.path.join(folder, "run")
-    environment = dict(os.environ, DOWNPOUR_BINARY_DIR=programs, DOWNPOUR_COUNTER_SAMPLES=str(SAMPLES))
-    faults = Faults(run_folder, scenario)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    environment = dict(os.environ, DOWNPOUR_BINARY_DIR=programs, DOWNPOUR_COUNTER_SAMPLES=str(SAMPLES), **(environment or {}))
+    deadline = time.monotonic() + patience
     output_path = os.path.join(folder, "summary")
     with open(output_path, "wb") as output:
         process = subprocess.Popen([arguments.downpour, "run", manifest, "--run-dir", run_folder, "--output", "json"],
@@ -256,28 +257,43 @@ def run(arguments, folder):
         try:
             while process.poll() is None:
                 check(time.monotonic() < deadline,
-                      f"not done within {PATIENCE_SECONDS} s, at {read_progress(run_folder):.0%}")
-                faults.step()
+                      f"not done within {patience} s, at {read_progress(run_folder):.0%}")
+                step()
                 time.sleep(POLL_SECONDS)
         finally:
-            faults.resume_all()
+            if last is not None:
+                last()
             if process.poll() is None:
                 process.kill()  # the kernel ends its processes with it
             process.wait()
     check(process.returncode == 0, f"downpour run ended with {process.returncode}")
-    check(not faults.pending, f"it ended before these faults: {faults.pending}")
     with open(output_path, encoding="utf-8") as file:
         summary = json.load(file)
     print(json.dumps(summary), flush=True)
-    updates = EPOCHS * -(-SAMPLES // BATCH_SIZE)
-    ledger = summary["ledger"]
-    exact = {"expected": updates, "applied": updates, "missing": 0, "duplicated": 0, "skipped": 0}
-    check(ledger == exact, f"ledger: {ledger}")
+    exact = {"expected": UPDATES, "applied": UPDATES, "missing": 0, "duplicated": 0, "skipped": 0}
+    check(summary["ledger"] == exact, f"ledger: {summary['ledger']}")
+    return summary
+
+
+def metric(address, name, seconds=10):
+    """The value of the series `name`, labels included; 0 where there is none yet."""
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=seconds) as answer:
+        lines = answer.read().decode().splitlines()
+    return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), 0.0)
+
+
+def run(arguments, folder):
+    scenario = SCENARIOS[arguments.scenario]
+    manifest, programs = prepare(arguments, scenario, folder)
+    run_folder = os.path.join(folder, "run")
+    faults = Faults(run_folder, scenario)
+    summary = supervise(arguments, manifest, programs, folder, faults.step, last=faults.resume_all)
+    check(not faults.pending, f"it ended before these faults: {faults.pending}")
     check_left(os.path.join(run_folder, "logs"))
     check(summary["restarts"] >= faults.kills, f"{summary['restarts']} restarts after {faults.kills} kills")
     lost = "ps" in scenario["kill"]
     check((summary["generation"] > 1) == lost, f"generation {summary['generation']}")
-    check_counts(summary["modelPath"], updates)
+    check_counts(summary["modelPath"], UPDATES)
 
 
 def main():

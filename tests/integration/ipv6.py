@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 import urllib.error
-import urllib.request
 
 import counter_processes as counter
 
@@ -96,12 +95,6 @@ class Job:
             process.wait()
 
 
-def metric(address, name):
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
-    return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), 0.0)
-
-
 def run(arguments, folder):
     manifest, _ = counter.prepare(arguments, {"seed": 1, "ps": 2}, folder)
     config = os.path.join(folder, "config.json")
@@ -125,11 +118,11 @@ def run(arguments, folder):
         for index in range(counter.WORKERS):
             job.start(f"worker-{index}", [arguments.worker], "--index", str(index), "--coordinator", coordinator,
                       "--metrics-listen", "[::1]:0")
-        updates = counter.EPOCHS * -(-counter.SAMPLES // counter.BATCH_SIZE)
+        updates = counter.UPDATES
         port = job.address("coordinator", "metrics").rpartition(":")[2]
-        job.wait(f"{updates} updates", lambda: metric(f"[::1]:{port}", "downpour_updates_applied_total") == updates)
-        counter.check(metric(f"127.0.0.1:{port}", "downpour_updates_applied_total") == updates, "metrics over IPv4")
-        counter.check(metric(job.address("worker-0", "metrics"), "downpour_worker_steps_total") > 0, "worker-0 idled")
+        job.wait(f"{updates} updates", lambda: counter.metric(f"[::1]:{port}", "downpour_updates_applied_total") == updates)
+        counter.check(counter.metric(f"127.0.0.1:{port}", "downpour_updates_applied_total") == updates, "metrics over IPv4")
+        counter.check(counter.metric(job.address("worker-0", "metrics"), "downpour_worker_steps_total") > 0, "worker-0 idled")
         all_port = job.address("ps-0", "address").rpartition(":")[2]
         for first in (f"[::1]:{all_port}", f"127.0.0.1:{all_port}"):
             ledger = subprocess.run(

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "spdlog/spdlog.h"
 #include "trainer/service/process.h"
@@ -16,16 +16,13 @@ namespace {
 
 // Stays, as the model goes with this process: until `time` is over or it is told to end.
 void KeepModel(const std::string& model, absl::Duration time) {
-  absl::Mutex mutex;
-  bool told = false;
-  service::SignalThread signals([&mutex, &told] {
-    const absl::MutexLock lock(&mutex);
-    told = true;
+  absl::Notification told;
+  service::SignalThread signals([&told] {
+    if (!told.HasBeenNotified()) told.Notify();
   });
   spdlog::info("the job is over; {} stays here for {} s, or until this process is told to end", model,
                absl::ToInt64Seconds(time));
-  const absl::MutexLock lock(&mutex);
-  mutex.AwaitWithTimeout(absl::Condition(&told), time);
+  told.WaitForNotificationWithTimeout(time);
 }
 
 absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create) {

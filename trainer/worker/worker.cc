@@ -274,29 +274,35 @@ class WorkerProcess::Impl {
     for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
       tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
     }
-    const absl::Status finite = checkpoint::CheckFinite(tensors);
-    if (!finite.ok()) result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
-    const std::string path = OutputPath(options_.config, finite.ok() ? kModelFile : kNotFiniteFile);
-    absl::StatusOr<checkpoint::WrittenFile> written;
-    if (!options_.config.output_directory().empty()) {
-      written = checkpoint::WriteSafetensors(
-          path, tensors,
-          {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
-    }
-    if (!finite.ok()) {
-      // No result, but a trace of what went wrong: kept under a name that nobody takes for the model.
-      const std::string kept = options_.config.output_directory().empty() ? ""
-                               : written.ok()                             ? absl::StrCat("; kept as ", path)
-                                              : absl::StrCat("; ", std::string(written.status().message()));
+    if (const absl::Status finite = checkpoint::CheckFinite(tensors); !finite.ok()) {
+      result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
       return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
                                                         "; a smaller spec.update.optimizer.learningRate may help",
-                                                        kept));
+                                                        KeepNotFinite(tensors)));
     }
     if (options_.config.output_directory().empty()) return absl::OkStatus();
+    const std::string path = OutputPath(options_.config, kModelFile);
+    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
     if (!written.ok()) return written.status();
     result->set_path(path);
     result->set_warning(written->warning);
     return absl::OkStatus();
+  }
+
+  // No result, but a trace of what went wrong, under a name that nobody takes for the model. What became of it, as the
+  // end of a message.
+  std::string KeepNotFinite(const std::vector<checkpoint::NamedTensor>& tensors) const {
+    if (options_.config.output_directory().empty()) return "";
+    const std::string path = OutputPath(options_.config, kNotFiniteFile);
+    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
+    return written.ok() ? absl::StrCat("; kept as ", path) : absl::StrCat("; ", written.status().message());
+  }
+
+  absl::StatusOr<checkpoint::WrittenFile> Write(const std::string& path,
+                                                const std::vector<checkpoint::NamedTensor>& tensors) const {
+    return checkpoint::WriteSafetensors(
+        path, tensors,
+        {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
   }
 
   void Fail(const absl::Status& status) {

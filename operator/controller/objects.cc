@@ -223,18 +223,22 @@ std::string OutputDirectory(const api::TrainingJobSpec& spec) {
   return spec.output.directory.empty() ? kOutputDirectory : spec.output.directory;
 }
 
-// Whether what is written at `path` by our container of this pod's spec goes with the pod. A volume of a kind that is
-// not known here is taken for one that stays; of a mount without a volume the platform says that.
-bool IsTemporary(const Json& spec, const std::string& path) {
-  const Json* const container = FindTrainer(spec);
-  const Json* const mount = container == nullptr ? nullptr : FindMount(*container, path);
-  if (mount == nullptr) return true;
-  const Json volumes = spec.value("volumes", Json());
-  if (!volumes.is_array()) return false;
-  const Json name = mount->value("name", Json());
-  return std::any_of(volumes.begin(), volumes.end(), [&name](const Json& volume) {
-    return volume.is_object() && volume.value("name", Json()) == name &&
-           (volume.contains("emptyDir") || volume.contains("ephemeral"));
+// Whether what the workers write goes with their pods; `theirs`: the spec of their template. A volume of a kind that is
+// not known here is taken for one that stays.
+bool OutputIsTemporary(const api::TrainingJobSpec& spec, const Json& theirs) {
+  const Json* const container = FindTrainer(theirs);
+  const Json* const mount = container == nullptr ? nullptr : FindMount(*container, OutputDirectory(spec));
+  // Without a mount: on the volume of AddMount, which the template may declare, or on the container's own disk.
+  const std::string name = mount != nullptr                ? kube::FindText(*mount, {"name"})
+                           : spec.output.directory.empty() ? api::kOutputVolume
+                                                           : "";
+  const Json volumes = theirs.value("volumes", Json());
+  return std::none_of(volumes.begin(), volumes.end(), [&name](const Json& volume) {
+    if (name.empty() || !volume.is_object() || kube::FindText(volume, {"name"}) != name) return false;
+    const auto items = volume.items();  // one without a source is an emptyDir
+    return std::any_of(items.begin(), items.end(), [](const auto& item) {
+      return item.key() != "name" && item.key() != "emptyDir" && item.key() != "ephemeral" && !item.value().is_null();
+    });
   });
 }
 
@@ -245,7 +249,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
   const Json& theirs = read->at("spec");
   const std::string output = OutputDirectory(job.spec);
   v1::TrainingConfig training = job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output);
-  if (role == api::Role::kWorker && IsTemporary(theirs, output)) {
+  if (role == api::Role::kWorker && OutputIsTemporary(job.spec, theirs)) {
     training.set_keep_output_seconds(static_cast<std::uint32_t>(job.spec.output.keep_seconds));
   }
   const absl::StatusOr<std::string> config = job::TrainingConfigToJson(training);
@@ -289,8 +293,7 @@ std::string PodName(const api::TrainingJob& job, api::Role role, int index) {
 
 std::string TemporaryOutput(const api::TrainingJobSpec& spec) {
   const absl::StatusOr<Json> pod = ReadTemplate(spec, api::Role::kWorker);
-  std::string output = OutputDirectory(spec);
-  return pod.ok() && IsTemporary(pod->at("spec"), output) ? output : "";
+  return pod.ok() && OutputIsTemporary(spec, pod->at("spec")) ? OutputDirectory(spec) : "";
 }
 
 std::string PodSelector(const std::string& job_uid) { return absl::StrCat(kJobUidLabel, "=", job_uid); }

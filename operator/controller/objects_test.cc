@@ -353,6 +353,16 @@ TEST(TemporaryOutputTest, AVolumeThatOutlivesThePodKeepsIt) {
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/models", claim))), "/output") << "mounted elsewhere";
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("emptyDir": {})"))), "/output");
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("ephemeral": {})"))), "/output");
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(R"({"volumes": [{"name": "downpour-output",
+      "persistentVolumeClaim": {"claimName": "c"}}]})")),
+            "")
+      << "the template's volume is taken instead of ours";
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(R"({"volumes": [{"name": "downpour-output",
+      "persistentVolumeClaim": {"claimName": "c"}}]})",
+                                          "/models")),
+            "/models")
+      << "that one is mounted at /output alone";
+  EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("emptyDir": null)"))), "/output") << "an emptyDir as well";
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("hostPath": {"path": "/x"})"))), "");
 }
 

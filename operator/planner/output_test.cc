@@ -9,6 +9,7 @@ namespace downpour::planner {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -101,6 +102,7 @@ TEST(OutputTest, OthersThatDoNotEndAreWaitedForAndStopped) {
   EXPECT_FALSE(IsTrue(world.Step().status, kComplete));
   world.now += 30;
   EXPECT_EQ(CountActions(world.Step(), ActionType::kStop), 2);
+  EXPECT_THAT(FindCondition(world.job.status, kSuccessCriteriaMet)->message, EndsWith("not ended: worker-0, worker-2"));
   world.EndTerminating();
   EXPECT_TRUE(IsTrue(world.Step().status, kComplete));
   EXPECT_EQ(CountActions(world.Step(), ActionType::kStop), 0);

@@ -1,7 +1,9 @@
 #include "operator/planner/success.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "operator/planner/output.h"
@@ -32,11 +34,10 @@ void DetectOutcome(Context& context) {
 }
 
 void Finish(Context& context) {
-  const auto must_end = [&context](const Instance& instance) {
-    return IsLive(instance) && !KeepsModel(context, instance);
-  };
-  const std::vector<Instance>& instances = context.observed.instances;
-  if (std::none_of(instances.begin(), instances.end(), must_end)) {
+  std::vector<Instance> live;  // but for the one that stays
+  std::copy_if(context.observed.instances.begin(), context.observed.instances.end(), std::back_inserter(live),
+               [&context](const Instance& instance) { return IsLive(instance) && !KeepsModel(context, instance); });
+  if (live.empty()) {
     context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
     context.SetCondition(kComplete, true, kFinishedReason, "training is finished and every process has ended");
     context.status.completion_time = context.now;
@@ -50,13 +51,12 @@ void Finish(Context& context) {
   if (!late) {
     context.WakeAt(deadline);
   } else {
-    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason,
-                         absl::StrCat(kFinishedMessage, "; ", kFinishGraceSeconds,
-                                      " s later these have not ended: ", WhatIsLive(context.observed.instances)));
+    context.SetCondition(
+        kSuccessCriteriaMet, true, kFinishedReason,
+        absl::StrCat(kFinishedMessage, "; ", kFinishGraceSeconds, " s later these have not ended: ", WhatIsLive(live)));
   }
   bool tell = false;
-  for (const Instance& instance : instances) {
-    if (!must_end(instance)) continue;
+  for (const Instance& instance : live) {
     if (late || instance.terminating) {
       context.Stop(instance, absl::StrCat("has not ended ", kFinishGraceSeconds, " s after the end of training"));
     } else if (instance.role != api::Role::kWorker) {

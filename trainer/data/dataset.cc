@@ -57,28 +57,29 @@ class IdxDataset final : public Dataset {
   IdxDataset(IdxArray images, IdxArray labels)
       : images_(std::move(images)),
         labels_(std::move(labels)),
-        sample_shape_{1, images_.shape[1], images_.shape[2]},
+        fields_{{{"image", ElementType::kU8, {1, images_.shape[1], images_.shape[2]}}},
+                {{"label", ElementType::kI64, {}, kClasses}}},
         sample_size_(images_.shape[1] * images_.shape[2]) {}
 
   std::int64_t size() const override { return images_.shape[0]; }
-  const std::vector<std::int64_t>& sample_shape() const override { return sample_shape_; }
-  int classes() const override { return kClasses; }
+  const SampleFields& fields() const override { return fields_; }
 
-  void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
-            absl::Span<std::int64_t> labels) const override {
-    float* to = samples.data();
+  Batch Read(absl::Span<const std::int64_t> indices) const override {
+    const std::int64_t samples = static_cast<std::int64_t>(indices.size());
+    Batch batch{{MakeArray(fields_.inputs[0], samples)}, {MakeArray(fields_.targets[0], samples)}};
+    std::uint8_t* to = batch.inputs[0].mutable_values<std::uint8_t>().data();
+    const absl::Span<std::int64_t> labels = batch.targets[0].mutable_values<std::int64_t>();
     for (std::size_t i = 0; i < indices.size(); ++i, to += sample_size_) {
-      const std::uint8_t* from = images_.values.data() + indices[i] * sample_size_;
-      std::transform(from, from + sample_size_, to, [](std::uint8_t pixel) { return pixel / 255.0F; });
+      std::copy_n(images_.values.data() + indices[i] * sample_size_, sample_size_, to);
       labels[i] = labels_.values[indices[i]];
     }
+    return batch;
   }
 
  private:
-  // Bytes, a quarter of the memory of floats; scaled when read.
   const IdxArray images_;
   const IdxArray labels_;
-  const std::vector<std::int64_t> sample_shape_;
+  const SampleFields fields_;
   const std::int64_t sample_size_;
 };
 

@@ -4,24 +4,21 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/data/fields.h"
 
 namespace downpour::data {
 
-// Labelled samples, addressed by index. Immutable after opening: Read may be called from several threads.
+// Samples, addressed by index. Immutable after opening: Read may be called from several threads.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
-  virtual const std::vector<std::int64_t>& sample_shape() const = 0;  // {1, 28, 28}
-  virtual int classes() const = 0;
-  // Writes samples scaled to [0, 1] row-major, and labels. The spans' sizes must fit: samples.size() ==
-  // indices.size() * product(sample_shape). Indices must be in [0, size()).
-  virtual void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
-                    absl::Span<std::int64_t> labels) const = 0;
+  virtual const SampleFields& fields() const = 0;
+  // The samples in the order of `indices`, which must be in [0, size()).
+  virtual Batch Read(absl::Span<const std::int64_t> indices) const = 0;
 };
 
 enum class Split { kTrain, kTest };

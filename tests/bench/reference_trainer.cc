@@ -102,9 +102,12 @@ class Loader {
       std::shuffle(order_.begin(), order_.end(), random_);
       next_ = 0;
     }
-    batch.samples.resize(batch_ * 784);
-    batch.labels.resize(batch_);
-    dataset_.Read({order_.data() + next_, batch_}, absl::MakeSpan(batch.samples), absl::MakeSpan(batch.labels));
+    const downpour::data::Batch read = dataset_.Read({order_.data() + next_, batch_});
+    const absl::Span<const std::uint8_t> pixels = read.inputs[0].values<std::uint8_t>();
+    const absl::Span<const std::int64_t> labels = read.targets[0].values<std::int64_t>();
+    batch.samples.resize(pixels.size());
+    std::transform(pixels.begin(), pixels.end(), batch.samples.begin(), [](std::uint8_t p) { return p / 255.0F; });
+    batch.labels.assign(labels.begin(), labels.end());
     next_ += batch_;
   }
 
@@ -186,7 +189,7 @@ int Run(const std::string& model, std::int64_t batch, double seconds, double pro
     std::fprintf(stderr, "reference_trainer: %s\n", std::string(dataset.status().message()).c_str());
     return 2;
   }
-  if ((*dataset)->sample_shape() != std::vector<std::int64_t>{1, 28, 28} || batch > (*dataset)->size()) {
+  if ((*dataset)->fields().inputs[0].shape != std::vector<std::int64_t>{1, 28, 28} || batch > (*dataset)->size()) {
     std::fprintf(stderr, "reference_trainer: %s: expected at least %lld images of 28x28\n", directory.c_str(),
                  static_cast<long long>(batch));
     return 2;

@@ -24,21 +24,21 @@ constexpr std::size_t kSliceElements = std::size_t{1} << 20;
 // Sample i is the number i.
 class CounterDataset final : public data::Dataset {
  public:
-  explicit CounterDataset(std::int64_t size) : size_(size) {}
+  explicit CounterDataset(std::int64_t size)
+      : size_(size),
+        fields_{{{"number", data::ElementType::kI64, {}, size}}, {{"label", data::ElementType::kI64, {}, 1}}} {}
   std::int64_t size() const override { return size_; }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  int classes() const override { return 1; }
-  void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
-            absl::Span<std::int64_t> labels) const override {
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      samples[i] = static_cast<float>(indices[i]);
-      labels[i] = 0;
-    }
+  const data::SampleFields& fields() const override { return fields_; }
+  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+    const std::int64_t samples = static_cast<std::int64_t>(indices.size());
+    data::Batch batch{{data::MakeArray(fields_.inputs[0], samples)}, {data::MakeArray(fields_.targets[0], samples)}};
+    std::copy(indices.begin(), indices.end(), batch.inputs[0].mutable_values<std::int64_t>().begin());
+    return batch;
   }
 
  private:
-  std::int64_t size_;
-  std::vector<std::int64_t> shape_ = {1};
+  const std::int64_t size_;
+  const data::SampleFields fields_;
 };
 
 // Every tensor but the first counts updates in the first element of each of its slices; the first counts samples.
@@ -61,18 +61,19 @@ class CounterModel final : public model::Model {
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
     std::copy(values_[tensor].begin(), values_[tensor].end(), values.begin());
   }
-  absl::StatusOr<model::StepResult> ComputeGradients(const model::Batch& batch, std::uint64_t, const OnLoss& on_loss,
+  absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
     std::vector<float>& used = gradients_.front();
     std::fill(used.begin(), used.end(), 0.0f);
-    for (float sample : batch.samples) used[static_cast<std::size_t>(sample)] -= 1;
+    for (const std::int64_t sample : batch.inputs[0].values<std::int64_t>())
+      used[static_cast<std::size_t>(sample)] -= 1;
     model::StepResult result;
     result.loss = 1;
     if (!on_loss(result.loss)) return result;
     for (std::size_t tensor = tensors_.size(); tensor-- > 0;) on_gradient(tensor, gradients_[tensor]);
     return result;
   }
-  absl::StatusOr<model::EvaluationResult> Evaluate(const model::Batch&) override { return model::EvaluationResult{}; }
+  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
   std::string description() const override { return "counter"; }
 
  private:

@@ -43,12 +43,8 @@ class FirstSamples final : public data::Dataset {
  public:
   FirstSamples(std::shared_ptr<const data::Dataset> all, std::int64_t size) : all_(std::move(all)), size_(size) {}
   std::int64_t size() const override { return size_; }
-  const std::vector<std::int64_t>& sample_shape() const override { return all_->sample_shape(); }
-  int classes() const override { return all_->classes(); }
-  void Read(absl::Span<const std::int64_t> indices, absl::Span<float> samples,
-            absl::Span<std::int64_t> labels) const override {
-    all_->Read(indices, samples, labels);
-  }
+  const data::SampleFields& fields() const override { return all_->fields(); }
+  data::Batch Read(absl::Span<const std::int64_t> indices) const override { return all_->Read(indices); }
 
  private:
   std::shared_ptr<const data::Dataset> all_;
@@ -72,8 +68,8 @@ std::unique_ptr<data::Dataset> TrainingSamples() {
 
 std::unique_ptr<model::Model> MakeModel(const std::string& name) {
   model::ModelOptions options;
-  options.name = name;
-  options.sample_shape = {1, 28, 28};
+  options.model.name = name;
+  options.fields = FashionMnist()->fields();
   options.device = model::DeviceChoice::kCpu;
   options.threads = 1;
   options.seed = kSeed;
@@ -128,10 +124,10 @@ Weights TrainSequentially(const std::string& name) {
   const core::DataPlan plan = MakePlan();
   for (std::uint32_t group = 0; group < kUpdates; ++group) {
     const core::UpdateId update{0, 0, group};
-    const worker::LoadedBatch batch = worker::LoadBatch(*dataset, plan.SampleIndices(update));
+    const data::Batch batch = dataset->Read(plan.SampleIndices(update));
     Weights weights = WeightsOf(*model);
     const absl::StatusOr<model::StepResult> step = model->ComputeGradients(
-        batch.view(), plan.UpdateSeed(update), [](double) { return true; },
+        batch, plan.UpdateSeed(update), [](double) { return true; },
         [&weights](std::size_t tensor, absl::Span<const float> gradient) {
           for (std::size_t i = 0; i < gradient.size(); ++i) {
             weights[tensor][i] -= static_cast<float>(kLearningRate) * gradient[i];

@@ -40,17 +40,17 @@ constexpr absl::Duration kPatience = absl::Seconds(50);
 
 class Zeros final : public data::Dataset {
  public:
-  explicit Zeros(std::vector<std::int64_t> shape = {1}) : shape_(std::move(shape)) {}
+  explicit Zeros(std::vector<std::int64_t> shape = {1})
+      : fields_{{{"value", data::ElementType::kF32, std::move(shape)}}, {{"label", data::ElementType::kI64, {}, 1}}} {}
   std::int64_t size() const override { return kSamples; }
-  const std::vector<std::int64_t>& sample_shape() const override { return shape_; }
-  int classes() const override { return 1; }
-  void Read(absl::Span<const std::int64_t>, absl::Span<float> samples, absl::Span<std::int64_t> labels) const override {
-    std::fill(samples.begin(), samples.end(), 0.0f);
-    std::fill(labels.begin(), labels.end(), 0);
+  const data::SampleFields& fields() const override { return fields_; }
+  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+    const std::int64_t samples = static_cast<std::int64_t>(indices.size());
+    return {{data::MakeArray(fields_.inputs[0], samples)}, {data::MakeArray(fields_.targets[0], samples)}};
   }
 
  private:
-  std::vector<std::int64_t> shape_;
+  const data::SampleFields fields_;
 };
 
 // Every gradient of the second tensor is the same number; the first does not move.
@@ -62,7 +62,7 @@ class PlantedModel final : public model::Model {
   void GetParameter(std::size_t, absl::Span<float> values) const override {
     std::fill(values.begin(), values.end(), 1.0f);
   }
-  absl::StatusOr<model::StepResult> ComputeGradients(const model::Batch&, std::uint64_t, const OnLoss& on_loss,
+  absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch&, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
     model::StepResult result;
     result.loss = 1;
@@ -71,7 +71,7 @@ class PlantedModel final : public model::Model {
     on_gradient(0, std::vector<float>(2, 0.0f));
     return result;
   }
-  absl::StatusOr<model::EvaluationResult> Evaluate(const model::Batch&) override { return model::EvaluationResult{}; }
+  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
   std::string description() const override { return "planted"; }
 
  private:
@@ -279,7 +279,7 @@ TEST_F(LateFailuresTest, TheTestSetIsReadBeforeTrainingAndOnlyWhereItIsUsed) {
   EXPECT_EQ(error(false), "");
 }
 
-TEST_F(LateFailuresTest, ATestSetOfAnotherShapeIsRefusedBeforeTraining) {
+TEST_F(LateFailuresTest, ATestSetOfOtherFieldsIsRefusedBeforeTraining) {
   worker::WorkerProcessOptions options;
   options.config = MakeConfig("");
   options.config.set_evaluate(true);
@@ -287,8 +287,10 @@ TEST_F(LateFailuresTest, ATestSetOfAnotherShapeIsRefusedBeforeTraining) {
   const auto worker = worker::WorkerProcess::Create(options, std::make_unique<Zeros>(),
                                                     std::make_unique<Zeros>(std::vector<std::int64_t>{1, 2}),
                                                     std::make_unique<PlantedModel>(1));
-  EXPECT_EQ(worker.status().message(),
-            "/data: samples of the test set have the shape [1, 2], those of the training set [1]");
+  EXPECT_EQ(
+      worker.status().message(),
+      "/data: samples of the test set have inputs {value: fp32 [1, 2]}, targets {label: i64 [] below 1}, those of "
+      "the training set inputs {value: fp32 [1]}, targets {label: i64 [] below 1}");
 }
 
 }  // namespace

@@ -94,18 +94,21 @@ TEST_F(DatasetTest, ReadsWhatWasWritten) {
     const auto dataset = OpenDataset("IDX", directory_.string(), Split::kTest);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ((*dataset)->size(), count);
-    EXPECT_EQ((*dataset)->sample_shape(), (std::vector<std::int64_t>{1, rows, columns}));
-    EXPECT_EQ((*dataset)->classes(), 10);
+    const SampleFields expected{{{"image", ElementType::kU8, {1, rows, columns}}},
+                                {{"label", ElementType::kI64, {}, 10}}};
+    EXPECT_EQ((*dataset)->fields(), expected);
 
     std::vector<std::int64_t> indices(1 + random() % 20);
     for (std::int64_t& index : indices) index = static_cast<std::int64_t>(random() % count);
-    std::vector<float> samples(indices.size() * pixels);
-    std::vector<std::int64_t> read_labels(indices.size());
-    (*dataset)->Read(indices, absl::MakeSpan(samples), absl::MakeSpan(read_labels));
+    const Batch batch = (*dataset)->Read(indices);
+    EXPECT_EQ(batch.size(), static_cast<std::int64_t>(indices.size()));
+    const absl::Span<const std::uint8_t> samples = batch.inputs.at(0).values<std::uint8_t>();
+    const absl::Span<const std::int64_t> read_labels = batch.targets.at(0).values<std::int64_t>();
+    ASSERT_EQ(samples.size(), indices.size() * pixels);
     for (std::size_t i = 0; i < indices.size(); ++i) {
       EXPECT_EQ(read_labels[i], labels[indices[i]]);
       for (std::size_t pixel = 0; pixel < pixels; ++pixel) {
-        ASSERT_EQ(samples[i * pixels + pixel], static_cast<float>(images[indices[i] * pixels + pixel]) / 255.0F);
+        ASSERT_EQ(samples[i * pixels + pixel], images[indices[i] * pixels + pixel]);
       }
     }
   }
@@ -226,15 +229,15 @@ TEST(FashionMnist, OpensWhereItIsInstalled) {
     const auto dataset = OpenDataset("IDX", directory, split);
     ASSERT_TRUE(dataset.ok()) << dataset.status();
     EXPECT_EQ((*dataset)->size(), count);
-    EXPECT_EQ((*dataset)->sample_shape(), (std::vector<std::int64_t>{1, 28, 28}));
-    std::vector<std::int64_t> per_class(10), indices(count), labels(count);
+    EXPECT_EQ((*dataset)->fields().inputs.at(0).shape, (std::vector<std::int64_t>{1, 28, 28}));
+    std::vector<std::int64_t> per_class(10), indices(count);
     for (std::int64_t i = 0; i < count; ++i) indices[i] = i;
-    std::vector<float> samples(static_cast<std::size_t>(count) * 784);
-    (*dataset)->Read(indices, absl::MakeSpan(samples), absl::MakeSpan(labels));
-    for (std::int64_t label : labels) ++per_class[label];
+    const Batch batch = (*dataset)->Read(indices);
+    const absl::Span<const std::uint8_t> samples = batch.inputs.at(0).values<std::uint8_t>();
+    for (const std::int64_t label : batch.targets.at(0).values<std::int64_t>()) ++per_class[label];
     EXPECT_THAT(per_class, ::testing::Each(count / 10));  // the set is balanced
     double sum = 0;
-    for (float value : samples) sum += value;
+    for (const std::uint8_t value : samples) sum += value / 255.0;
     EXPECT_NEAR(sum / static_cast<double>(samples.size()), 0.286, 0.002);  // the well-known mean pixel
   }
 }

@@ -10,14 +10,22 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/data/fields.h"
+#include "trainer/model/model_plan.h"
 
 // What the worker knows of a neural network. No LibTorch type appears here: the backend is linked behind it, and no
 // translation unit sees both LibTorch and gRPC headers.
 namespace downpour::model {
 
+enum class TensorKind {
+  kParameter,  // trained: has a gradient
+  kBuffer,     // follows the batches (BatchNorm's running mean): has a difference, see OnGradient
+};
+
 struct Tensor {
   std::string name;
   std::vector<std::int64_t> shape;
+  TensorKind kind = TensorKind::kParameter;
   std::int64_t elements() const {
     std::int64_t product = 1;
     for (std::int64_t dimension : shape) product *= dimension;
@@ -32,9 +40,8 @@ enum class PrecisionChoice { kFp32, kBf16 };
 enum class LayoutChoice { kAuto, kContiguous, kChannelsLast, kFused };
 
 struct ModelOptions {
-  std::string name;                        // "LeNet" or "MLP"
-  std::vector<std::int64_t> sample_shape;  // {1, 28, 28}
-  int classes = 10;
+  ModelSpec model;
+  data::SampleFields fields;  // of the data set
   DeviceChoice device = DeviceChoice::kAuto;
   PrecisionChoice precision = PrecisionChoice::kFp32;
   int threads = 0;              // 0: one
@@ -43,22 +50,22 @@ struct ModelOptions {
   LayoutChoice layout = LayoutChoice::kAuto;
 };
 
-// A minibatch: row-major samples scaled to [0, 1], and their labels. The memory belongs to the caller.
-struct Batch {
-  absl::Span<const float> samples;
-  absl::Span<const std::int64_t> labels;
-  std::int64_t size() const { return static_cast<std::int64_t>(labels.size()); }
-};
-
 struct StepResult {
-  double loss = 0;  // mean cross-entropy of the batch
+  double loss = 0;  // mean over the batch
   double forward_seconds = 0;
   double backward_seconds = 0;
 };
 
+// A mean as its sum and count, so that those of several batches are added exactly.
+struct Measured {
+  std::string name;  // "Accuracy"
+  double sum = 0;
+  std::int64_t count = 0;
+};
+
 struct EvaluationResult {
-  double loss_sum = 0;
-  std::int64_t correct = 0;
+  Measured loss;
+  std::vector<Measured> metrics;  // in the order of the manifest
 };
 
 // Not thread-safe: one thread calls it. Parameters are fp32 whatever the precision of the computation.
@@ -66,8 +73,16 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // In the order of registration; the order of every index below.
+  // What is shared by the workers, in the order of registration, parameters before buffers; the order of every index
+  // below.
   virtual const std::vector<Tensor>& tensors() const = 0;
+
+  // Parameters that are not trained (spec.model.frozen): a function of the options alone, the same at every worker.
+  struct Frozen {
+    Tensor tensor;
+    std::vector<float> values;
+  };
+  virtual std::vector<Frozen> frozen() const { return {}; }
 
   // Row-major (contiguous) values, whatever layout the backend computes in; exactly tensors()[tensor].elements() of
   // them.
@@ -75,24 +90,25 @@ class Model {
   virtual void GetParameter(std::size_t tensor, absl::Span<float> values) const = 0;
 
   // Called during backward on the calling thread, once a tensor, as soon as its gradient is complete; later layers
-  // first. `gradient` is row-major and valid only during the call.
+  // first, buffers at the end. For a buffer it is the value before the step less the value after it, and the buffer
+  // itself is as before. `gradient` is row-major and valid only during the call.
   using OnGradient = std::function<void(std::size_t tensor, absl::Span<const float> gradient)>;
 
   // Called once after forward and before backward with the mean loss. Returning false leaves backward out.
   using OnLoss = std::function<bool(double loss)>;
 
-  // Dropout and augmentation take their seeds from `update_seed`. kInternal carries what the backend said;
-  // kInvalidArgument: a batch of the wrong shape or a label outside the classes.
-  virtual absl::StatusOr<StepResult> ComputeGradients(const Batch& batch, std::uint64_t update_seed,
+  // Whatever is drawn (dropout) is a function of `update_seed` as long as one model at a time computes in the process.
+  // kInternal carries what the backend said; kInvalidArgument: a batch of other fields or a label outside the classes.
+  virtual absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                                       const OnLoss& on_loss, const OnGradient& on_gradient) = 0;
 
-  virtual absl::StatusOr<EvaluationResult> Evaluate(const Batch& batch) = 0;
+  virtual absl::StatusOr<EvaluationResult> Evaluate(const data::Batch& batch) = 0;
 
   // "cpu, channels_last, 1 thread" - what was chosen, for people.
   virtual std::string description() const = 0;
 };
 
-// kNotFound: no such model, with the known names; kInvalidArgument: a sample shape that the model cannot take;
+// Errors as of PlanModel for what does not fit; kInvalidArgument as well: spec.model.frozen matches nothing or all;
 // kFailedPrecondition: CUDA asked for and no device found, or a layout that the device or precision does not have.
 // Sets LibTorch's thread count, which belongs to the calling thread: use the model on one thread.
 absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options);

@@ -20,10 +20,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
+data::SampleFields Images(const std::vector<std::int64_t>& shape, std::int64_t classes = 10) {
+  return {{{"image", data::ElementType::kF32, shape}}, {{"label", data::ElementType::kI64, {}, classes}}};
+}
+
 ModelOptions Options(const std::string& name, std::uint64_t seed = 1, LayoutChoice layout = LayoutChoice::kAuto) {
   ModelOptions options;
-  options.name = name;
-  options.sample_shape = {1, 28, 28};
+  options.model.name = name;
+  options.fields = Images({1, 28, 28});
   options.device = DeviceChoice::kCpu;
   options.seed = seed;
   options.layout = layout;
@@ -36,20 +40,14 @@ std::unique_ptr<Model> Create(const ModelOptions& options) {
   return model.ok() ? *std::move(model) : nullptr;
 }
 
-struct OwnedBatch {
-  std::vector<float> samples;
-  std::vector<std::int64_t> labels;
-  operator Batch() const { return {samples, labels}; }  // NOLINT: reads as the batch that it is
-};
-
-OwnedBatch RandomBatch(std::uint64_t seed, std::int64_t size, std::int64_t sample = 784, int classes = 10) {
+data::Batch RandomBatch(std::uint64_t seed, std::int64_t size, const std::vector<std::int64_t>& shape = {1, 28, 28}) {
+  const data::SampleFields fields = Images(shape);
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> pixel(0.0F, 1.0F);
-  OwnedBatch batch;
-  batch.samples.resize(static_cast<std::size_t>(size * sample));
-  for (float& value : batch.samples) value = pixel(random);
-  for (std::int64_t i = 0; i < size; ++i) {
-    batch.labels.push_back(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(classes)));
+  data::Batch batch{{data::MakeArray(fields.inputs[0], size)}, {data::MakeArray(fields.targets[0], size)}};
+  for (float& value : batch.inputs[0].mutable_values<float>()) value = pixel(random);
+  for (std::int64_t& label : batch.targets[0].mutable_values<std::int64_t>()) {
+    label = static_cast<std::int64_t>(random() % 10);
   }
   return batch;
 }
@@ -71,7 +69,7 @@ struct Gradients {
   StepResult result;
 };
 
-Gradients Compute(Model& model, const Batch& batch) {
+Gradients Compute(Model& model, const data::Batch& batch) {
   Gradients gradients;
   gradients.values.resize(model.tensors().size());
   const auto result = model.ComputeGradients(
@@ -85,10 +83,10 @@ Gradients Compute(Model& model, const Batch& batch) {
   return gradients;
 }
 
-double MeanLoss(Model& model, const Batch& batch) {
+double MeanLoss(Model& model, const data::Batch& batch) {
   const auto result = model.Evaluate(batch);
   EXPECT_TRUE(result.ok()) << result.status();
-  return result.ok() ? result->loss_sum / static_cast<double>(batch.size()) : 0;
+  return result.ok() ? result->loss.sum / static_cast<double>(result->loss.count) : 0;
 }
 
 // The relative distance of two vectors, in double.
@@ -151,7 +149,7 @@ TEST(Model, GradientsAgreeWithFiniteDifferences) {
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     for (const ModelOptions& options : AllKinds(seed)) {
       const std::unique_ptr<Model> model = Create(options);
-      const OwnedBatch batch = RandomBatch(seed, 5);
+      const data::Batch batch = RandomBatch(seed, 5);
       const Gradients gradients = Compute(*model, batch);
       EXPECT_NEAR(gradients.result.loss, MeanLoss(*model, batch), 1e-5);
       const Values start = Parameters(*model);
@@ -191,7 +189,7 @@ TEST(Model, GradientsAgreeWithFiniteDifferences) {
 
 TEST(Model, LayoutsAgree) {
   for (std::uint64_t seed = 0; seed < 3; ++seed) {
-    const OwnedBatch batch = RandomBatch(seed, 1 + static_cast<std::int64_t>(seed) * 7);
+    const data::Batch batch = RandomBatch(seed, 1 + static_cast<std::int64_t>(seed) * 7);
     Gradients reference;
     for (const LayoutChoice layout : {LayoutChoice::kContiguous, LayoutChoice::kChannelsLast, LayoutChoice::kFused}) {
       for (const int threads : {1, 2}) {
@@ -214,11 +212,11 @@ TEST(Model, OtherSampleShapesAgreeAcrossLayouts) {
   // Odd extents and several channels: borders that no pooling window covers.
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{1, 14, 14}, {3, 15, 22}, {2, 17, 31}, {1, 29, 16}, {3, 32, 32}}) {
-    const OwnedBatch batch = RandomBatch(3, 4, shape[0] * shape[1] * shape[2]);
+    const data::Batch batch = RandomBatch(3, 4, shape);
     Gradients reference;
     for (const LayoutChoice layout : {LayoutChoice::kContiguous, LayoutChoice::kChannelsLast, LayoutChoice::kFused}) {
       ModelOptions options = Options("LeNet", 1, layout);
-      options.sample_shape = shape;
+      options.fields = Images(shape);
       const std::unique_ptr<Model> model = Create(options);
       const Gradients gradients = Compute(*model, batch);
       if (reference.values.empty()) reference = gradients;
@@ -252,7 +250,7 @@ TEST(Model, EveryGradientOnceAndLaterLayersFirst) {
 TEST(Model, GradientsDoNotPileUpAndAreRepeatable) {
   for (const ModelOptions& options : AllKinds(2)) {
     const std::unique_ptr<Model> model = Create(options);
-    const OwnedBatch batch = RandomBatch(4, 16);
+    const data::Batch batch = RandomBatch(4, 16);
     const Gradients first = Compute(*model, batch);
     Compute(*model, RandomBatch(5, 3));
     EXPECT_EQ(Compute(*model, batch).values, first.values) << model->description();
@@ -261,7 +259,7 @@ TEST(Model, GradientsDoNotPileUpAndAreRepeatable) {
 
 TEST(Model, ALossThatIsRefusedLeavesBackwardOut) {
   const std::unique_ptr<Model> model = Create(Options("LeNet"));
-  const OwnedBatch batch = RandomBatch(1, 4);
+  const data::Batch batch = RandomBatch(1, 4);
   int calls = 0;
   double seen = 0;
   const auto result = model->ComputeGradients(
@@ -294,37 +292,38 @@ TEST(Model, ParametersRoundTripRowMajorInEveryLayout) {
 TEST(Model, RefusesWrongBatches) {
   for (const char* name : {"LeNet", "MLP"}) {
     const std::unique_ptr<Model> model = Create(Options(name));
-    const auto gradients = [&](const Batch& batch) {
+    const auto gradients = [&](const data::Batch& batch) {
       return model->ComputeGradients(batch, 0, nullptr, nullptr).status();
     };
-    OwnedBatch batch = RandomBatch(1, 4);
+    data::Batch batch = RandomBatch(1, 4);
     EXPECT_TRUE(gradients(batch).ok());
     for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{10}}) {
-      OwnedBatch wrong = batch;
-      wrong.labels[2] = label;
+      data::Batch wrong = batch;
+      wrong.targets[0].mutable_values<std::int64_t>()[2] = label;
       EXPECT_EQ(gradients(wrong).code(), absl::StatusCode::kInvalidArgument);
       EXPECT_EQ(model->Evaluate(wrong).status().code(), absl::StatusCode::kInvalidArgument);
       EXPECT_THAT(std::string(gradients(wrong).message()), HasSubstr("expected 0 to 9"));
     }
-    OwnedBatch short_one = batch;
-    short_one.samples.pop_back();
+    data::Batch short_one = batch;
+    short_one.inputs[0].bytes.pop_back();
     EXPECT_EQ(gradients(short_one).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(model->Evaluate(short_one).status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(gradients(OwnedBatch()).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(gradients(data::Batch()).code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
 TEST(Model, RefusesWrongOptions) {
   const auto code = [](const ModelOptions& options) { return CreateModel(options).status().code(); };
-  EXPECT_EQ(CreateModel(Options("ResNet")).status(), absl::NotFoundError("no model \"ResNet\"; known: LeNet, MLP"));
+  EXPECT_EQ(CreateModel(Options("ResNet")).status(),
+            absl::NotFoundError("spec.model.name: no network \"ResNet\"; known: LeNet, MLP"));
   ModelOptions options = Options("LeNet");
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{}, {784}, {28, 28}, {1, 13, 28}, {0, 28, 28}, {1, -28, 28}}) {
-    options.sample_shape = shape;
+    options.fields = Images(shape);
     EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
   }
   options = Options("MLP");
-  options.classes = 0;
+  options.fields = Images({1, 28, 28}, 0);
   EXPECT_EQ(code(options), absl::StatusCode::kInvalidArgument);
   options = Options("LeNet", 1, LayoutChoice::kFused);
   options.precision = PrecisionChoice::kBf16;
@@ -344,7 +343,7 @@ TEST(Model, RefusesWrongOptions) {
 TEST(Model, AnExceptionDuringBackwardIsAnError) {
   for (const ModelOptions& options : AllKinds(1)) {
     const std::unique_ptr<Model> model = Create(options);
-    const OwnedBatch batch = RandomBatch(1, 4);
+    const data::Batch batch = RandomBatch(1, 4);
     const Gradients before = Compute(*model, batch);
     const auto result = model->ComputeGradients(
         batch, 0, nullptr, [](std::size_t, absl::Span<const float>) { throw std::runtime_error("no room"); });
@@ -355,7 +354,7 @@ TEST(Model, AnExceptionDuringBackwardIsAnError) {
 }
 
 TEST(Model, SeveralModelsDoNotDisturbEachOther) {
-  const OwnedBatch batch = RandomBatch(1, 4);
+  const data::Batch batch = RandomBatch(1, 4);
   const std::unique_ptr<Model> alone = Create(Options("LeNet", 3));
   const Gradients expected = Compute(*alone, batch);
   ModelOptions two_threads = Options("LeNet", 4);
@@ -376,7 +375,7 @@ TEST(Model, MeasuringChoosesALayout) {
 TEST(Model, Bf16GradientsAreCloseToFp32) {
   for (const char* name : {"LeNet", "MLP"}) {
     ModelOptions options = Options(name);
-    const OwnedBatch batch = RandomBatch(1, 32);
+    const data::Batch batch = RandomBatch(1, 32);
     const Gradients fp32 = Compute(*Create(options), batch);
     options.precision = PrecisionChoice::kBf16;
     const std::unique_ptr<Model> model = Create(options);
@@ -396,17 +395,15 @@ TEST(Model, SequentialSgdOnRealImagesReducesTheLoss) {
   const auto dataset = data::OpenDataset("IDX", directory, data::Split::kTest);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   for (const char* name : {"LeNet", "MLP"}) {
-    const std::unique_ptr<Model> model = Create(Options(name, 1, LayoutChoice::kFused));
+    ModelOptions options = Options(name, 1, LayoutChoice::kFused);
+    options.fields = (*dataset)->fields();
+    const std::unique_ptr<Model> model = Create(options);
     const auto read = [&](std::int64_t from, std::int64_t count) {
-      OwnedBatch batch;
       std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
       std::iota(indices.begin(), indices.end(), from);
-      batch.samples.resize(indices.size() * 784);
-      batch.labels.resize(indices.size());
-      (*dataset)->Read(indices, absl::MakeSpan(batch.samples), absl::MakeSpan(batch.labels));
-      return batch;
+      return (*dataset)->Read(indices);
     };
-    const OwnedBatch held_out = read(9000, 1000);
+    const data::Batch held_out = read(9000, 1000);
     const auto before = model->Evaluate(held_out);
     ASSERT_TRUE(before.ok());
     for (std::int64_t step = 0; step < 100; ++step) {
@@ -419,8 +416,8 @@ TEST(Model, SequentialSgdOnRealImagesReducesTheLoss) {
     }
     const auto after = model->Evaluate(held_out);
     ASSERT_TRUE(after.ok());
-    EXPECT_LT(after->loss_sum, 0.5 * before->loss_sum) << name;
-    EXPECT_GT(after->correct, 600) << name;
+    EXPECT_LT(after->loss.sum, 0.5 * before->loss.sum) << name;
+    EXPECT_GT(after->metrics.at(0).sum, 600) << name;
   }
 }
 

@@ -1,4 +1,6 @@
 // The LibTorch backend of Model: the one adapter where LibTorch's exceptions become Status.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <torch/nn/functional/loss.h>
@@ -17,9 +19,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/model.h"
-#include "trainer/model/networks.h"
+#include "trainer/model/network.h"
 
 namespace downpour::model {
 namespace {
@@ -74,22 +77,122 @@ const char* Name(LayoutChoice layout) {
   }
 }
 
+// Whether `name` is what `pattern` says, in which * stands for any text.
+bool Matches(absl::string_view pattern, absl::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == absl::string_view::npos) return pattern == name;
+  if (!absl::ConsumePrefix(&name, pattern.substr(0, star))) return false;
+  const absl::string_view rest = pattern.substr(star + 1);
+  for (std::size_t skipped = 0; skipped <= name.size(); ++skipped) {
+    if (Matches(rest, name.substr(skipped))) return true;
+  }
+  return false;
+}
+
+// Takes the parameters that `patterns` name out of training.
+absl::Status Freeze(const std::vector<std::string>& patterns, Network& network) {
+  const auto parameters = network.named_parameters();
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    bool matched = false;
+    for (const auto& named : parameters) {
+      if (!Matches(patterns[i], named.key())) continue;
+      named.value().set_requires_grad(false);
+      matched = true;
+    }
+    if (matched) continue;
+    return absl::InvalidArgumentError(absl::StrCat("spec.model.frozen[", i, "]: no parameter is called \"", patterns[i],
+                                                   "\"; there are ", absl::StrJoin(parameters.keys(), ", ")));
+  }
+  for (const auto& named : parameters) {
+    if (named.value().requires_grad()) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(parameters.is_empty()
+                                        ? "spec.model: has no parameters, so there is nothing to train"
+                                        : "spec.model.frozen: leaves no parameter to train");
+}
+
+at::ScalarType TorchType(data::ElementType type) {
+  switch (type) {
+    case data::ElementType::kU8:
+      return at::kByte;
+    case data::ElementType::kI32:
+      return at::kInt;
+    case data::ElementType::kI64:
+      return at::kLong;
+    case data::ElementType::kF32:
+      break;
+  }
+  return at::kFloat;
+}
+
+// The memory of the batch itself.
+at::Tensor View(const data::Array& array) {
+  return at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape, TorchType(array.type));
+}
+
+at::Tensor LossOf(const Objective& objective, const at::Tensor& output, const at::Tensor& target,
+                  at::Reduction::Reduction reduction) {
+  switch (objective.loss) {
+    case LossType::kBinaryCrossEntropy:
+      return at::binary_cross_entropy_with_logits(output, target.view(output.sizes()).to(at::kFloat), {}, {},
+                                                  reduction);
+    case LossType::kMeanSquaredError:
+      return at::mse_loss(output, target, reduction);
+    case LossType::kHuber:
+      return at::huber_loss(output, target, reduction, objective.delta);
+    case LossType::kCrossEntropy:
+      break;
+  }
+  return at::cross_entropy_loss(output, target.to(at::kLong), {}, reduction, -100, objective.label_smoothing);
+}
+
+Measured Measure(MetricType type, const at::Tensor& output, const at::Tensor& target) {
+  Measured measured{Name(type), 0, target.numel()};
+  switch (type) {
+    case MetricType::kAccuracy:
+      measured.sum = output.argmax(1).eq(target).sum().item<double>();
+      break;
+    case MetricType::kTop5Accuracy: {
+      const at::Tensor best = std::get<1>(output.topk(std::min<std::int64_t>(5, output.size(1)), 1));
+      measured.sum = best.eq(target.unsqueeze(1)).sum().item<double>();
+      break;
+    }
+    case MetricType::kBinaryAccuracy:
+      // A logit above zero is a probability above one half.
+      measured.sum = output.gt(0).eq(target.view(output.sizes()).gt(0.5)).sum().item<double>();
+      break;
+    case MetricType::kMeanAbsoluteError:
+      measured.sum = (output - target).abs().sum(at::kDouble).item<double>();
+      break;
+  }
+  return measured;
+}
+
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelOptions& options, std::shared_ptr<Network> network, at::Device device)
-      : sample_shape_(options.sample_shape),
-        classes_(options.classes),
+  TorchModel(const ModelOptions& options, ModelPlan plan, std::shared_ptr<Network> network, at::Device device)
+      : plan_(std::move(plan)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
         device_(device),
         network_(std::move(network)) {
     network_->to(device_);
     for (const auto& named : network_->named_parameters()) {
-      tensors_.push_back({named.key(), named.value().sizes().vec()});
-      parameters_.push_back(named.value());
+      Tensor tensor{named.key(), named.value().sizes().vec()};
+      if (!named.value().requires_grad()) {
+        frozen_.emplace_back(std::move(tensor), named.value());
+        continue;
+      }
+      tensors_.push_back(std::move(tensor));
+      values_.push_back(named.value());
     }
-    for (std::size_t index = 0; index < parameters_.size(); ++index) {
-      parameters_[index].register_hook([this, index](const at::Tensor& gradient) { Deliver(index, gradient); });
+    parameters_ = values_.size();
+    for (const auto& named : network_->named_buffers()) {
+      tensors_.push_back({named.key(), named.value().sizes().vec(), TensorKind::kBuffer});
+      values_.push_back(named.value());
+    }
+    for (std::size_t index = 0; index < parameters_; ++index) {
+      values_[index].register_hook([this, index](const at::Tensor& gradient) { Deliver(index, gradient); });
     }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
@@ -105,25 +208,42 @@ class TorchModel final : public Model {
 
   const std::vector<Tensor>& tensors() const override { return tensors_; }
 
+  std::vector<Frozen> frozen() const override {
+    std::vector<Frozen> all;
+    for (const auto& [tensor, value] : frozen_) {
+      all.push_back({tensor, std::vector<float>(static_cast<std::size_t>(tensor.elements()))});
+      at::from_blob(all.back().values.data(), tensor.shape, at::kFloat).copy_(value);
+    }
+    return all;
+  }
+
   void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
     CheckSize(tensor, values.size());
     const at::NoGradGuard no_grad;
-    parameters_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
+    values_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
     CheckSize(tensor, values.size());
     const at::NoGradGuard no_grad;
-    at::from_blob(values.data(), tensors_[tensor].shape, at::kFloat).copy_(parameters_[tensor]);
+    at::from_blob(values.data(), tensors_[tensor].shape, at::kFloat).copy_(values_[tensor]);
   }
 
-  // No model here draws random numbers, so the seed of the update has no part.
-  absl::StatusOr<StepResult> ComputeGradients(const Batch& batch, std::uint64_t /*update_seed*/, const OnLoss& on_loss,
-                                              const OnGradient& on_gradient) override {
+  absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
+                                              const OnLoss& on_loss, const OnGradient& on_gradient) override {
     if (absl::Status status = Check(batch); !status.ok()) return status;
     return Caught([&]() -> absl::StatusOr<StepResult> {
       SetThreads();
+      SeedDraws(update_seed);
       StepResult result;
+      const std::vector<at::Tensor> buffers = CopyOfBuffers();
+      const auto end_of_step = absl::MakeCleanup([&] {
+        on_gradient_ = nullptr;
+        waiting_.clear();
+        const at::NoGradGuard no_grad;
+        for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
+        for (std::size_t i = 0; i < buffers.size(); ++i) values_[parameters_ + i].copy_(buffers[i]);
+      });
       const double start = Seconds(CLOCK_MONOTONIC);
       const at::Tensor loss = Loss(batch);
       result.loss = loss.item<double>();
@@ -131,29 +251,39 @@ class TorchModel final : public Model {
       result.forward_seconds = middle - start;
       if (on_loss && !on_loss(result.loss)) return result;
       on_gradient_ = &on_gradient;
-      const auto end_of_backward = absl::MakeCleanup([this] {
-        on_gradient_ = nullptr;
-        waiting_.clear();
-        for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-      });
+      delivered_.assign(parameters_, false);
       const double backward = Seconds(CLOCK_MONOTONIC);
       loss.backward();
       for (const auto& [index, gradient] : waiting_) Report(index, gradient);
+      for (std::size_t index = 0; index < parameters_; ++index) {
+        // Had no part in this batch.
+        if (!delivered_[index]) Report(index, at::zeros(tensors_[index].shape));
+      }
+      for (std::size_t i = 0; i < buffers.size(); ++i) {
+        Report(parameters_ + i, buffers[i] - values_[parameters_ + i]);
+      }
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
     });
   }
 
-  absl::StatusOr<EvaluationResult> Evaluate(const Batch& batch) override {
+  absl::StatusOr<EvaluationResult> Evaluate(const data::Batch& batch) override {
     if (absl::Status status = Check(batch); !status.ok()) return status;
     return Caught([&]() -> absl::StatusOr<EvaluationResult> {
       SetThreads();
       const c10::InferenceMode inference;
-      const at::Tensor logits = Logits(batch);
-      const at::Tensor labels = Labels(batch);
+      network_->eval();
+      const auto end = absl::MakeCleanup([this] { network_->train(); });
+      const at::Tensor output = Output(batch);
+      const at::Tensor target = View(batch.targets.front()).to(device_);
       EvaluationResult result;
-      result.loss_sum = at::cross_entropy_loss(logits, labels, {}, at::Reduction::Sum).item<double>();
-      result.correct = logits.argmax(1).eq(labels).sum().item<std::int64_t>();
+      const bool of_samples = plan_.objective.loss == LossType::kCrossEntropy;
+      result.loss = {Name(plan_.objective.loss),
+                     LossOf(plan_.objective, output, target, at::Reduction::Sum).item<double>(),
+                     of_samples ? batch.size() : output.numel()};
+      for (const MetricType metric : plan_.objective.metrics) {
+        result.metrics.push_back(Measure(metric, output, target));
+      }
       return result;
     });
   }
@@ -169,6 +299,20 @@ class TorchModel final : public Model {
     if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
   }
 
+  // LibTorch's own generators: whatever a network draws comes from them.
+  void SeedDraws(std::uint64_t seed) const {
+    at::Generator generator =
+        device_.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device_);
+    const std::lock_guard<std::mutex> lock(generator.mutex());
+    generator.set_current_seed(seed);
+  }
+
+  std::vector<at::Tensor> CopyOfBuffers() const {
+    std::vector<at::Tensor> copies;
+    for (std::size_t index = parameters_; index < values_.size(); ++index) copies.push_back(values_[index].clone());
+    return copies;
+  }
+
   void CheckSize(std::size_t tensor, std::size_t size) const {
     if (static_cast<std::int64_t>(size) == tensors_[tensor].elements()) return;
     std::fprintf(stderr, "%s: %zu values for a tensor of %lld\n", tensors_[tensor].name.c_str(), size,
@@ -176,20 +320,50 @@ class TorchModel final : public Model {
     std::abort();
   }
 
-  absl::Status Check(const Batch& batch) const {
-    std::int64_t sample = 1;
-    for (std::int64_t extent : sample_shape_) sample *= extent;
-    if (batch.size() == 0 || static_cast<std::int64_t>(batch.samples.size()) != batch.size() * sample) {
+  static absl::Status CheckArray(const data::Field& field, const std::vector<data::Array>& arrays, std::int64_t size) {
+    if (arrays.size() != 1) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("a batch of %d labels and %d values, expected at least one label and [%s] values each",
-                          batch.size(), batch.samples.size(), absl::StrJoin(sample_shape_, ", ")));
+          absl::StrFormat("a batch of %d fields, expected one: %s", arrays.size(), data::ToString(field)));
     }
-    for (std::int64_t label : batch.labels) {
-      if (label < 0 || label >= classes_) {
-        return absl::InvalidArgumentError(absl::StrFormat("label %d, expected 0 to %d", label, classes_ - 1));
+    const data::Array& array = arrays.front();
+    std::vector<std::int64_t> expected = field.shape;
+    expected.insert(expected.begin(), size);
+    if (field.ragged() && array.shape.size() == expected.size()) expected[1] = array.shape[1];
+    std::size_t bytes = data::BytesOf(field.type);
+    for (const std::int64_t extent : expected) bytes *= static_cast<std::size_t>(extent);
+    const std::size_t lengths = field.ragged() ? static_cast<std::size_t>(size) : 0;
+    if (size > 0 && array.type == field.type && array.shape == expected && array.bytes.size() == bytes &&
+        array.lengths.size() == lengths) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "a batch with %s [%s] of %d bytes and %d lengths, expected at least one sample of %s", data::Name(array.type),
+        absl::StrJoin(array.shape, ", "), array.bytes.size(), array.lengths.size(), data::ToString(field)));
+  }
+
+  template <typename T>
+  static absl::Status CheckBelow(const data::Field& field, const data::Array& array) {
+    for (const T value : array.values<T>()) {
+      if (value < 0 || static_cast<std::int64_t>(value) >= field.classes) {
+        return absl::InvalidArgumentError(
+            absl::StrFormat("%s %d, expected 0 to %d", field.name, value, field.classes - 1));
       }
     }
     return absl::OkStatus();
+  }
+
+  static absl::Status CheckValues(const data::Field& field, const data::Array& array) {
+    if (field.classes == 0) return absl::OkStatus();
+    if (field.type == data::ElementType::kI64) return CheckBelow<std::int64_t>(field, array);
+    if (field.type == data::ElementType::kI32) return CheckBelow<std::int32_t>(field, array);
+    return absl::OkStatus();
+  }
+
+  absl::Status Check(const data::Batch& batch) const {
+    if (absl::Status input = CheckArray(plan_.input, batch.inputs, batch.size()); !input.ok()) return input;
+    if (absl::Status target = CheckArray(plan_.target, batch.targets, batch.size()); !target.ok()) return target;
+    if (absl::Status input = CheckValues(plan_.input, batch.inputs[0]); !input.ok()) return input;
+    return CheckValues(plan_.target, batch.targets[0]);
   }
 
   at::MemoryFormat format() const {
@@ -198,46 +372,56 @@ class TorchModel final : public Model {
 
   void SetLayout(LayoutChoice layout) {
     layout_ = layout;
-    for (at::Tensor& parameter : parameters_) {
-      if (parameter.dim() == 4) parameter.set_data(parameter.detach().contiguous(format()));
+    for (at::Tensor& value : values_) {
+      if (value.dim() == 4) value.set_data(value.detach().contiguous(format()));
     }
   }
 
-  at::Tensor Samples(const Batch& batch) const {
-    std::vector<std::int64_t> shape = sample_shape_;
-    shape.insert(shape.begin(), batch.size());
-    at::Tensor samples = at::from_blob(const_cast<float*>(batch.samples.data()), shape, at::kFloat);
+  Flow Samples(const data::Batch& batch) const {
+    const data::Array& array = batch.inputs.front();
+    at::Tensor samples = View(array);
+    Flow flow;
+    if (!array.lengths.empty()) {
+      flow.lengths = at::tensor(array.lengths, at::kLong);
+      flow.value = samples.to(device_);
+      return flow;
+    }
     const std::vector<std::int64_t>& used = network_->used_shape();
     for (std::size_t i = 0; i < used.size(); ++i)
       samples = samples.narrow(static_cast<std::int64_t>(i) + 1, 0, used[i]);
+    const bool pixels = plan_.input.type == data::ElementType::kU8;
+    const at::ScalarType type = pixels ? at::kFloat : samples.scalar_type();
     if (layout_ == LayoutChoice::kChannelsLast && used.size() == 3) {
       // Strides set by hand: with one channel, LibTorch takes a row-major tensor for channels_last and leaves it, and
       // the first convolution then computes row-major.
       const std::int64_t channels = used[0], height = used[1], width = used[2];
-      return at::empty_strided({batch.size(), channels, height, width},
-                               {channels * height * width, 1, channels * width, channels},
-                               samples.options().device(device_))
-          .copy_(samples);
+      flow.value = at::empty_strided({batch.size(), channels, height, width},
+                                     {channels * height * width, 1, channels * width, channels},
+                                     samples.options().dtype(type).device(device_))
+                       .copy_(samples);
+    } else {
+      flow.value = samples.contiguous().to(device_).to(type);
     }
-    return samples.contiguous().to(device_);
+    if (pixels) flow.value.div_(255);
+    return flow;
   }
 
-  at::Tensor Labels(const Batch& batch) const {
-    return at::from_blob(const_cast<std::int64_t*>(batch.labels.data()), {batch.size()}, at::kLong).to(device_);
-  }
-
-  at::Tensor Logits(const Batch& batch) const {
-    const at::Tensor samples = Samples(batch);
+  at::Tensor Output(const data::Batch& batch) const {
+    const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
     return network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
   }
 
-  at::Tensor Loss(const Batch& batch) const { return at::cross_entropy_loss(Logits(batch), Labels(batch)); }
+  at::Tensor Loss(const data::Batch& batch) const {
+    const at::Tensor output = Output(batch);
+    return LossOf(plan_.objective, output, View(batch.targets.front()).to(device_), at::Reduction::Mean);
+  }
 
   // Called by LibTorch when a gradient is complete: on the CPU by the thread that runs backward; on CUDA by a thread of
   // LibTorch's, so there they wait for the end of backward.
   void Deliver(std::size_t index, const at::Tensor& gradient) {
     if (on_gradient_ == nullptr) return;
+    delivered_[index] = true;
     if (device_.is_cpu()) {
       Report(index, gradient);
     } else {
@@ -258,17 +442,14 @@ class TorchModel final : public Model {
     constexpr int kTimedSteps = 2;
     constexpr double kBudgetSeconds = 0.5;
     const std::int64_t size = std::min(batch_size, kMaxSamples);
-    std::int64_t sample = 1;
-    for (std::int64_t extent : sample_shape_) sample *= extent;
-    const std::vector<float> values(static_cast<std::size_t>(size * sample), 0.5F);
-    const std::vector<std::int64_t> labels(static_cast<std::size_t>(size), 0);
-    const Batch batch{values, labels};
+    const data::Batch batch{{data::MakeArray(plan_.input, size)}, {data::MakeArray(plan_.target, size)}};
     std::vector<LayoutChoice> candidates = {LayoutChoice::kChannelsLast, LayoutChoice::kContiguous};
-    if (!bf16_) candidates.insert(candidates.begin(), LayoutChoice::kFused);
+    if (!bf16_ && network_->can_fuse()) candidates.insert(candidates.begin(), LayoutChoice::kFused);
 
+    const std::vector<at::Tensor> buffers = CopyOfBuffers();
     const clockid_t clock = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     const double deadline = Seconds(CLOCK_MONOTONIC) + kBudgetSeconds;
-    LayoutChoice best = LayoutChoice::kContiguous;
+    LayoutChoice best = candidates.front();
     double best_seconds = std::numeric_limits<double>::infinity();
     for (const LayoutChoice candidate : candidates) {
       if (Seconds(CLOCK_MONOTONIC) > deadline) break;
@@ -282,21 +463,25 @@ class TorchModel final : public Model {
           best = candidate;
         }
       }
-      for (at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+      for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
     }
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < buffers.size(); ++i) values_[parameters_ + i].copy_(buffers[i]);
     SetLayout(best);
   }
 
-  const std::vector<std::int64_t> sample_shape_;
-  const int classes_;
+  const ModelPlan plan_;
   const int threads_;
   const bool bf16_;
   const at::Device device_;
   const std::shared_ptr<Network> network_;
   std::vector<Tensor> tensors_;
-  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> values_;  // of tensors_
+  std::size_t parameters_ = 0;      // of them; buffers follow
+  std::vector<std::pair<Tensor, at::Tensor>> frozen_;
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward
+  std::vector<bool> delivered_;
   std::vector<std::pair<std::size_t, at::Tensor>> waiting_;
 };
 
@@ -322,10 +507,15 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
     if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");
     }
-    absl::StatusOr<std::shared_ptr<Network>> network =
-        MakeNetwork(options.name, options.sample_shape, options.classes, options.seed);
-    if (!network.ok()) return network.status();
-    return std::make_unique<TorchModel>(options, *std::move(network), *device);
+    absl::StatusOr<ModelPlan> plan = PlanModel(options.model, options.fields);
+    if (!plan.ok()) return plan.status();
+    const std::shared_ptr<Network> network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
+    if (absl::Status frozen = Freeze(options.model.frozen, *network); !frozen.ok()) return frozen;
+    if (options.layout == LayoutChoice::kFused && !network->can_fuse() && network->has_convolutions()) {
+      return absl::FailedPreconditionError(
+          "the fused layout is for convolution, ReLU and average pooling of 2 in a row");
+    }
+    return std::make_unique<TorchModel>(options, *std::move(plan), network, *device);
   });
 }
 

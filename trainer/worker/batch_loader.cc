@@ -4,16 +4,6 @@
 
 namespace downpour::worker {
 
-LoadedBatch LoadBatch(const data::Dataset& dataset, const std::vector<std::int64_t>& indices) {
-  std::size_t sample_size = 1;
-  for (std::int64_t dimension : dataset.sample_shape()) sample_size *= static_cast<std::size_t>(dimension);
-  LoadedBatch batch;
-  batch.samples.resize(indices.size() * sample_size);
-  batch.labels.resize(indices.size());
-  dataset.Read(indices, absl::MakeSpan(batch.samples), absl::MakeSpan(batch.labels));
-  return batch;
-}
-
 BatchLoader::BatchLoader(const data::Dataset* dataset) : dataset_(dataset), thread_([this] { Run(); }) {}
 
 BatchLoader::~BatchLoader() {
@@ -35,7 +25,7 @@ void BatchLoader::Run() {
       request = *std::exchange(request_, std::nullopt);
       loading_ = request.update;
     }
-    LoadedBatch batch = LoadBatch(*dataset_, request.indices);
+    data::Batch batch = dataset_->Read(request.indices);
     absl::MutexLock lock(&mutex_);
     batch_ = std::move(batch);
     loaded_ = request.update;
@@ -49,7 +39,7 @@ void BatchLoader::Prefetch(const core::DataPlan& plan, const core::UpdateId& upd
   if (loaded_ != update && loading_ != update) request_ = std::move(request);
 }
 
-LoadedBatch BatchLoader::Take(const core::DataPlan& plan, const core::UpdateId& update) {
+data::Batch BatchLoader::Take(const core::DataPlan& plan, const core::UpdateId& update) {
   {
     absl::MutexLock lock(&mutex_);
     // The loader never blocks on anything but the data set, so waiting for it is no longer than reading it here.
@@ -62,7 +52,7 @@ LoadedBatch BatchLoader::Take(const core::DataPlan& plan, const core::UpdateId& 
       return std::move(batch_);
     }
   }
-  return LoadBatch(*dataset_, plan.SampleIndices(update));
+  return dataset_->Read(plan.SampleIndices(update));
 }
 
 }  // namespace downpour::worker

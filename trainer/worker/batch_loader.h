@@ -11,18 +11,8 @@
 #include "absl/synchronization/mutex.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/data/dataset.h"
-#include "trainer/model/model.h"
 
 namespace downpour::worker {
-
-// The samples of one minibatch, in memory of their own.
-struct LoadedBatch {
-  std::vector<float> samples;
-  std::vector<std::int64_t> labels;
-  model::Batch view() const { return {samples, labels}; }
-};
-
-LoadedBatch LoadBatch(const data::Dataset& dataset, const std::vector<std::int64_t>& indices);
 
 // Reads the minibatch of the next update on a thread of its own while the current one is computed. Prefetch and Take
 // are called from one thread.
@@ -35,7 +25,7 @@ class BatchLoader {
 
   void Prefetch(const core::DataPlan& plan, const core::UpdateId& update);
   // From the prefetch if that was the update prefetched, read now otherwise.
-  LoadedBatch Take(const core::DataPlan& plan, const core::UpdateId& update);
+  data::Batch Take(const core::DataPlan& plan, const core::UpdateId& update);
 
  private:
   struct Request {
@@ -49,7 +39,7 @@ class BatchLoader {
   std::optional<Request> request_ ABSL_GUARDED_BY(mutex_);
   std::optional<core::UpdateId> loading_ ABSL_GUARDED_BY(mutex_);
   std::optional<core::UpdateId> loaded_ ABSL_GUARDED_BY(mutex_);
-  LoadedBatch batch_ ABSL_GUARDED_BY(mutex_);
+  data::Batch batch_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -11,7 +11,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
@@ -44,9 +43,8 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
 
 model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
   model::ModelOptions options;
-  options.name = config.model().name();
-  options.sample_shape = dataset.sample_shape();
-  options.classes = dataset.classes();
+  options.model.name = config.model().name();
+  options.fields = dataset.fields();
   options.device = config.device() == v1::DEVICE_CPU    ? model::DeviceChoice::kCpu
                    : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
                                                         : model::DeviceChoice::kAuto;
@@ -56,6 +54,15 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
   options.batch_size = config.batch_size();
   options.seed = config.seed();
   return options;
+}
+
+void Add(const model::Measured& part, model::Measured* whole) {
+  whole->sum += part.sum;
+  whole->count += part.count;
+}
+
+double Mean(const model::Measured& measured) {
+  return measured.sum / static_cast<double>(std::max<std::int64_t>(1, measured.count));
 }
 
 }  // namespace
@@ -203,15 +210,15 @@ class WorkerProcess::Impl {
       next = core_.NextUpdate();
     }
     const core::Time begun = service::MonotonicNow();
-    const LoadedBatch batch = loader_.Take(*plan, work.update);
+    const data::Batch batch = loader_.Take(*plan, work.update);
     store_.Load();
     if (next.has_value()) loader_.Prefetch(*plan, *next);
     core::ComputeResult result;
     result.data_seconds = absl::ToDoubleSeconds(service::MonotonicNow() - begun);
-    result.samples = batch.labels.size();
+    result.samples = static_cast<std::uint64_t>(batch.size());
     bool finite = true;
     const absl::StatusOr<model::StepResult> step = model_->ComputeGradients(
-        batch.view(), plan->UpdateSeed(work.update), [&finite](double loss) { return finite = std::isfinite(loss); },
+        batch, plan->UpdateSeed(work.update), [&finite](double loss) { return finite = std::isfinite(loss); },
         [&](std::size_t tensor, absl::Span<const float> gradient) {
           finite = store_.KeepGradient(tensor, gradient) && finite;
           if (!finite) return;
@@ -249,22 +256,19 @@ class WorkerProcess::Impl {
   }
 
   absl::Status EvaluateTestSet(v1::TaskResult* result) {
-    double loss = 0;
-    std::int64_t correct = 0;
+    model::Measured loss, accuracy;
     for (std::int64_t first = 0; first < test_->size(); first += kEvaluationBatch) {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kEvaluationBatch, test_->size() - first)));
       std::iota(indices.begin(), indices.end(), first);
-      const LoadedBatch batch = LoadBatch(*test_, indices);
-      const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(batch.view());
+      const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(test_->Read(indices));
       if (!part.ok()) return part.status();
-      loss += part->loss_sum;
-      correct += part->correct;
+      Add(part->loss, &loss);
+      if (!part->metrics.empty()) Add(part->metrics.front(), &accuracy);
     }
-    const double count = static_cast<double>(test_->size());
     result->set_samples(static_cast<std::uint64_t>(test_->size()));
-    result->set_accuracy(static_cast<double>(correct) / count);
-    result->set_loss(loss / count);
-    if (!std::isfinite(loss)) result->set_warning("the loss on the test set is not finite");
+    result->set_accuracy(Mean(accuracy));
+    result->set_loss(Mean(loss));
+    if (!std::isfinite(loss.sum)) result->set_warning("the loss on the test set is not finite");
     return absl::OkStatus();
   }
 
@@ -274,6 +278,8 @@ class WorkerProcess::Impl {
     for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
       tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
     }
+    const std::vector<model::Model::Frozen> frozen = model_->frozen();
+    for (const model::Model::Frozen& one : frozen) tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
     if (const absl::Status finite = checkpoint::CheckFinite(tensors); !finite.ok()) {
       result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
       return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
@@ -397,11 +403,10 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   if (options.config.evaluate() && test == nullptr) {
     return absl::InvalidArgumentError("evaluate: there is no test set");
   }
-  if (test != nullptr && test->sample_shape() != train->sample_shape()) {
-    return absl::DataLossError(absl::StrCat(options.config.dataset().path(),
-                                            ": samples of the test set have the shape [",
-                                            absl::StrJoin(test->sample_shape(), ", "), "], those of the training set [",
-                                            absl::StrJoin(train->sample_shape(), ", "), "]"));
+  if (test != nullptr && test->fields() != train->fields()) {
+    return absl::DataLossError(absl::StrCat(options.config.dataset().path(), ": samples of the test set have ",
+                                            data::ToString(test->fields()), ", those of the training set ",
+                                            data::ToString(train->fields())));
   }
   if (!options.config.output_directory().empty()) {
     absl::Status writable = checkpoint::CheckWritable(OutputPath(options.config, kModelFile));

@@ -1,0 +1,39 @@
+#include "trainer/model/model_plan.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/model/zoo/zoo.h"
+
+namespace downpour::model {
+
+absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const data::SampleFields& fields) {
+  if (fields.inputs.size() != 1 || fields.targets.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.model: takes one input and one target; the data set has ", data::ToString(fields)));
+  }
+  ModelPlan plan;
+  plan.input = fields.inputs.front();
+  plan.target = fields.targets.front();
+  nlohmann::ordered_json layers = spec.layers;
+  std::string path = "spec.model.layers";
+  ObjectiveSpec objective = spec.objective;
+  if (!spec.name.empty()) {
+    absl::StatusOr<nlohmann::ordered_json> made = ZooLayers(spec.name, spec.parameters, fields);
+    if (!made.ok()) return made.status();
+    layers = *std::move(made);
+    path = absl::StrCat("spec.model: ", spec.name, " cannot take ", data::ToString(plan.input), ": layers");
+    if (objective.loss.empty()) objective.loss = FindNetwork(spec.name)->loss;
+  }
+  plan.name = spec.name.empty() ? "a list of layers" : spec.name;
+  absl::StatusOr<LayerPlan> planned = PlanLayers(layers, plan.input, path);
+  if (!planned.ok()) return planned.status();
+  plan.layers = *std::move(planned);
+  const absl::StatusOr<Objective> fitting = PlanObjective(objective, plan.layers.output, plan.target);
+  if (!fitting.ok()) return fitting.status();
+  plan.objective = *fitting;
+  return plan;
+}
+
+}  // namespace downpour::model

@@ -62,14 +62,78 @@ std::shared_ptr<const data::Dataset> FashionMnist() {
   return dataset;
 }
 
-std::unique_ptr<data::Dataset> TrainingSamples() {
+// Words of which each class has its favourites.
+class Words final : public data::Dataset {
+ public:
+  std::int64_t size() const override { return std::int64_t{kBatchSize} * kUpdates; }
+  const data::SampleFields& fields() const override { return fields_; }
+  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+    std::vector<std::int64_t> lengths;
+    for (const std::int64_t index : indices) lengths.push_back(1 + index % 7);
+    data::Batch batch{{data::MakeRaggedArray(fields_.inputs[0], lengths)},
+                      {data::MakeArray(fields_.targets[0], static_cast<std::int64_t>(indices.size()))}};
+    const std::int64_t longest = batch.inputs[0].shape[1];
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const std::int64_t label = indices[i] % 3;
+      batch.targets[0].mutable_values<std::int64_t>()[i] = label;
+      for (std::int64_t word = 0; word < lengths[i]; ++word) {
+        batch.inputs[0].mutable_values<std::int32_t>()[i * longest + word] =
+            static_cast<std::int32_t>(1 + label * 9 + (indices[i] * 7 + word * 5) % 11);
+      }
+    }
+    return batch;
+  }
+
+ private:
+  const data::SampleFields fields_{{{"words", data::ElementType::kI32, {data::kRagged}, 40}},
+                                   {{"label", data::ElementType::kI64, {}, 3}}};
+};
+
+// What is trained: a network of the zoo, or a list of layers.
+struct Trained {
+  std::string what;
+  model::ModelSpec model;
+  bool words = false;
+};
+
+model::ModelSpec Named(const std::string& name, std::vector<std::string> frozen = {}) {
+  model::ModelSpec spec;
+  spec.name = name;
+  spec.frozen = std::move(frozen);
+  return spec;
+}
+
+model::ModelSpec Layers(const char* layers) {
+  model::ModelSpec spec;
+  spec.layers = nlohmann::ordered_json::parse(layers);
+  return spec;
+}
+
+std::vector<Trained> EveryKind() {
+  return {
+      {"LeNet", Named("LeNet")},
+      {"MLP", Named("MLP")},
+      {"Frozen", Named("LeNet", {"conv1.*", "fc1.bias"})},
+      {"BatchNorm", Layers(R"([{"type": "conv2d", "filters": 4, "kernel": 5, "stride": 2}, {"type": "batchNorm"},
+          {"type": "relu"}, {"type": "flatten"}, {"type": "dense", "units": 16}, {"type": "batchNorm"},
+          {"type": "relu"}, {"type": "dense", "units": 10}])")},
+      {"Dropout", Layers(R"([{"type": "flatten"}, {"type": "dense", "units": 32}, {"type": "relu"},
+          {"type": "dropout", "rate": 0.5}, {"type": "dense", "units": 10}])")},
+      {"Embedding", Layers(R"([{"type": "embedding", "size": 8}, {"type": "lstm", "units": 6, "bidirectional": true},
+          {"type": "dense", "units": 3}])"),
+       true},
+  };
+}
+
+std::unique_ptr<data::Dataset> TrainingSamples(const Trained& trained) {
+  if (trained.words) return std::make_unique<Words>();
   return std::make_unique<FirstSamples>(FashionMnist(), std::int64_t{kBatchSize} * kUpdates);
 }
 
-std::unique_ptr<model::Model> MakeModel(const std::string& name) {
+std::unique_ptr<model::Model> MakeModel(const Trained& trained) {
   model::ModelOptions options;
-  options.model.name = name;
-  options.fields = FashionMnist()->fields();
+  options.model = trained.model;
+  options.fields = TrainingSamples(trained)->fields();
   options.device = model::DeviceChoice::kCpu;
   options.threads = 1;
   options.seed = kSeed;
@@ -78,12 +142,11 @@ std::unique_ptr<model::Model> MakeModel(const std::string& name) {
   return model.ok() ? *std::move(model) : nullptr;
 }
 
-v1::TrainingConfig MakeConfig(const std::string& name, std::uint32_t ps_count, const std::string& output_directory) {
+v1::TrainingConfig MakeConfig(std::uint32_t ps_count, const std::string& output_directory) {
   v1::TrainingConfig config;
   config.set_job_uid(kJobUid);
   config.set_job_name("equivalence");
   config.set_ps_replicas(ps_count);
-  config.mutable_model()->set_name(name);
   config.set_epochs(1);
   config.set_batch_size(kBatchSize);
   config.set_updates_per_shard(kUpdates);  // one data shard, so the order of its updates is the only one
@@ -118,9 +181,9 @@ Weights WeightsOf(const model::Model& model) {
 }
 
 // The sequential loop: no parameter server, no worker.
-Weights TrainSequentially(const std::string& name) {
-  const std::unique_ptr<data::Dataset> dataset = TrainingSamples();
-  const std::unique_ptr<model::Model> model = MakeModel(name);
+Weights TrainSequentially(const Trained& trained) {
+  const std::unique_ptr<data::Dataset> dataset = TrainingSamples(trained);
+  const std::unique_ptr<model::Model> model = MakeModel(trained);
   const core::DataPlan plan = MakePlan();
   for (std::uint32_t group = 0; group < kUpdates; ++group) {
     const core::UpdateId update{0, 0, group};
@@ -128,10 +191,10 @@ Weights TrainSequentially(const std::string& name) {
     Weights weights = WeightsOf(*model);
     const absl::StatusOr<model::StepResult> step = model->ComputeGradients(
         batch, plan.UpdateSeed(update), [](double) { return true; },
-        [&weights](std::size_t tensor, absl::Span<const float> gradient) {
-          for (std::size_t i = 0; i < gradient.size(); ++i) {
-            weights[tensor][i] -= static_cast<float>(kLearningRate) * gradient[i];
-          }
+        [&](std::size_t tensor, absl::Span<const float> gradient) {
+          const bool buffer = model->tensors()[tensor].kind == model::TensorKind::kBuffer;
+          const float rate = buffer ? 1 : static_cast<float>(kLearningRate);
+          for (std::size_t i = 0; i < gradient.size(); ++i) weights[tensor][i] -= rate * gradient[i];
         });
     EXPECT_TRUE(step.ok()) << step.status();
     for (std::size_t tensor = 0; tensor < weights.size(); ++tensor) model->SetParameter(tensor, weights[tensor]);
@@ -159,10 +222,10 @@ absl::Status FinishWhenDone(const std::string& address) {
 }
 
 // The same through `ps_count` parameter servers over loopback; the exported model.
-void TrainThroughServers(const std::string& name, std::uint32_t ps_count, checkpoint::LoadedFile* trained) {
+void TrainThroughServers(const Trained& trained, std::uint32_t ps_count, checkpoint::LoadedFile* exported) {
   std::string directory = absl::StrCat(::testing::TempDir(), "/equivalence.XXXXXX");
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
-  const v1::TrainingConfig config = MakeConfig(name, ps_count, directory);
+  const v1::TrainingConfig config = MakeConfig(ps_count, directory);
   core::CoordinatorOptions coordinator_options;
   coordinator_options.config = config;
   coordinator_options.lease = absl::Seconds(30);  // a loaded machine must not change the order
@@ -181,7 +244,7 @@ void TrainThroughServers(const std::string& name, std::uint32_t ps_count, checkp
   worker::WorkerProcessOptions options;
   options.config = config;
   options.coordinator = (*coordinator)->address();
-  auto worker = worker::WorkerProcess::Create(options, TrainingSamples(), nullptr, MakeModel(name));
+  auto worker = worker::WorkerProcess::Create(options, TrainingSamples(trained), nullptr, MakeModel(trained));
   ASSERT_TRUE(worker.ok()) << worker.status();
 
   std::thread finisher([&] {
@@ -195,36 +258,43 @@ void TrainThroughServers(const std::string& name, std::uint32_t ps_count, checkp
   const auto loaded = checkpoint::ReadSafetensors(absl::StrCat(directory, "/model.safetensors"));
   std::filesystem::remove_all(directory);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
-  *trained = *loaded;
+  *exported = *loaded;
 }
 
-class EquivalenceTest : public ::testing::TestWithParam<const char*> {};
+class EquivalenceTest : public ::testing::TestWithParam<Trained> {};
 
 TEST_P(EquivalenceTest, OneWorkerTrainsAsASequentialLoop) {
   if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
-  const std::string name = GetParam();
-  const std::unique_ptr<model::Model> model = MakeModel(name);
+  const Trained& trained = GetParam();
+  const std::unique_ptr<model::Model> model = MakeModel(trained);
+  const std::vector<model::Model::Frozen> frozen = model->frozen();
   const Weights initial = WeightsOf(*model);
-  const Weights expected = TrainSequentially(name);
-  ASSERT_NE(expected, initial);
+  const Weights expected = TrainSequentially(trained);
+  for (std::size_t tensor = 0; tensor < expected.size(); ++tensor) {
+    EXPECT_NE(expected[tensor], initial[tensor]) << model->tensors()[tensor].name;
+  }
   for (std::uint32_t ps_count = 1; ps_count <= 3; ++ps_count) {
     SCOPED_TRACE(absl::StrCat(ps_count, " ps"));
-    checkpoint::LoadedFile trained;
-    ASSERT_NO_FATAL_FAILURE(TrainThroughServers(name, ps_count, &trained));
-    ASSERT_EQ(trained.tensors.size(), expected.size());
+    checkpoint::LoadedFile exported;
+    ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, ps_count, &exported));
+    ASSERT_EQ(exported.tensors.size(), expected.size() + frozen.size());
     double difference = 0;
     for (std::size_t tensor = 0; tensor < expected.size(); ++tensor) {
-      const std::vector<float>& values = trained.tensors.at(model->tensors()[tensor].name).values;
+      const std::vector<float>& values = exported.tensors.at(model->tensors()[tensor].name).values;
       ASSERT_EQ(values.size(), expected[tensor].size());
       for (std::size_t i = 0; i < values.size(); ++i) {
         difference = std::max(difference, std::abs(double{values[i]} - double{expected[tensor][i]}));
       }
     }
     EXPECT_LE(difference, 1e-6);
+    for (const model::Model::Frozen& one : frozen) {
+      EXPECT_EQ(exported.tensors.at(one.tensor.name).values, one.values) << one.tensor.name;
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, EquivalenceTest, ::testing::Values("LeNet", "MLP"));
+INSTANTIATE_TEST_SUITE_P(Models, EquivalenceTest, ::testing::ValuesIn(EveryKind()),
+                         [](const auto& instance) { return instance.param.what; });
 
 }  // namespace
 }  // namespace downpour

@@ -231,6 +231,7 @@ Simulator::Simulator(const SimulationOptions& options) : options_(options), rand
     tensor.set_name(absl::StrCat("tensor", i));
     tensor.set_type(v1::FLOAT32);
     tensor.add_shape(static_cast<std::int64_t>(kSamples + sample_count_));
+    if (tensors_.size() % 3 == 2) tensor.set_kind(v1::BUFFER);
     tensors_.push_back(tensor);
   }
   v1::DataPlan data;

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<Slice>> CutTensors(const v1::View& view) {
 
 bool SameTensors(absl::Span<const v1::TensorSpec> a, const google::protobuf::RepeatedPtrField<v1::TensorSpec>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const v1::TensorSpec& one, const v1::TensorSpec& other) {
-    return one.name() == other.name() && one.type() == other.type() &&
+    return one.name() == other.name() && one.type() == other.type() && one.kind() == other.kind() &&
            std::equal(one.shape().begin(), one.shape().end(), other.shape().begin(), other.shape().end());
   });
 }

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<Slice>> CutTensors(const v1::View& view);
 // most the mean and one slice. Deterministic.
 std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint32_t ps_count);
 
-// The same names, types and shapes in the same order.
+// The same names, types, kinds and shapes in the same order.
 bool SameTensors(absl::Span<const v1::TensorSpec> a, const google::protobuf::RepeatedPtrField<v1::TensorSpec>& b);
 
 // Negative, zero or positive as a is older than, the same as or newer than b.

@@ -157,7 +157,7 @@ TEST(CompareStamps, OrdersByGenerationThenIncarnationThenEpoch) {
   }
 }
 
-TEST(LayoutTest, TensorsAreTheSameIfNamesTypesAndShapesAre) {
+TEST(LayoutTest, TensorsAreTheSameIfNamesTypesKindsAndShapesAre) {
   v1::View view;
   for (const char* name : {"a", "b"}) {
     v1::TensorSpec& tensor = *view.add_tensors();
@@ -172,6 +172,7 @@ TEST(LayoutTest, TensorsAreTheSameIfNamesTypesAndShapesAre) {
       [](v1::View& other) { other.mutable_tensors(0)->set_shape(0, 3); },
       [](v1::View& other) { other.mutable_tensors(0)->add_shape(1); },
       [](v1::View& other) { other.mutable_tensors(1)->set_type(v1::ELEMENT_UNSPECIFIED); },
+      [](v1::View& other) { other.mutable_tensors(1)->set_kind(v1::BUFFER); },
       [](v1::View& other) { other.mutable_tensors()->SwapElements(0, 1); },
       [](v1::View& other) { other.mutable_tensors()->RemoveLast(); },
   };

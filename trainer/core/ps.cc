@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "trainer/core/buffer_update.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/sole_owner.h"
 
@@ -96,7 +97,9 @@ absl::Status PsCore::Install(const v1::View& view) {
     if (view.layout(static_cast<int>(number)).primary() != options_.index) continue;
     SliceState state;
     state.slice = (*slices)[number];
-    absl::StatusOr<std::unique_ptr<Optimizer>> optimizer = CreateOptimizer(view.optimizer(), state.slice.elements);
+    const bool buffer = view.tensors(static_cast<int>(state.slice.tensor)).kind() == v1::BUFFER;
+    absl::StatusOr<std::unique_ptr<Optimizer>> optimizer =
+        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), state.slice.elements);
     if (!optimizer.ok()) return optimizer.status();
     state.optimizer = *std::move(optimizer);
     state.value = std::make_shared<std::vector<float>>(state.slice.elements);

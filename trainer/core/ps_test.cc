@@ -386,5 +386,24 @@ TEST_F(PsTest, TheLearningRateFallsWithStaleness) {
   }
 }
 
+TEST_F(PsTest, ABufferTakesDifferencesAsTheyAreAndEachOnce) {
+  v1::View view = MakeView();
+  view.mutable_tensors(1)->set_kind(v1::BUFFER);
+  view.mutable_optimizer()->set_learning_rate(0.25);
+  view.mutable_optimizer()->set_staleness_aware(true);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Initialise();
+  for (const std::uint32_t slice : {0u, 1u}) {
+    EXPECT_EQ(SendOne(Push(slice, kFirst, Verdict::kApply, 3)), ReplyStatus::kApplied);
+    // Computed with the version before the first: stale by one.
+    EXPECT_EQ(SendOne(Push(slice, kSecond, Verdict::kApply, 2)), ReplyStatus::kApplied);
+    EXPECT_EQ(SendOne(Push(slice, kSecond, Verdict::kApply, 2)), ReplyStatus::kDuplicate);
+    EXPECT_EQ(SendOne(Push(slice, {0, 0, 2}, Verdict::kSkip, 9)), ReplyStatus::kApplied);
+  }
+  EXPECT_EQ(Value(1), All(5));
+  EXPECT_LT(Value(0).front(), 5 * 0.25f + 1e-6f);
+  EXPECT_GT(Value(0).front(), 0);
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -139,6 +139,7 @@ class WorkerProcess::Impl {
       v1::TensorSpec spec;
       spec.set_name(tensor.name);
       spec.set_type(v1::FLOAT32);
+      spec.set_kind(tensor.kind == model::TensorKind::kBuffer ? v1::BUFFER : v1::PARAMETER);
       for (std::int64_t dimension : tensor.shape) spec.add_shape(dimension);
       core_options.tensors.push_back(std::move(spec));
     }

@@ -26,6 +26,7 @@
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/worker/batch_loader.h"
+#include "trainer/worker/model_spec.h"
 #include "trainer/worker/parameter_store.h"
 
 namespace downpour::worker {
@@ -41,9 +42,11 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
   return absl::StrCat(config.output_directory(), "/", file);
 }
 
-model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
+absl::StatusOr<model::ModelOptions> MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
   model::ModelOptions options;
-  options.model.name = config.model().name();
+  absl::StatusOr<model::ModelSpec> spec = MakeModelSpec(config.model());
+  if (!spec.ok()) return spec.status();
+  options.model = *std::move(spec);
   options.fields = dataset.fields();
   options.device = config.device() == v1::DEVICE_CPU    ? model::DeviceChoice::kCpu
                    : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
@@ -309,7 +312,7 @@ class WorkerProcess::Impl {
                                                 const std::vector<checkpoint::NamedTensor>& tensors) const {
     return checkpoint::WriteSafetensors(
         path, tensors,
-        {{"format", "pt"}, {"model", options_.config.model().name()}, {"job", options_.config.job_name()}});
+        {{"format", "pt"}, {"model", ModelName(options_.config.model())}, {"job", options_.config.job_name()}});
   }
 
   void Fail(const absl::Status& status) {
@@ -390,9 +393,11 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
     if (!opened.ok()) return opened.status();
     test = *std::move(opened);
   }
-  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(MakeModelOptions(options.config, **train));
+  const absl::StatusOr<model::ModelOptions> model_options = MakeModelOptions(options.config, **train);
+  if (!model_options.ok()) return model_options.status();
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(*model_options);
   if (!model.ok()) return model.status();
-  spdlog::info("{} on {}, {} training samples", options.config.model().name(), (*model)->description(),
+  spdlog::info("{} on {}, {} training samples", ModelName(options.config.model()), (*model)->description(),
                (*train)->size());
   return Create(std::move(options), *std::move(train), std::move(test), *std::move(model));
 }

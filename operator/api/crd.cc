@@ -188,7 +188,16 @@ constexpr Description kDescriptions[] = {
      "A node is avoided after so many failures within failurePolicy.windowSeconds."},
     {"spec.scheduling.avoidNodes.forSeconds", "For so long after the newest of them."},
     {"spec.model", "The network that is trained."},
-    {"spec.model.name", "A network of the model zoo."},
+    {"spec.model.name", "A network of the model zoo. Either this or layers."},
+    {"spec.model.parameters", "Sizes of the network with that name, as docs/models.md lists them."},
+    {"spec.model.layers", "The network as a list of layers, each a map with its type and sizes."},
+    {"spec.model.layers[]", "A layer. docs/models.md lists the types and their fields."},
+    {"spec.model.loss", "What training makes small."},
+    {"spec.model.loss.type", "The loss. Absent: what the network or the target of the data set suggests."},
+    {"spec.model.loss.labelSmoothing", "So much of a label's weight is spread over all classes. Of CrossEntropy."},
+    {"spec.model.loss.delta", "Where Huber's loss goes over from squares to absolute values."},
+    {"spec.model.metrics", "What is measured on the test set. Empty: the usual one of the loss."},
+    {"spec.model.frozen", "Parameters that are not trained, by name. * stands for any text."},
     {"spec.dataset", "What it is trained and tested on. Every worker reads it from its own file system."},
     {"spec.dataset.format", "IDX: the four files of the MNIST family, gzipped or not."},
     {"spec.dataset.path", "The directory with the files, inside the container. At most 4096 bytes."},
@@ -425,6 +434,12 @@ constexpr Relation kRelations[] = {
     {"spec.failurePolicy.backoff", "initialSeconds",
      "(has(self.initialSeconds) ? self.initialSeconds : 1) <= (has(self.maxSeconds) ? self.maxSeconds : 300)",
      "must be at most maxSeconds"},
+    {"spec.model", "", "has(self.name) != has(self.layers)", "must have either name or layers"},
+    {"spec.model", "parameters", "!has(self.parameters) || has(self.name)", "is for a network with a name"},
+    {"spec.model.loss", "labelSmoothing",
+     "!has(self.labelSmoothing) || (has(self.type) && self.type == 'CrossEntropy')", "is for the type CrossEntropy"},
+    {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
+     "is for the type Huber"},
     {"spec.failurePolicy.rules[]", "",
      "(has(self.roles) && size(self.roles) > 0) || (has(self.onPodConditions) && size(self.onPodConditions) > 0) || "
      "(has(self.onContainerReasons) && size(self.onContainerReasons) > 0) || has(self.onExitCodes)",
@@ -460,6 +475,7 @@ constexpr TextPattern kTextPatterns[] = {
     {schema::IsManagedBy, 63,
      "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
      "a b"},
+    {schema::IsParameterPattern, 253, "^[A-Za-z0-9_.*]+$", "a b"},
     {schema::IsPath, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
     {schema::IsPathOrEmpty, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
 };
@@ -729,6 +745,16 @@ class SchemaWriter {
     return json;
   }
 
+  Json Write(double&, const schema::Fraction& rule, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "number", "double", notes);
+    json["x-kubernetes-validations"] = {
+        Validation(absl::StrCat("self >= ", DoubleText(rule.least), " && self < ", DoubleText(rule.below)),
+                   absl::StrCat("must be at least ", rule.least, " and below ", rule.below))};
+    return json;
+  }
+  // CEL compares doubles with doubles.
+  static std::string DoubleText(double value) { return Json(value).dump(); }
+
   Json Write(double&, const schema::Time&, const std::string& path, const Notes& notes) {
     return Begin(path, "string", "date-time", notes);
   }
@@ -832,6 +858,22 @@ class SchemaWriter {
     return json;
   }
 
+  Json Write(std::string&, const schema::FreeMap&, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "object", "", notes);
+    json["x-kubernetes-preserve-unknown-fields"] = true;
+    return json;
+  }
+
+  Json Write(std::string&, const schema::FreeList& rule, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "array", "", notes);
+    json["minItems"] = 1;
+    json["maxItems"] = rule.max_size;
+    json["x-kubernetes-list-type"] = "atomic";
+    json["items"] = Begin(path + "[]", "object", "", Notes());
+    json["items"]["x-kubernetes-preserve-unknown-fields"] = true;
+    return json;
+  }
+
   Json Write(schema::OpaqueValue&, const schema::Opaque&, const std::string& path, const Notes& notes) {
     Json json = Begin(path, "", "", notes);
     json["x-kubernetes-preserve-unknown-fields"] = true;
@@ -848,6 +890,7 @@ class SchemaWriter {
   // the fields of its left side alone, and passes over those that only it has and the schema does not know.
   static bool HasOpaque(const Json& schema) {
     if (schema.contains("x-kubernetes-preserve-unknown-fields")) return true;
+    if (schema.contains("items") && HasOpaque(schema["items"])) return true;
     const Json properties = schema.value("properties", Json::object());
     return std::any_of(properties.begin(), properties.end(), HasOpaque);
   }

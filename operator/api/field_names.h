@@ -31,6 +31,14 @@ inline constexpr Name<std::string_view> kConditionStatuses[] = {
     {"True", "True"}, {"False", "False"}, {"Unknown", "Unknown"}};
 inline constexpr Name<bool> kTruth[] = {{"True", true}, {"False", false}};
 inline constexpr Name<std::string_view> kModels[] = {{"LeNet", "LeNet"}, {"MLP", "MLP"}};
+inline constexpr Name<std::string_view> kLosses[] = {{"CrossEntropy", "CrossEntropy"},
+                                                     {"BinaryCrossEntropy", "BinaryCrossEntropy"},
+                                                     {"MeanSquaredError", "MeanSquaredError"},
+                                                     {"Huber", "Huber"}};
+inline constexpr Name<std::string_view> kMetrics[] = {{"Accuracy", "Accuracy"},
+                                                      {"Top5Accuracy", "Top5Accuracy"},
+                                                      {"BinaryAccuracy", "BinaryAccuracy"},
+                                                      {"MeanAbsoluteError", "MeanAbsoluteError"}};
 inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"}};
 inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
 inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};

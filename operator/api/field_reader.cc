@@ -123,6 +123,19 @@ class Reader {
     }
   }
 
+  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Fraction& rule) {
+    double number = 0;
+    const std::size_t errors = errors_.size();
+    Read(node, path, number, schema::Number{});
+    if (errors_.size() != errors) return;
+    if (number < rule.least || number >= rule.below) {
+      errors_.Add(path,
+                  absl::StrCat("must be at least ", rule.least, " and below ", rule.below, ", got ", Display(node)));
+    } else {
+      value = number;
+    }
+  }
+
   void Read(const DocumentNode& node, const std::string& path, bool& value, const schema::Flag&) {
     errors_.Visit(node, path);
     if (node.kind != Kind::kBoolean) {
@@ -227,6 +240,24 @@ class Reader {
     if (json.is_object()) value = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
+  void Read(const DocumentNode& node, const std::string& path, std::string& value, const schema::FreeMap&) {
+    ReadFree(node, path, Kind::kMap, value);
+  }
+
+  void Read(const DocumentNode& node, const std::string& path, std::string& value, const schema::FreeList& rule) {
+    ReadFree(node, path, Kind::kList, value);
+    if (node.kind != Kind::kList) return;
+    if (node.items.empty() || node.items.size() > rule.max_size) {
+      errors_.Add(path, absl::StrCat("must have 1 to ", rule.max_size, " items, got ", node.items.size()));
+    }
+    for (std::size_t i = 0; i < node.items.size() && !errors_.IsFull(); ++i) {
+      if (node.items[i].kind == Kind::kMap) continue;
+      const std::string at = JoinPath(path, i);
+      errors_.Visit(node.items[i], at);
+      errors_.Add(at, absl::StrCat("must be a map, got ", Display(node.items[i])));
+    }
+  }
+
   void Read(const DocumentNode& node, const std::string& path, ResumeFrom& value, const schema::ResumePoint&) {
     if (node.kind != Kind::kMap) {
       Read(node, path, value.mode, schema::Choice(schema::kResumeModes));
@@ -293,6 +324,17 @@ class Reader {
     std::string path_;
     std::vector<std::string_view> known_;
   };
+
+  void ReadFree(const DocumentNode& node, const std::string& path, Kind kind, std::string& value) {
+    errors_.Visit(node, path);
+    if (node.kind != kind) {
+      errors_.Add(path, absl::StrCat("must be a ", kind == Kind::kMap ? "map" : "list", ", got ", Display(node)));
+      return;
+    }
+    std::string at = path;
+    const nlohmann::json json = ReadAny(node, at);
+    value = json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
 
   // What may be anything. Its maps are sorted, so that two texts of one meaning are equal. `path` is lengthened and cut
   // again, not copied: there may be many nodes and long paths.

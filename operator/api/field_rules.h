@@ -27,6 +27,12 @@ struct PositiveFloat {
   static constexpr double kMax = std::numeric_limits<float>::max();
 };
 
+// From least on, below `below`.
+struct Fraction {
+  double least;
+  double below;
+};
+
 struct Flag {};
 
 // `check` returns what is asked for ("must ..."), or nothing if the text is right.
@@ -55,6 +61,12 @@ struct ClosedObject : Object {};
 // A PodTemplateSpec, kept as JSON text. Of its fields only those of PodTemplate (pod_template_fields.h) are looked
 // at; a pod that the API server creates from it has all of them checked.
 struct Template {};
+// A map, or a list of maps, of which only the trainer knows what belongs into it; kept as JSON text, empty where
+// absent.
+struct FreeMap {};
+struct FreeList {
+  std::size_t max_size;
+};
 // Whatever it holds.
 struct Opaque {};
 struct OpaqueValue {};

@@ -44,7 +44,10 @@ class Writer {
         // Empty is what an absent one is where it may not be written.
         if (presence == Presence::kOptional && value.empty() && !rule.check("").empty()) return;
       }
-      if constexpr (std::is_same_v<Rule, schema::Template>) {
+      constexpr bool kIsJson = std::is_same_v<Rule, schema::Template> || std::is_same_v<Rule, schema::FreeMap> ||
+                               std::is_same_v<Rule, schema::FreeList>;
+      constexpr bool kIsChoiceOfText = std::is_same_v<Rule, schema::Choice<std::string_view>>;
+      if constexpr (kIsJson || (kIsChoiceOfText && std::is_same_v<Value, std::string>)) {
         if (value.empty()) return;
       } else if constexpr (requires { value.empty(); }) {
         const bool needed = std::is_same_v<Value, std::string> && presence == Presence::kRequired;
@@ -71,6 +74,9 @@ class Writer {
   static Json Write(bool value, const schema::Flag&) { return value; }
   static Json Write(const std::string& value, const schema::Text&) { return value; }
   static Json Write(const std::string& value, const schema::Template&) { return Json::parse(value, nullptr, false); }
+  static Json Write(const std::string& value, const schema::FreeMap&) { return Json::parse(value, nullptr, false); }
+  static Json Write(const std::string& value, const schema::FreeList&) { return Json::parse(value, nullptr, false); }
+  static Json Write(double value, const schema::Fraction&) { return value; }
   Json Write(double value, const schema::Time&) const {
     return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatMicroTime(value));
   }

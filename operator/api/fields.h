@@ -138,8 +138,20 @@ void Fields(Visitor& v, PodCleanup& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, LossSpec& s) {
+  v.Field("type", s.type, Choice(kLosses));
+  v.Field("labelSmoothing", s.label_smoothing, Fraction{0, 1});
+  v.Field("delta", s.delta, PositiveFloat{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, ModelSpec& s) {
-  v.Field("name", s.name, Choice(kModels), Presence::kRequired);
+  v.Field("name", s.name, Choice(kModels));  // or layers, see relations.h
+  v.Field("parameters", s.parameters, FreeMap{});
+  v.Field("layers", s.layers, FreeList{1000});
+  v.Field("loss", s.loss, Object{});
+  v.Field("metrics", s.metrics, ListOf<Choice<std::string_view>>{Choice(kMetrics), 0, 4});
+  v.Field("frozen", s.frozen, ListOf<Text>{{IsParameterPattern}, 0, 100});
 }
 
 template <class Visitor>

@@ -22,6 +22,21 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
     errors.Add("spec.elastic.minReplicas", absl::StrCat("must be at most maxReplicas, ", spec.elastic->max_replicas,
                                                         ", got ", spec.elastic->min_replicas));
   }
+  const ModelSpec& model = spec.model;
+  if (errors.IsClean("spec.model")) {
+    if (model.name.empty() == model.layers.empty()) errors.Add("spec.model", "must have either name or layers");
+    if (model.name.empty() && !model.parameters.empty()) {
+      errors.Add("spec.model.parameters", "is for a network with a name");
+    }
+  }
+  if (errors.IsClean("spec.model.loss") && model.loss.has_value()) {
+    if (model.loss->label_smoothing.has_value() && model.loss->type != "CrossEntropy") {
+      errors.Add("spec.model.loss.labelSmoothing", "is for the type CrossEntropy");
+    }
+    if (model.loss->delta.has_value() && model.loss->type != "Huber") {
+      errors.Add("spec.model.loss.delta", "is for the type Huber");
+    }
+  }
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;
   if (errors.IsClean(policy + ".backoff") && backoff.initial_seconds > backoff.max_seconds) {
@@ -36,6 +51,8 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       if (index < i && errors.IsClean(at)) errors.Add(at, absl::StrCat("must be unique, is the same as [", index, "]"));
     }
   };
+  check_unique(model.metrics, "spec.model.metrics");
+  check_unique(model.frozen, "spec.model.frozen");
   std::set<std::string> names;
   const std::vector<FailureRule>& rules = spec.failure_policy.rules;
   for (std::size_t i = 0; i < rules.size(); ++i) {

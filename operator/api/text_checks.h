@@ -16,8 +16,9 @@ std::string_view IsNamespace(std::string_view text);      // RFC 1123 label
 std::string_view IsRuleName(std::string_view text);       // RFC 1035 label
 std::string_view IsQualifiedName(std::string_view text);  // [prefix/]name, as keys of labels
 std::string_view IsLabelValue(std::string_view text);
-std::string_view IsReason(std::string_view text);     // as OOMKilled
-std::string_view IsManagedBy(std::string_view text);  // prefix/path
+std::string_view IsReason(std::string_view text);            // as OOMKilled
+std::string_view IsManagedBy(std::string_view text);         // prefix/path
+std::string_view IsParameterPattern(std::string_view text);  // as conv1.*
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
 

@@ -110,8 +110,21 @@ struct FailurePolicy {
   friend bool operator==(const FailurePolicy&, const FailurePolicy&) = default;
 };
 
+// An empty type: what the network or the target suggests.
+struct LossSpec {
+  std::string type;
+  std::optional<double> label_smoothing;
+  std::optional<double> delta;
+  friend bool operator==(const LossSpec&, const LossSpec&) = default;
+};
+
 struct ModelSpec {
-  std::string name;  // LeNet or MLP
+  std::string name;        // of the zoo: LeNet or MLP; empty: layers
+  std::string parameters;  // JSON map: sizes of the network with that name; empty: as documented
+  std::string layers;      // JSON list of maps; empty: a name
+  std::optional<LossSpec> loss;
+  std::vector<std::string> metrics;  // empty: the loss's usual one
+  std::vector<std::string> frozen;   // names of parameters that are not trained; * stands for any text
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

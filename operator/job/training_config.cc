@@ -19,6 +19,21 @@ v1::Device ToProto(api::Device device) {
   return v1::DEVICE_AUTO;
 }
 
+v1::ModelConfig ToProto(const api::ModelSpec& spec) {
+  v1::ModelConfig config;
+  config.set_name(spec.name);
+  config.set_parameters(spec.parameters);
+  config.set_layers(spec.layers);
+  if (spec.loss.has_value()) {
+    config.mutable_loss()->set_type(spec.loss->type);
+    config.mutable_loss()->set_label_smoothing(spec.loss->label_smoothing.value_or(0));
+    config.mutable_loss()->set_delta(spec.loss->delta.value_or(0));
+  }
+  config.mutable_metrics()->Add(spec.metrics.begin(), spec.metrics.end());
+  config.mutable_frozen()->Add(spec.frozen.begin(), spec.frozen.end());
+  return config;
+}
+
 }  // namespace
 
 v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
@@ -28,7 +43,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_job_uid(job_uid);
   config.set_job_name(job.metadata.name);
   config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
-  config.mutable_model()->set_name(spec.model.name);
+  *config.mutable_model() = ToProto(spec.model);
   config.mutable_dataset()->set_format(spec.dataset.format);
   config.mutable_dataset()->set_path(spec.dataset.path);
   config.set_epochs(spec.training.epochs);

@@ -56,5 +56,29 @@ TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   EXPECT_EQ(read.output_directory(), "/out");
 }
 
+TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
+  api::TrainingJob job = MakeJob();
+  job.spec.model = {.name = "",
+                    .parameters = "",
+                    .layers = R"([{"type":"flatten"}])",
+                    .loss = api::LossSpec{"Huber", 0.25, 2.0},
+                    .metrics = {"Accuracy"},
+                    .frozen = {"a", "b.*"}};
+  const v1::ModelConfig model = ToTrainingConfig(job, "abc", "/out").model();
+  EXPECT_EQ(model.name(), "");
+  EXPECT_EQ(model.layers(), R"([{"type":"flatten"}])");
+  EXPECT_EQ(model.loss().type(), "Huber");
+  EXPECT_EQ(model.loss().label_smoothing(), 0.25);
+  EXPECT_EQ(model.loss().delta(), 2);
+  ASSERT_EQ(model.metrics_size(), 1);
+  EXPECT_EQ(model.metrics(0), "Accuracy");
+  ASSERT_EQ(model.frozen_size(), 2);
+  EXPECT_EQ(model.frozen(1), "b.*");
+  job.spec.model = {};
+  job.spec.model.name = "LeNet";
+  job.spec.model.parameters = R"({"hidden":64})";
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").model().parameters(), R"({"hidden":64})");
+}
+
 }  // namespace
 }  // namespace downpour::job

@@ -107,6 +107,13 @@ class RandomFill {
         R"({"spec":{"containers":[{"command":["","ünicode 😀"],"name":"trainer","x":[null,true,-1,1.5,1e+300,{"y":{}}]}]}})"};
     value = kPool[Below(std::size(kPool))];
   }
+  void Fill(std::string& value, const schema::FreeMap&) { value = Below(2) == 0 ? "" : R"({"hidden":64})"; }
+  void Fill(std::string& value, const schema::FreeList&) {
+    value = Below(2) == 0 ? "" : R"([{"type":"flatten"},{"type":"dense","units":10}])";
+  }
+  void Fill(double& value, const schema::Fraction& rule) {
+    value = rule.least + (rule.below - rule.least) * static_cast<double>(Below(8)) / 8;
+  }
   template <class Value>
   void Fill(Value&, const schema::ResumePoint&) {}
 
@@ -127,6 +134,19 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   RandomFill fill(random);
   schema::Fields(fill, job);
   if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
+  ModelSpec& model = job.spec.model;
+  if (model.layers.empty()) {
+    model.name = "LeNet";
+  } else {
+    model.name.clear();
+    model.parameters.clear();
+  }
+  if (model.loss.has_value()) {
+    if (model.loss->type != "CrossEntropy") model.loss->label_smoothing.reset();
+    if (model.loss->type != "Huber") model.loss->delta.reset();
+  }
+  MakeUnique(model.metrics);
+  MakeUnique(model.frozen);
   FailurePolicy& policy = job.spec.failure_policy;
   if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;
   if (std::optional<ElasticSpec>& elastic = job.spec.elastic; elastic.has_value()) {

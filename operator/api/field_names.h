@@ -30,7 +30,12 @@ inline constexpr Name<bool> kExitCodeOperators[] = {{"In", true}, {"NotIn", fals
 inline constexpr Name<std::string_view> kConditionStatuses[] = {
     {"True", "True"}, {"False", "False"}, {"Unknown", "Unknown"}};
 inline constexpr Name<bool> kTruth[] = {{"True", true}, {"False", false}};
-inline constexpr Name<std::string_view> kModels[] = {{"LeNet", "LeNet"}, {"MLP", "MLP"}};
+inline constexpr Name<std::string_view> kModels[] = {{"Acoustic", "Acoustic"}, {"AlexNet", "AlexNet"},
+                                                     {"BiLSTM", "BiLSTM"},     {"CifarCNN", "CifarCNN"},
+                                                     {"LeNet", "LeNet"},       {"LocallyConnected", "LocallyConnected"},
+                                                     {"MLP", "MLP"},           {"PhotoCNN", "PhotoCNN"},
+                                                     {"ResNet18", "ResNet18"}, {"TextTransformer", "TextTransformer"},
+                                                     {"UNet", "UNet"}};
 inline constexpr Name<std::string_view> kLosses[] = {{"CrossEntropy", "CrossEntropy"},
                                                      {"BinaryCrossEntropy", "BinaryCrossEntropy"},
                                                      {"MeanSquaredError", "MeanSquaredError"},

@@ -105,7 +105,7 @@ model::ModelSpec Named(const std::string& name, std::vector<std::string> frozen 
 
 model::ModelSpec Layers(const char* layers) {
   model::ModelSpec spec;
-  spec.layers = nlohmann::ordered_json::parse(layers);
+  spec.layers = layers;
   return spec;
 }
 

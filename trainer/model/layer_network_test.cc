@@ -28,7 +28,7 @@ const data::SampleFields kFrames{{{"frames", data::ElementType::kF32, {6, 9}}},
 
 ModelOptions Options(const std::string& layers, const data::SampleFields& fields) {
   ModelOptions options;
-  options.model.layers = nlohmann::ordered_json::parse(layers);
+  options.model.layers = layers;
   options.fields = fields;
   options.device = DeviceChoice::kCpu;
   return options;

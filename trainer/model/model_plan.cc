@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
 #include "trainer/model/zoo/zoo.h"
 
 namespace downpour::model {
@@ -16,11 +17,23 @@ absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const data::SampleFie
   ModelPlan plan;
   plan.input = fields.inputs.front();
   plan.target = fields.targets.front();
-  nlohmann::ordered_json layers = spec.layers;
+  if (spec.name.empty() == spec.layers.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("spec.model: expected exactly one of name and layers, got ",
+                                                   spec.name.empty() ? "neither" : "both"));
+  }
+  nlohmann::ordered_json layers;
   std::string path = "spec.model.layers";
   ObjectiveSpec objective = spec.objective;
-  if (!spec.name.empty()) {
-    absl::StatusOr<nlohmann::ordered_json> made = ZooLayers(spec.name, spec.parameters, fields);
+  if (spec.name.empty()) {
+    layers = nlohmann::ordered_json::parse(spec.layers, nullptr, /*allow_exceptions=*/false);
+    if (!layers.is_array()) return absl::InvalidArgumentError("spec.model.layers: expected a list");
+  } else {
+    nlohmann::json parameters;
+    if (!spec.parameters.empty()) {
+      parameters = nlohmann::json::parse(spec.parameters, nullptr, /*allow_exceptions=*/false);
+      if (!parameters.is_object()) return absl::InvalidArgumentError("spec.model.parameters: expected a map");
+    }
+    absl::StatusOr<nlohmann::ordered_json> made = ZooLayers(spec.name, parameters, fields);
     if (!made.ok()) return made.status();
     layers = *std::move(made);
     path = absl::StrCat("spec.model: ", spec.name, " cannot take ", data::ToString(plan.input), ": layers");

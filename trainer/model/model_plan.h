@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json.hpp"
 #include "trainer/data/fields.h"
 #include "trainer/model/layers.h"
 #include "trainer/model/objective.h"
@@ -15,9 +14,9 @@ namespace downpour::model {
 
 // spec.model. Exactly one of name and layers is set.
 struct ModelSpec {
-  std::string name;               // of the zoo
-  nlohmann::json parameters;      // the sizes of the network with that name; null: as documented
-  nlohmann::ordered_json layers;  // see layers.h
+  std::string name;        // of the zoo
+  std::string parameters;  // JSON map: sizes of the network with that name; empty: as documented
+  std::string layers;      // JSON list, see layers.h
   ObjectiveSpec objective;
   std::vector<std::string> frozen;  // names of parameters that are not trained; * stands for any text
 };

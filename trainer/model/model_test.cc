@@ -314,8 +314,10 @@ TEST(Model, RefusesWrongBatches) {
 
 TEST(Model, RefusesWrongOptions) {
   const auto code = [](const ModelOptions& options) { return CreateModel(options).status().code(); };
-  EXPECT_EQ(CreateModel(Options("ResNet")).status(),
-            absl::NotFoundError("spec.model.name: no network \"ResNet\"; known: LeNet, MLP"));
+  EXPECT_EQ(CreateModel(Options("ResNet50")).status(),
+            absl::NotFoundError(
+                "spec.model.name: no network \"ResNet50\"; known: Acoustic, AlexNet, BiLSTM, CifarCNN, LeNet, "
+                "LocallyConnected, MLP, PhotoCNN, ResNet18, TextTransformer, UNet"));
   ModelOptions options = Options("LeNet");
   for (const std::vector<std::int64_t>& shape :
        std::vector<std::vector<std::int64_t>>{{}, {784}, {28, 28}, {1, 13, 28}, {0, 28, 28}, {1, -28, 28}}) {

@@ -3,14 +3,13 @@
 
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "trainer/model/model_plan.h"
 
 namespace downpour::worker {
 
-// spec.model as the worker is told it. kInvalidArgument: parameters or layers that are no JSON.
-absl::StatusOr<model::ModelSpec> MakeModelSpec(const v1::ModelConfig& config);
+// spec.model as the worker is told it.
+model::ModelSpec MakeModelSpec(const v1::ModelConfig& config);
 
 // For people: the name of the network, or that it is a list of layers.
 std::string ModelName(const v1::ModelConfig& config);

@@ -42,11 +42,9 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
   return absl::StrCat(config.output_directory(), "/", file);
 }
 
-absl::StatusOr<model::ModelOptions> MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
+model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
   model::ModelOptions options;
-  absl::StatusOr<model::ModelSpec> spec = MakeModelSpec(config.model());
-  if (!spec.ok()) return spec.status();
-  options.model = *std::move(spec);
+  options.model = MakeModelSpec(config.model());
   options.fields = dataset.fields();
   options.device = config.device() == v1::DEVICE_CPU    ? model::DeviceChoice::kCpu
                    : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
@@ -393,9 +391,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
     if (!opened.ok()) return opened.status();
     test = *std::move(opened);
   }
-  const absl::StatusOr<model::ModelOptions> model_options = MakeModelOptions(options.config, **train);
-  if (!model_options.ok()) return model_options.status();
-  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(*model_options);
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(MakeModelOptions(options.config, **train));
   if (!model.ok()) return model.status();
   spdlog::info("{} on {}, {} training samples", ModelName(options.config.model()), (*model)->description(),
                (*train)->size());

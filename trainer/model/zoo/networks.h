@@ -3,12 +3,21 @@
 
 #include "trainer/model/zoo/zoo.h"
 
-// One a file.
-namespace downpour::model {
+// The entries of the zoo, each in a file of its own. Internal to the zoo.
+namespace downpour::model::zoo {
 
+ZooNetwork Acoustic();
+ZooNetwork AlexNet();
+ZooNetwork BiLstm();
+ZooNetwork CifarCnn();
 ZooNetwork LeNet();
+ZooNetwork LocallyConnected();
 ZooNetwork Mlp();
+ZooNetwork PhotoCnn();
+ZooNetwork ResNet18();
+ZooNetwork TextTransformer();
+ZooNetwork UNet();
 
-}  // namespace downpour::model
+}  // namespace downpour::model::zoo
 
 #endif  // DOWNPOUR_TRAINER_MODEL_ZOO_NETWORKS_H_

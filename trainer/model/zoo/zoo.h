@@ -10,29 +10,36 @@
 #include "nlohmann/json.hpp"
 #include "trainer/data/fields.h"
 
-// The networks with a name. Each is a function that makes a list of layers (trainer/model/layers.h).
+// The model zoo: networks by name, as lists of layers. docs/models.md describes them. Everything here may be called
+// from several threads.
 namespace downpour::model {
 
-// A size of a network that spec.model.parameters may change.
+// A size of a network that the manifest may change.
 struct NetworkSize {
   std::string name;
   std::int64_t standard = 0;
-  std::int64_t least = 1;
-  std::int64_t most = 1 << 20;
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  std::string meaning;
 };
 
 struct ZooNetwork {
-  std::string name;
-  std::vector<NetworkSize> sizes;
-  std::string loss;  // where the manifest names none; empty: what fits the target
-  // `sizes` holds every size, within its range. Shapes are not looked at: the layers know what they can take.
+  std::string name;                // "LeNet"
+  std::vector<NetworkSize> sizes;  // spec.model.parameters
+  std::string loss;                // of this network where the manifest says nothing
+  // `sizes` has every size, checked. Checks nothing of the fields: what builds the layers does.
   nlohmann::ordered_json (*layers)(const std::map<std::string, std::int64_t>& sizes, const data::SampleFields& fields);
 };
 
+// In alphabetical order.
 const std::vector<ZooNetwork>& Zoo();
-const ZooNetwork* FindNetwork(const std::string& name);  // null: there is none
 
-// kNotFound names the networks that there are; kInvalidArgument names the size, what was found and what is expected.
+// Null if there is none of this name.
+const ZooNetwork* FindNetwork(const std::string& name);
+
+// The layers of the network with its standard sizes, but for those in `parameters`, an object (or null: all standard).
+// Errors: kNotFound with the known names; kInvalidArgument, which names spec.model.parameters.<size>: unknown, not an
+// integer, out of range.
 absl::StatusOr<nlohmann::ordered_json> ZooLayers(const std::string& name, const nlohmann::json& parameters,
                                                  const data::SampleFields& fields);
 

@@ -48,15 +48,17 @@ const char* Name(ElementType type) {
   return "fp32";
 }
 
+std::string ShapeText(const std::vector<std::int64_t>& shape) {
+  return absl::StrCat("[",
+                      absl::StrJoin(shape, ", ",
+                                    [](std::string* text, std::int64_t extent) {
+                                      absl::StrAppend(text, extent == kRagged ? "*" : absl::StrCat(extent));
+                                    }),
+                      "]");
+}
+
 std::string ToString(const Field& field) {
-  const std::string shape = absl::StrJoin(field.shape, ", ", [](std::string* text, std::int64_t extent) {
-    if (extent == kRagged) {
-      text->push_back('*');
-    } else {
-      absl::StrAppend(text, extent);
-    }
-  });
-  std::string text = absl::StrCat(field.name, ": ", Name(field.type), " [", shape, "]");
+  std::string text = absl::StrCat(field.name, ": ", Name(field.type), " ", ShapeText(field.shape));
   if (field.classes > 0) absl::StrAppend(&text, " below ", field.classes);
   return text;
 }

@@ -21,6 +21,8 @@ const char* Name(ElementType type);  // "u8"
 // The extent of a dimension in which every sample has its own: the words of a text.
 inline constexpr std::int64_t kRagged = -1;
 
+std::string ShapeText(const std::vector<std::int64_t>& shape);  // "[1, 28, 28]", "[*]"
+
 struct Field {
   std::string name;
   ElementType type = ElementType::kF32;

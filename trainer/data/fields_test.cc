@@ -13,6 +13,7 @@ TEST(Fields, AreSaidInOneLine) {
   EXPECT_EQ(ToString(Field{"image", ElementType::kU8, {1, 28, 28}}), "image: u8 [1, 28, 28]");
   EXPECT_EQ(ToString(Field{"label", ElementType::kI64, {}, 10}), "label: i64 [] below 10");
   EXPECT_EQ(ToString(Field{"words", ElementType::kI32, {kRagged}, 10000}), "words: i32 [*] below 10000");
+  EXPECT_EQ(ShapeText({kRagged, 8}), "[*, 8]");
   EXPECT_EQ(ToString(SampleFields{{{"x", ElementType::kF32, {3}}}, {}}), "inputs {x: fp32 [3]}, targets {}");
 }
 

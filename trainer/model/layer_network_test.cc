@@ -245,6 +245,13 @@ TEST(LayerNetwork, FrozenParametersAreNotShared) {
   EXPECT_EQ(CreateModel(options).status().message(),
             "spec.model.frozen[1]: no parameter is called \"convolution1.weight\"; there are conv2d1.weight, "
             "conv2d1.bias, batchNorm1.weight, batchNorm1.bias, dense1.weight, dense1.bias");
+  // As many stars as a name allows are no work; the parameter that is left is trained.
+  std::string stars;
+  for (int i = 0; i < 100; ++i) stars += "*1";
+  options.model.frozen = {"*.weight", "**b*t*c*N*.b*s*", stars};
+  EXPECT_THAT(std::string(CreateModel(options).status().message()), HasSubstr("frozen[2]: no parameter is called"));
+  options.model.frozen.pop_back();
+  EXPECT_TRUE(CreateModel(options).ok());
   options.model.frozen = {"*"};
   EXPECT_EQ(CreateModel(options).status().message(), "spec.model.frozen: leaves no parameter to train");
   options = Options(R"([{"type": "globalAvgPool2d"}, {"type": "reshape", "shape": [2]}])", kImages);

@@ -22,15 +22,6 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 31;  // of a field, and of a value in elements
 constexpr int kMaxDepth = 32;
 
-std::string Shape(const std::vector<std::int64_t>& shape) {
-  return absl::StrCat("[",
-                      absl::StrJoin(shape, ", ",
-                                    [](std::string* text, std::int64_t extent) {
-                                      absl::StrAppend(text, extent == data::kRagged ? "*" : absl::StrCat(extent));
-                                    }),
-                      "]");
-}
-
 // Saturates far above every limit, so that a product of any sizes can be compared with one.
 std::int64_t Product(std::initializer_list<std::int64_t> factors) {
   constexpr std::int64_t kFar = std::int64_t{1} << 62;
@@ -103,7 +94,7 @@ bool InferConvolution(Layer& layer) {
   layer.output.shape = {filters};
   for (std::size_t i = 1; i < in.size(); ++i) layer.output.shape.push_back(Slid(in[i], layer, "kernel"));
   const bool bias = !layer.integers.contains("bias") || layer.integer("bias") != 0;
-  layer.parameters = Product({filters, in[0], area}) + (bias ? filters : 0);
+  layer.parameters = Product({filters, Product({in[0], area}) + (bias ? 1 : 0)});
   return Positive(layer.output.shape);
 }
 
@@ -124,7 +115,7 @@ bool InferLocallyConnected(Layer& layer) {
   const std::int64_t height = Slid(in[1], layer, "kernel"), width = Slid(in[2], layer, "kernel");
   layer.output.shape = {filters, height, width};
   if (!Positive(layer.output.shape)) return false;
-  layer.parameters = Product({height, width, filters, in[0], kernel, kernel}) + Product({filters, height, width});
+  layer.parameters = Product({height, width, filters, Product({in[0], kernel, kernel}) + 1});
   return true;
 }
 
@@ -176,7 +167,7 @@ std::vector<LayerType> MakeTypes() {
          const std::int64_t in = layer.input.shape.back(), units = layer.integer("units");
          layer.output.shape = layer.input.shape;
          layer.output.shape.back() = units;
-         layer.parameters = Product({units, in}) + units;
+         layer.parameters = Product({units, in + 1});
          return true;
        }},
       {"conv1d", {Required("filters"), Required("kernel"), stride, kPaddingField}, a_signal, rows(InferConvolution)},
@@ -277,7 +268,7 @@ std::vector<LayerType> MakeTypes() {
        [](Layer& layer) {
          if (!layer.input.sequence() || layer.input.shape[1] % layer.integer("heads") != 0) return false;
          const std::int64_t n = layer.input.shape[1];
-         layer.parameters = Product({4, n, n}) + Product({4, n});
+         layer.parameters = Product({4, n, n + 1});
          return Unchanged(layer);
        }},
       {"sequenceMean",
@@ -490,10 +481,7 @@ class Planner {
         return absl::OkStatus();
       }
       case FieldKind::kLayers: {
-        if (!present || value == Json::array()) {
-          if (rule.required) return Refuse(at, "expected at least one layer");
-          return absl::OkStatus();
-        }
+        if (!present || value == Json::array()) return absl::OkStatus();
         absl::StatusOr<std::vector<Layer>> inner = List(value, layer->input, at);
         if (!inner.ok()) return inner.status();
         (rule.name == std::string_view("layers") ? layer->layers : layer->shortcut) = *std::move(inner);
@@ -533,7 +521,9 @@ class Planner {
 
 }  // namespace
 
-std::string ToString(const Value& value) { return absl::StrCat(value.integers ? "integers " : "", Shape(value.shape)); }
+std::string ToString(const Value& value) {
+  return absl::StrCat(value.integers ? "integers " : "", data::ShapeText(value.shape));
+}
 
 absl::StatusOr<LayerPlan> PlanLayers(const nlohmann::ordered_json& layers, const data::Field& input,
                                      const std::string& path) {

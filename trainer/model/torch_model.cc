@@ -19,7 +19,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
@@ -77,16 +76,27 @@ const char* Name(LayoutChoice layout) {
   }
 }
 
-// Whether `name` is what `pattern` says, in which * stands for any text.
+// Whether `name` is what `pattern` says, in which * stands for any text. Only the newest star is tried again, so the
+// work is at most the product of the lengths.
 bool Matches(absl::string_view pattern, absl::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == absl::string_view::npos) return pattern == name;
-  if (!absl::ConsumePrefix(&name, pattern.substr(0, star))) return false;
-  const absl::string_view rest = pattern.substr(star + 1);
-  for (std::size_t skipped = 0; skipped <= name.size(); ++skipped) {
-    if (Matches(rest, name.substr(skipped))) return true;
+  std::size_t at = 0;
+  std::size_t star = absl::string_view::npos;
+  std::size_t resume = 0;
+  for (std::size_t i = 0; i < name.size();) {
+    if (at < pattern.size() && pattern[at] == '*') {
+      star = at++;
+      resume = i;
+    } else if (at < pattern.size() && pattern[at] == name[i]) {
+      ++at;
+      ++i;
+    } else if (star != absl::string_view::npos) {
+      at = star + 1;
+      i = ++resume;
+    } else {
+      return false;
+    }
   }
-  return false;
+  return pattern.find_first_not_of('*', at) == absl::string_view::npos;
 }
 
 // Takes the parameters that `patterns` name out of training.
@@ -275,7 +285,7 @@ class TorchModel final : public Model {
       network_->eval();
       const auto end = absl::MakeCleanup([this] { network_->train(); });
       const at::Tensor output = Output(batch);
-      const at::Tensor target = View(batch.targets.front()).to(device_);
+      const at::Tensor target = Target(batch);
       EvaluationResult result;
       const bool of_samples = plan_.objective.loss == LossType::kCrossEntropy;
       result.loss = {Name(plan_.objective.loss),
@@ -337,8 +347,8 @@ class TorchModel final : public Model {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrFormat(
-        "a batch with %s [%s] of %d bytes and %d lengths, expected at least one sample of %s", data::Name(array.type),
-        absl::StrJoin(array.shape, ", "), array.bytes.size(), array.lengths.size(), data::ToString(field)));
+        "a batch with %s %s of %d bytes and %d lengths, expected at least one sample of %s", data::Name(array.type),
+        data::ShapeText(array.shape), array.bytes.size(), array.lengths.size(), data::ToString(field)));
   }
 
   template <typename T>
@@ -406,6 +416,8 @@ class TorchModel final : public Model {
     return flow;
   }
 
+  at::Tensor Target(const data::Batch& batch) const { return View(batch.targets.front()).to(device_); }
+
   at::Tensor Output(const data::Batch& batch) const {
     const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
@@ -413,8 +425,7 @@ class TorchModel final : public Model {
   }
 
   at::Tensor Loss(const data::Batch& batch) const {
-    const at::Tensor output = Output(batch);
-    return LossOf(plan_.objective, output, View(batch.targets.front()).to(device_), at::Reduction::Mean);
+    return LossOf(plan_.objective, Output(batch), Target(batch), at::Reduction::Mean);
   }
 
   // Called by LibTorch when a gradient is complete: on the CPU by the thread that runs backward; on CUDA by a thread of

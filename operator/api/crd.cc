@@ -748,12 +748,10 @@ class SchemaWriter {
   Json Write(double&, const schema::Fraction& rule, const std::string& path, const Notes& notes) {
     Json json = Begin(path, "number", "double", notes);
     json["x-kubernetes-validations"] = {
-        Validation(absl::StrCat("self >= ", DoubleText(rule.least), " && self < ", DoubleText(rule.below)),
+        Validation(absl::StrCat("self >= ", Json(rule.least).dump(), " && self < ", Json(rule.below).dump()),
                    absl::StrCat("must be at least ", rule.least, " and below ", rule.below))};
     return json;
   }
-  // CEL compares doubles with doubles.
-  static std::string DoubleText(double value) { return Json(value).dump(); }
 
   Json Write(double&, const schema::Time&, const std::string& path, const Notes& notes) {
     return Begin(path, "string", "date-time", notes);

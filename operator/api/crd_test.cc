@@ -423,19 +423,20 @@ TEST(CrdTest, DescriptionsSayTheDefaults) {
     const Json names = node.value("required", Json::array());
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  const std::function<void(const Json&, const Json&)> look = [&](const Json& node, const Json& defaults) {
+  const std::function<void(const Json&, const Json&, const Json&)> look = [&](const Json& node, const Json& defaults,
+                                                                              const Json& stated) {
     for (const auto& [name, value] : defaults.items()) {
       const Json& property = node["properties"][name];
-      if (value.is_object()) look(property, value);
-      if (value.is_array() && !value.empty() && value[0].is_object()) look(property["items"], value[0]);
-      const bool stated = name == "name";  // of the model: one of several ways to say what it is
-      if (!value.is_primitive() || value == "" || required(node, name) || stated) continue;
+      const Json here = stated.value(name, Json::object());
+      if (value.is_object()) look(property, value, here);
+      if (value.is_array() && !value.empty() && value[0].is_object()) look(property["items"], value[0], here[0]);
+      if (!value.is_primitive() || value == "" || required(node, name) || stated.contains(name)) continue;
       const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
       EXPECT_THAT(property.value("description", ""), HasSubstr(absl::StrCat(" Default: ", text, "."))) << name;
       ++said;
     }
   };
-  look(schema, Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"]);
+  look(schema, Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"], Json::parse(kMinimal)["spec"]);
   EXPECT_GE(said, 30);
 }
 

@@ -18,6 +18,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 using schema::Presence;
 
+template <class Rule>
+constexpr bool kIsJsonText = std::is_same_v<Rule, schema::Template> || std::is_same_v<Rule, schema::FreeMap> ||
+                             std::is_same_v<Rule, schema::FreeList>;
+
 // Moves the structs into JSON, field by field as fields.h describes them.
 class Writer {
  public:
@@ -44,10 +48,8 @@ class Writer {
         // Empty is what an absent one is where it may not be written.
         if (presence == Presence::kOptional && value.empty() && !rule.check("").empty()) return;
       }
-      constexpr bool kIsJson = std::is_same_v<Rule, schema::Template> || std::is_same_v<Rule, schema::FreeMap> ||
-                               std::is_same_v<Rule, schema::FreeList>;
       constexpr bool kIsChoiceOfText = std::is_same_v<Rule, schema::Choice<std::string_view>>;
-      if constexpr (kIsJson || (kIsChoiceOfText && std::is_same_v<Value, std::string>)) {
+      if constexpr (kIsJsonText<Rule> || (kIsChoiceOfText && std::is_same_v<Value, std::string>)) {
         if (value.empty()) return;
       } else if constexpr (requires { value.empty(); }) {
         const bool needed = std::is_same_v<Value, std::string> && presence == Presence::kRequired;
@@ -73,9 +75,9 @@ class Writer {
   static Json Write(double value, const schema::PositiveFloat&) { return value; }
   static Json Write(bool value, const schema::Flag&) { return value; }
   static Json Write(const std::string& value, const schema::Text&) { return value; }
-  static Json Write(const std::string& value, const schema::Template&) { return Json::parse(value, nullptr, false); }
-  static Json Write(const std::string& value, const schema::FreeMap&) { return Json::parse(value, nullptr, false); }
-  static Json Write(const std::string& value, const schema::FreeList&) { return Json::parse(value, nullptr, false); }
+  template <class Rule>
+  requires kIsJsonText<Rule>
+  static Json Write(const std::string& value, const Rule&) { return Json::parse(value, nullptr, false); }
   static Json Write(double value, const schema::Fraction&) { return value; }
   Json Write(double value, const schema::Time&) const {
     return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatMicroTime(value));

@@ -119,7 +119,7 @@ struct LossSpec {
 };
 
 struct ModelSpec {
-  std::string name;        // of the zoo: LeNet or MLP; empty: layers
+  std::string name;        // of the zoo; empty: layers
   std::string parameters;  // JSON map: sizes of the network with that name; empty: as documented
   std::string layers;      // JSON list of maps; empty: a name
   std::optional<LossSpec> loss;

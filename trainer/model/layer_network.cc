@@ -26,6 +26,15 @@ using torch::Tensor;
 
 constexpr std::int64_t kMaxFusedKernel = 7;  // beyond it the columns of a sample leave the cache
 
+template <typename Options>
+void SetPadding(const Layer& layer, Options* options) {
+  if (layer.integer("padding") == kSame) {
+    options->padding(torch::kSame);
+  } else {
+    options->padding(layer.integer("padding"));
+  }
+}
+
 // True at the positions that a sequence has: [N, T]. Undefined where all have all.
 Tensor RealPositions(const Flow& flow) {
   if (!flow.lengths.defined()) return {};
@@ -241,22 +250,14 @@ class LayerNetwork final : public Network {
       has_convolutions_ = true;
       torch::nn::Conv2dOptions options(in[0], integer("filters"), integer("kernel"));
       options.stride(integer("stride")).bias(integer("bias") != 0);
-      if (integer("padding") == kSame) {
-        options.padding(torch::kSame);
-      } else {
-        options.padding(integer("padding"));
-      }
+      SetPadding(layer, &options);
       auto module = Register(layer, std::make_shared<torch::nn::Conv2dImpl>(options));
       return [module](const Flow& flow) { return module->forward(flow.value); };
     }
     if (type == "conv1d") {
       torch::nn::Conv1dOptions options(in[0], integer("filters"), integer("kernel"));
       options.stride(integer("stride"));
-      if (integer("padding") == kSame) {
-        options.padding(torch::kSame);
-      } else {
-        options.padding(integer("padding"));
-      }
+      SetPadding(layer, &options);
       auto module = Register(layer, std::make_shared<torch::nn::Conv1dImpl>(options));
       return [module](const Flow& flow) { return module->forward(flow.value); };
     }

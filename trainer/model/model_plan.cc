@@ -39,7 +39,6 @@ absl::StatusOr<ModelPlan> PlanModel(const ModelSpec& spec, const data::SampleFie
     path = absl::StrCat("spec.model: ", spec.name, " cannot take ", data::ToString(plan.input), ": layers");
     if (objective.loss.empty()) objective.loss = FindNetwork(spec.name)->loss;
   }
-  plan.name = spec.name.empty() ? "a list of layers" : spec.name;
   absl::StatusOr<LayerPlan> planned = PlanLayers(layers, plan.input, path);
   if (!planned.ok()) return planned.status();
   plan.layers = *std::move(planned);

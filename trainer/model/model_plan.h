@@ -22,7 +22,6 @@ struct ModelSpec {
 };
 
 struct ModelPlan {
-  std::string name;  // for people
   data::Field input;
   data::Field target;
   LayerPlan layers;

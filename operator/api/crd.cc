@@ -188,19 +188,39 @@ constexpr Description kDescriptions[] = {
      "A node is avoided after so many failures within failurePolicy.windowSeconds."},
     {"spec.scheduling.avoidNodes.forSeconds", "For so long after the newest of them."},
     {"spec.model", "The network that is trained."},
-    {"spec.model.name", "A network of the model zoo. Either this or layers."},
+    {"spec.model.name", "A network of the model zoo. Either this or layers, plugin.name or torchScript."},
     {"spec.model.parameters", "Sizes of the network with that name, as docs/models.md lists them."},
     {"spec.model.layers", "The network as a list of layers, each a map with its type and sizes."},
     {"spec.model.layers[]", "A layer. docs/models.md lists the types and their fields."},
+    {"spec.model.plugin", "A shared library with a network, losses or metrics of your own."},
+    {"spec.model.plugin.path", "The file, inside the worker's container. At most 4096 bytes."},
+    {"spec.model.plugin.name", "The network in it. Absent: only losses and metrics of it are used."},
+    {"spec.model.plugin.parameters", "What the network is given when it is made."},
+    {"spec.model.torchScript", "A module that was saved as TorchScript."},
+    {"spec.model.torchScript.path", "The file, inside the worker's container. At most 4096 bytes."},
     {"spec.model.loss", "What training makes small."},
-    {"spec.model.loss.type", "The loss. Absent: what the network or the target of the data set suggests."},
+    {"spec.model.loss.type",
+     "CrossEntropy, BinaryCrossEntropy, MeanSquaredError, Huber or one of the plug-in. Absent: what the network or the "
+     "target of the data set suggests."},
     {"spec.model.loss.labelSmoothing", "So much of a label's weight is spread over all classes. Of CrossEntropy."},
     {"spec.model.loss.delta", "Where Huber's loss goes over from squares to absolute values."},
-    {"spec.model.metrics", "What is measured on the test set. Empty: the usual one of the loss."},
+    {"spec.model.metrics",
+     "What is measured on the test set: Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError and those of the "
+     "plug-in. Empty: the usual one of the loss."},
     {"spec.model.frozen", "Parameters that are not trained, by name. * stands for any text."},
     {"spec.dataset", "What it is trained and tested on. Every worker reads it from its own file system."},
-    {"spec.dataset.format", "IDX: the four files of the MNIST family, gzipped or not."},
-    {"spec.dataset.path", "The directory with the files, inside the container. At most 4096 bytes."},
+    {"spec.dataset.format", "IDX: the four files of the MNIST family, gzipped or not. Synthetic: generated data."},
+    {"spec.dataset.path", "Of IDX: the directory with the files, inside the container. At most 4096 bytes."},
+    {"spec.dataset.synthetic", "What is generated. docs/models.md says more of it."},
+    {"spec.dataset.synthetic.kind", "What the samples are."},
+    {"spec.dataset.synthetic.samples", "Samples of the training set. Absent: 10000."},
+    {"spec.dataset.synthetic.testSamples", "Samples of the test set. Absent: 1000."},
+    {"spec.dataset.synthetic.seed", "Another seed makes other samples. Absent: 1."},
+    {"spec.dataset.synthetic.shape", "Shape of a sample. Absent or empty: the usual one of the kind. Not of Text."},
+    {"spec.dataset.synthetic.classes", "Classes of the label. Absent: the usual number of the kind. Not of Radar."},
+    {"spec.dataset.synthetic.vocabulary", "Numbers of words are below this. Absent: 10000. Of Text."},
+    {"spec.dataset.synthetic.minLength", "Words of the shortest text. Absent: 20. Of Text."},
+    {"spec.dataset.synthetic.maxLength", "Words of the longest text. Absent: 100. Of Text."},
     {"spec.training", "How long and with what the workers compute."},
     {"spec.training.epochs", "Passes over the training set."},
     {"spec.training.batchSize", "Samples of a minibatch, on each worker."},
@@ -434,8 +454,23 @@ constexpr Relation kRelations[] = {
     {"spec.failurePolicy.backoff", "initialSeconds",
      "(has(self.initialSeconds) ? self.initialSeconds : 1) <= (has(self.maxSeconds) ? self.maxSeconds : 300)",
      "must be at most maxSeconds"},
-    {"spec.model", "", "has(self.name) != has(self.layers)", "must have either name or layers"},
+    {"spec.model", "",
+     "(has(self.name) ? 1 : 0) + (has(self.layers) ? 1 : 0) + (has(self.torchScript) ? 1 : 0) + "
+     "(has(self.plugin) && has(self.plugin.name) ? 1 : 0) == 1",
+     "must have exactly one of name, layers, plugin.name and torchScript"},
     {"spec.model", "parameters", "!has(self.parameters) || has(self.name)", "is for a network with a name"},
+    {"spec.model.plugin", "parameters", "!has(self.parameters) || has(self.name)", "is for a network of the plug-in"},
+    {"spec.model", "loss",
+     "has(self.plugin) || !has(self.loss) || !has(self.loss.type) || self.loss.type in "
+     "['CrossEntropy', 'BinaryCrossEntropy', 'MeanSquaredError', 'Huber']",
+     "must be one of CrossEntropy, BinaryCrossEntropy, MeanSquaredError, Huber"},
+    {"spec.model", "metrics",
+     "has(self.plugin) || !has(self.metrics) || self.metrics.all(metric, metric in "
+     "['Accuracy', 'Top5Accuracy', 'BinaryAccuracy', 'MeanAbsoluteError'])",
+     "must be of Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError"},
+    {"spec.dataset", "path", "(self.format == 'IDX') == has(self.path)", "is required for the format IDX, and only there"},
+    {"spec.dataset", "synthetic", "(self.format == 'Synthetic') == has(self.synthetic)",
+     "is required for the format Synthetic, and only there"},
     {"spec.model.loss", "labelSmoothing",
      "!has(self.labelSmoothing) || (has(self.type) && self.type == 'CrossEntropy')", "is for the type CrossEntropy"},
     {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
@@ -476,6 +511,7 @@ constexpr TextPattern kTextPatterns[] = {
      "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
      "a b"},
     {schema::IsParameterPattern, 253, "^[A-Za-z0-9_.*]+$", "a b"},
+    {schema::IsPluginName, 63, "^[A-Za-z0-9_]+$", "a b"},
     {schema::IsPath, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
     {schema::IsPathOrEmpty, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
 };
@@ -814,7 +850,7 @@ class SchemaWriter {
     if (rule.min_size > 0) json["minItems"] = rule.min_size;
     if (rule.max_size != schema::kUnlimited) json["maxItems"] = rule.max_size;
     const bool in_spec = path.starts_with("spec.") && !style_.preserve_unknown;
-    std::string_view type = in_spec ? "set" : "atomic";
+    std::string_view type = in_spec && !rule.ordered ? "set" : "atomic";
     Json keys = Json::array();
     for (const ListKeys& list : kListKeys) {
       if (list.path != path) continue;

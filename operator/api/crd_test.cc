@@ -273,7 +273,8 @@ TEST(CrdTest, EveryValidJobFitsTheSchema) {
 
 TEST(CrdTest, TheExamplesAreValid) {
   int examples = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("deploy/examples")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator("deploy/examples")) {
+    if (entry.path().extension() != ".yaml") continue;
     for (const FieldError& error : ParseManifest(ReadText(entry.path())).errors) {
       ADD_FAILURE() << entry.path() << " " << error.ToString();
     }

@@ -44,7 +44,9 @@ inline constexpr Name<std::string_view> kMetrics[] = {{"Accuracy", "Accuracy"},
                                                       {"Top5Accuracy", "Top5Accuracy"},
                                                       {"BinaryAccuracy", "BinaryAccuracy"},
                                                       {"MeanAbsoluteError", "MeanAbsoluteError"}};
-inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"}};
+inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"}, {"Synthetic", "Synthetic"}};
+inline constexpr Name<std::string_view> kSyntheticKinds[] = {
+    {"Images", "Images"}, {"Text", "Text"}, {"Speech", "Speech"}, {"Radar", "Radar"}};
 inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
 inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
 inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},

@@ -81,6 +81,7 @@ struct ListOf {
   Item item;
   std::size_t min_size = 0;
   std::size_t max_size = kUnlimited;
+  bool ordered = false;  // and may have the same item twice; else it is a set
 };
 template <class Item>
 struct MapOf {

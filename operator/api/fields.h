@@ -139,25 +139,53 @@ void Fields(Visitor& v, PodCleanup& s) {
 
 template <class Visitor>
 void Fields(Visitor& v, LossSpec& s) {
-  v.Field("type", s.type, Choice(kLosses));
+  v.Field("type", s.type, Text{IsPluginName});  // which, see relations.h
   v.Field("labelSmoothing", s.label_smoothing, Fraction{0, 1});
   v.Field("delta", s.delta, PositiveFloat{});
 }
 
 template <class Visitor>
+void Fields(Visitor& v, PluginSpec& s) {
+  v.Field("path", s.path, Text{IsPath}, Presence::kRequired);
+  v.Field("name", s.name, Text{IsPluginName});
+  v.Field("parameters", s.parameters, FreeMap{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, TorchScriptSpec& s) {
+  v.Field("path", s.path, Text{IsPath}, Presence::kRequired);
+}
+
+template <class Visitor>
 void Fields(Visitor& v, ModelSpec& s) {
-  v.Field("name", s.name, Choice(kModels));  // or layers, see relations.h
+  v.Field("name", s.name, Choice(kModels));  // or another of those that relations.h names
   v.Field("parameters", s.parameters, FreeMap{});
   v.Field("layers", s.layers, FreeList{1000});
+  v.Field("plugin", s.plugin, Object{});
+  v.Field("torchScript", s.torch_script, Object{});
   v.Field("loss", s.loss, Object{});
-  v.Field("metrics", s.metrics, ListOf<Choice<std::string_view>>{Choice(kMetrics), 0, 4});
+  v.Field("metrics", s.metrics, ListOf<Text>{{IsPluginName}, 0, 10});
   v.Field("frozen", s.frozen, ListOf<Text>{{IsParameterPattern}, 0, 100});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, SyntheticSpec& s) {
+  v.Field("kind", s.kind, Choice(kSyntheticKinds), Presence::kRequired);
+  v.Field("samples", s.samples, Integer{1, std::int64_t{1} << 40});
+  v.Field("testSamples", s.test_samples, Integer{1, std::int64_t{1} << 40});
+  v.Field("seed", s.seed, Integer{1});
+  v.Field("shape", s.shape, ListOf<Integer>{{1, 1 << 24}, 0, 3, /*ordered=*/true});
+  v.Field("classes", s.classes, Integer{2, 1 << 20});
+  v.Field("vocabulary", s.vocabulary, Integer{2, 1 << 24});
+  v.Field("minLength", s.min_length, Integer{1, 1 << 20});
+  v.Field("maxLength", s.max_length, Integer{1, 1 << 20});
 }
 
 template <class Visitor>
 void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("format", s.format, Choice(kDatasetFormats), Presence::kRequired);
-  v.Field("path", s.path, Text{IsPath}, Presence::kRequired);
+  v.Field("path", s.path, Text{IsPath});  // required for IDX, see relations.h
+  v.Field("synthetic", s.synthetic, Object{});
 }
 
 template <class Visitor>

@@ -7,6 +7,7 @@
 #include <random>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -29,9 +30,11 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   bool relative = false;
   DocumentNode* const spec = root.Find("spec");
   if (spec == nullptr || directory.empty()) return false;
-  for (const auto& [group, field] : {std::pair("dataset", "path"), std::pair("output", "directory")}) {
-    DocumentNode* const parent = spec->Find(group);
-    DocumentNode* const node = parent == nullptr ? nullptr : parent->Find(field);
+  using Path = std::vector<const char*>;
+  for (const Path& path : {Path{"dataset", "path"}, Path{"output", "directory"}, Path{"model", "plugin", "path"},
+                           Path{"model", "torchScript", "path"}}) {
+    DocumentNode* node = spec;
+    for (std::size_t i = 0; i < path.size() && node != nullptr; ++i) node = node->Find(path[i]);
     if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;
     // What no path may be is refused as it is written.
     if (!schema::IsPath(node->text).empty() || node->text.starts_with('/')) continue;

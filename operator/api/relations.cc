@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "operator/api/document.h"
+#include "operator/api/field_names.h"
 
 namespace downpour::api {
 
@@ -24,10 +25,30 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   }
   const ModelSpec& model = spec.model;
   if (errors.IsClean("spec.model")) {
-    if (model.name.empty() == model.layers.empty()) errors.Add("spec.model", "must have either name or layers");
+    const bool of_plugin = model.plugin.has_value() && !model.plugin->name.empty();
+    if (!model.name.empty() + !model.layers.empty() + of_plugin + model.torch_script.has_value() != 1) {
+      errors.Add("spec.model", "must have exactly one of name, layers, plugin.name and torchScript");
+    }
     if (model.name.empty() && !model.parameters.empty()) {
       errors.Add("spec.model.parameters", "is for a network with a name");
     }
+    if (model.plugin.has_value() && !of_plugin && !model.plugin->parameters.empty()) {
+      errors.Add("spec.model.plugin.parameters", "is for a network of the plug-in");
+    }
+  }
+  // Others are in the plug-in, where only the trainer can look.
+  const auto check_known = [&](const std::string& name, const auto& table, const std::string& path) {
+    if (name.empty() || model.plugin.has_value() || !errors.IsClean(path)) return;
+    std::string known;
+    for (const auto& entry : table) {
+      if (name == entry.name) return;
+      absl::StrAppend(&known, known.empty() ? "" : ", ", std::string(entry.name));
+    }
+    errors.Add(path, absl::StrCat("must be one of ", known, "; got ", Quote(name)));
+  };
+  if (model.loss.has_value()) check_known(model.loss->type, schema::kLosses, "spec.model.loss.type");
+  for (std::size_t i = 0; i < model.metrics.size(); ++i) {
+    check_known(model.metrics[i], schema::kMetrics, JoinPath("spec.model.metrics", i));
   }
   if (errors.IsClean("spec.model.loss") && model.loss.has_value()) {
     if (model.loss->label_smoothing.has_value() && model.loss->type != "CrossEntropy") {
@@ -35,6 +56,18 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
     }
     if (model.loss->delta.has_value() && model.loss->type != "Huber") {
       errors.Add("spec.model.loss.delta", "is for the type Huber");
+    }
+  }
+  if (errors.IsClean("spec.dataset")) {
+    const DatasetSpec& dataset = spec.dataset;
+    const bool generated = dataset.format == "Synthetic";
+    if (dataset.path.empty() && !generated) errors.Add("spec.dataset.path", "is required for the format IDX");
+    if (!dataset.path.empty() && generated) errors.Add("spec.dataset.path", "is not for the format Synthetic");
+    if (!dataset.synthetic.has_value() && generated) {
+      errors.Add("spec.dataset.synthetic", "is required for the format Synthetic");
+    }
+    if (dataset.synthetic.has_value() && !generated) {
+      errors.Add("spec.dataset.synthetic", "is for the format Synthetic");
     }
   }
   const std::string policy = "spec.failurePolicy";

@@ -101,6 +101,11 @@ std::string_view IsParameterPattern(std::string_view text) {
   return good ? ""
               : "must be the name of a parameter, as conv1.weight or conv1.*: at most 253 letters, digits, _, . and *";
 }
+std::string_view IsPluginName(std::string_view text) {
+  const bool good = !text.empty() && text.size() <= 63 &&
+                    std::all_of(text.begin(), text.end(), [](char c) { return IsAlphanumeric(c) || c == '_'; });
+  return good ? "" : "must be a name of at most 63 letters, digits and _";
+}
 std::string_view IsPath(std::string_view text) { return text.empty() ? "must not be empty" : IsPathOrEmpty(text); }
 std::string_view IsPathOrEmpty(std::string_view text) {
   // It goes through JSON, which holds nothing else; the folder of a manifest may have any name.

@@ -19,6 +19,7 @@ std::string_view IsLabelValue(std::string_view text);
 std::string_view IsReason(std::string_view text);            // as OOMKilled
 std::string_view IsManagedBy(std::string_view text);         // prefix/path
 std::string_view IsParameterPattern(std::string_view text);  // as conv1.*
+std::string_view IsPluginName(std::string_view text);        // of what a plug-in holds
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
 

@@ -118,19 +118,50 @@ struct LossSpec {
   friend bool operator==(const LossSpec&, const LossSpec&) = default;
 };
 
+// A shared library of the user's own.
+struct PluginSpec {
+  std::string path;
+  std::string name;        // of the network in it; empty: only losses and metrics of it are used
+  std::string parameters;  // JSON map for that network
+  friend bool operator==(const PluginSpec&, const PluginSpec&) = default;
+};
+
+struct TorchScriptSpec {
+  std::string path;
+  friend bool operator==(const TorchScriptSpec&, const TorchScriptSpec&) = default;
+};
+
+// The network is what exactly one of name, layers, plugin->name and torch_script says.
 struct ModelSpec {
-  std::string name;        // of the zoo; empty: layers
+  std::string name;        // of the zoo
   std::string parameters;  // JSON map: sizes of the network with that name; empty: as documented
-  std::string layers;      // JSON list of maps; empty: a name
+  std::string layers;      // JSON list of maps
+  std::optional<PluginSpec> plugin = std::nullopt;
+  std::optional<TorchScriptSpec> torch_script = std::nullopt;
   std::optional<LossSpec> loss;
   std::vector<std::string> metrics;  // empty: the loss's usual one
   std::vector<std::string> frozen;   // names of parameters that are not trained; * stands for any text
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 
+// Generated data. What is absent is as usual for the kind.
+struct SyntheticSpec {
+  std::string kind;  // Images, Text, Speech, Radar
+  std::optional<std::int64_t> samples;
+  std::optional<std::int64_t> test_samples;
+  std::optional<std::int64_t> seed;
+  std::vector<std::int64_t> shape;
+  std::optional<std::int64_t> classes;
+  std::optional<std::int64_t> vocabulary;
+  std::optional<std::int64_t> min_length;
+  std::optional<std::int64_t> max_length;
+  friend bool operator==(const SyntheticSpec&, const SyntheticSpec&) = default;
+};
+
 struct DatasetSpec {
-  std::string format;  // IDX
-  std::string path;    // directory with the four idx files, gzipped or not
+  std::string format;  // IDX, Synthetic
+  std::string path;    // of IDX: directory with the four files, gzipped or not
+  std::optional<SyntheticSpec> synthetic = std::nullopt;
   friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };
 

@@ -31,6 +31,33 @@ v1::ModelConfig ToProto(const api::ModelSpec& spec) {
   }
   config.mutable_metrics()->Add(spec.metrics.begin(), spec.metrics.end());
   config.mutable_frozen()->Add(spec.frozen.begin(), spec.frozen.end());
+  if (spec.plugin.has_value()) {
+    config.mutable_plugin()->set_path(spec.plugin->path);
+    config.mutable_plugin()->set_name(spec.plugin->name);
+    config.mutable_plugin()->set_parameters(spec.plugin->parameters);
+  }
+  if (spec.torch_script.has_value()) config.set_torch_script(spec.torch_script->path);
+  return config;
+}
+
+v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
+  v1::DatasetConfig config;
+  config.set_format(spec.format);
+  config.set_path(spec.path);
+  if (!spec.synthetic.has_value()) return config;
+  const auto number = [](const std::optional<std::int64_t>& value) {
+    return static_cast<std::uint64_t>(value.value_or(0));
+  };
+  v1::SyntheticConfig& synthetic = *config.mutable_synthetic();
+  synthetic.set_kind(spec.synthetic->kind);
+  synthetic.set_samples(number(spec.synthetic->samples));
+  synthetic.set_test_samples(number(spec.synthetic->test_samples));
+  synthetic.set_seed(number(spec.synthetic->seed));
+  synthetic.mutable_shape()->Add(spec.synthetic->shape.begin(), spec.synthetic->shape.end());
+  synthetic.set_classes(number(spec.synthetic->classes));
+  synthetic.set_vocabulary(number(spec.synthetic->vocabulary));
+  synthetic.set_min_length(number(spec.synthetic->min_length));
+  synthetic.set_max_length(number(spec.synthetic->max_length));
   return config;
 }
 
@@ -44,8 +71,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_job_name(job.metadata.name);
   config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
   *config.mutable_model() = ToProto(spec.model);
-  config.mutable_dataset()->set_format(spec.dataset.format);
-  config.mutable_dataset()->set_path(spec.dataset.path);
+  *config.mutable_dataset() = ToProto(spec.dataset);
   config.set_epochs(spec.training.epochs);
   config.set_batch_size(spec.training.batch_size);
   config.set_updates_per_shard(spec.training.updates_per_shard);

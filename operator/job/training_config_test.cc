@@ -78,6 +78,36 @@ TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   job.spec.model.name = "LeNet";
   job.spec.model.parameters = R"({"hidden":64})";
   EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").model().parameters(), R"({"hidden":64})");
+  job.spec.model = {};
+  job.spec.model.plugin = api::PluginSpec{"/p.so", "Net", R"({"width":8})"};
+  const v1::PluginConfig plugin = ToTrainingConfig(job, "abc", "/out").model().plugin();
+  EXPECT_EQ(plugin.path(), "/p.so");
+  EXPECT_EQ(plugin.name(), "Net");
+  EXPECT_EQ(plugin.parameters(), R"({"width":8})");
+  job.spec.model = {};
+  job.spec.model.torch_script = api::TorchScriptSpec{"/m.pt"};
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").model().torch_script(), "/m.pt");
+}
+
+TEST(TrainingConfigTest, GeneratedDataAreTakenOverWhole) {
+  api::TrainingJob job = MakeJob();
+  job.spec.dataset = {.format = "Synthetic", .path = "", .synthetic = api::SyntheticSpec{}};
+  job.spec.dataset.synthetic->kind = "Text";
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").dataset().synthetic().samples(), 0);
+  job.spec.dataset.synthetic = api::SyntheticSpec{"Text", 1, 2, 3, {4, 5}, 6, 7, 8, 9};
+  const v1::DatasetConfig dataset = ToTrainingConfig(job, "abc", "/out").dataset();
+  EXPECT_EQ(dataset.format(), "Synthetic");
+  const v1::SyntheticConfig& synthetic = dataset.synthetic();
+  EXPECT_EQ(synthetic.kind(), "Text");
+  EXPECT_EQ(synthetic.samples(), 1);
+  EXPECT_EQ(synthetic.test_samples(), 2);
+  EXPECT_EQ(synthetic.seed(), 3);
+  ASSERT_EQ(synthetic.shape_size(), 2);
+  EXPECT_EQ(synthetic.shape(1), 5);
+  EXPECT_EQ(synthetic.classes(), 6);
+  EXPECT_EQ(synthetic.vocabulary(), 7);
+  EXPECT_EQ(synthetic.min_length(), 8);
+  EXPECT_EQ(synthetic.max_length(), 9);
 }
 
 }  // namespace

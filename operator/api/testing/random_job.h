@@ -135,12 +135,19 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   schema::Fields(fill, job);
   if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
   ModelSpec& model = job.spec.model;
-  if (model.layers.empty()) {
-    model.name = "LeNet";
-  } else {
-    model.name.clear();
-    model.parameters.clear();
+  const bool of_plugin = model.plugin.has_value() && !model.plugin->name.empty();
+  if (of_plugin) model.layers.clear();
+  if (of_plugin || !model.layers.empty()) model.torch_script.reset();
+  model.name = of_plugin || !model.layers.empty() || model.torch_script.has_value() ? "" : "LeNet";
+  if (model.name.empty()) model.parameters.clear();
+  if (model.plugin.has_value() && !of_plugin) model.plugin->parameters.clear();
+  if (!model.plugin.has_value()) {
+    model.metrics = {"Accuracy", "Top5Accuracy"};
+    if (model.loss.has_value()) model.loss->type = "Huber";
   }
+  DatasetSpec& dataset = job.spec.dataset;
+  dataset.format = dataset.synthetic.has_value() ? "Synthetic" : "IDX";
+  dataset.path = dataset.synthetic.has_value() ? "" : "/data";
   if (model.loss.has_value()) {
     if (model.loss->type != "CrossEntropy") model.loss->label_smoothing.reset();
     if (model.loss->type != "Huber") model.loss->delta.reset();

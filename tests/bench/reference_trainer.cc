@@ -184,7 +184,8 @@ class Trainer {
 
 int Run(const std::string& model, std::int64_t batch, double seconds, double probe_seconds,
         const std::string& directory, const std::string& fixed_layout, int fixed_threads) {
-  const auto dataset = downpour::data::OpenDataset("IDX", directory, downpour::data::Split::kTrain);
+  const auto dataset =
+      downpour::data::OpenDataset({.format = "IDX", .directory = directory}, downpour::data::Split::kTrain);
   if (!dataset.ok()) {
     std::fprintf(stderr, "reference_trainer: %s\n", std::string(dataset.status().message()).c_str());
     return 2;

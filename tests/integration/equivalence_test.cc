@@ -55,7 +55,8 @@ class FirstSamples final : public data::Dataset {
 std::shared_ptr<const data::Dataset> FashionMnist() {
   static const std::shared_ptr<const data::Dataset> dataset = []() -> std::shared_ptr<const data::Dataset> {
     if (!std::filesystem::exists(kFashionMnist)) return nullptr;
-    absl::StatusOr<std::unique_ptr<data::Dataset>> all = data::OpenDataset("IDX", kFashionMnist, data::Split::kTrain);
+    absl::StatusOr<std::unique_ptr<data::Dataset>> all =
+        data::OpenDataset({.format = "IDX", .directory = kFashionMnist}, data::Split::kTrain);
     EXPECT_TRUE(all.ok()) << all.status();
     return all.ok() ? *std::move(all) : nullptr;
   }();

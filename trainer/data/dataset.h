@@ -23,12 +23,14 @@ class Dataset {
 
 enum class Split { kTrain, kTest };
 
-// `format` is "IDX": train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte
-// in `directory`, each gzipped (".gz") or plain. Errors name the file, what was found and what was expected:
-// kNotFound (missing), kDataLoss (bad magic, truncated, wrong count, trailing bytes, bad gzip, labels out of range,
-// images and labels that disagree), kUnimplemented (another format).
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const std::string& format, const std::string& directory,
-                                                     Split split);
+// Which data set.
+struct DatasetSpec {
+  std::string format = {};     // "IDX"
+  std::string directory = {};  // of IDX
+};
+
+// The data set of a known format (idx_dataset.h), with its errors. kUnimplemented: another format.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DatasetSpec& spec, Split split);
 
 }  // namespace downpour::data
 

@@ -394,7 +394,7 @@ TEST(Model, Bf16GradientsAreCloseToFp32) {
 TEST(Model, SequentialSgdOnRealImagesReducesTheLoss) {
   const std::string directory = "/usr/share/datasets/fashion-mnist";
   if (!std::filesystem::exists(directory)) FAIL() << directory << " is not installed";
-  const auto dataset = data::OpenDataset("IDX", directory, data::Split::kTest);
+  const auto dataset = data::OpenDataset({.format = "IDX", .directory = directory}, data::Split::kTest);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   for (const char* name : {"LeNet", "MLP"}) {
     ModelOptions options = Options(name, 1, LayoutChoice::kFused);

@@ -380,14 +380,14 @@ class WorkerProcess::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {
-  absl::StatusOr<std::unique_ptr<data::Dataset>> train =
-      data::OpenDataset(options.config.dataset().format(), options.config.dataset().path(), data::Split::kTrain);
+  const data::DatasetSpec spec{.format = options.config.dataset().format(),
+                               .directory = options.config.dataset().path()};
+  absl::StatusOr<std::unique_ptr<data::Dataset>> train = data::OpenDataset(spec, data::Split::kTrain);
   if (!train.ok()) return train.status();
   // Read to its last byte now: what is wrong with it must not come up when the training is done.
   std::unique_ptr<data::Dataset> test;
   if (options.config.evaluate()) {
-    absl::StatusOr<std::unique_ptr<data::Dataset>> opened =
-        data::OpenDataset(options.config.dataset().format(), options.config.dataset().path(), data::Split::kTest);
+    absl::StatusOr<std::unique_ptr<data::Dataset>> opened = data::OpenDataset(spec, data::Split::kTest);
     if (!opened.ok()) return opened.status();
     test = *std::move(opened);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -23,14 +24,31 @@ class Dataset {
 
 enum class Split { kTrain, kTest };
 
-// Which data set.
-struct DatasetSpec {
-  std::string format = {};     // "IDX"
-  std::string directory = {};  // of IDX
+// Generated data (synthetic.h). 0 or empty: what is usual for the kind.
+struct SyntheticSpec {
+  std::string kind = {};  // "Images", "Text", "Speech", "Radar"
+  std::uint64_t samples = 0;
+  std::uint64_t test_samples = 0;
+  std::uint64_t seed = 0;
+  std::vector<std::int64_t> shape = {};  // of an input, but for Text
+  std::uint64_t classes = 0;             // but for Radar
+  std::uint64_t vocabulary = 0;          // of Text, as are the lengths, in words
+  std::uint64_t min_length = 0;
+  std::uint64_t max_length = 0;
 };
 
-// The data set of a known format (idx_dataset.h), with its errors. kUnimplemented: another format.
+// Which data set.
+struct DatasetSpec {
+  std::string format = {};     // "IDX", "Synthetic"
+  std::string directory = {};  // of IDX
+  SyntheticSpec synthetic = {};
+};
+
+// The data set of a known format (idx_dataset.h, synthetic.h), with its errors. kUnimplemented: another format.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DatasetSpec& spec, Split split);
+
+// The fields alone, of the training set, without reading what they hold.
+absl::StatusOr<SampleFields> ReadFields(const DatasetSpec& spec);
 
 }  // namespace downpour::data
 

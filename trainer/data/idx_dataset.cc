@@ -1,6 +1,9 @@
 #include "trainer/data/idx_dataset.h"
 
+#include <zlib.h>
+
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -40,27 +43,40 @@ struct LoadedIdx {
   IdxArray array;
 };
 
-absl::StatusOr<LoadedIdx> Load(const std::string& directory, const std::string& name, int dimensions) {
+// `name` in the directory, gzipped or plain.
+absl::StatusOr<std::string> Find(const std::string& directory, const std::string& name) {
   const std::filesystem::path plain = std::filesystem::path(directory) / name;
   for (const std::string& path : {plain.string() + ".gz", plain.string()}) {
     std::error_code error;
-    if (!std::filesystem::is_regular_file(path, error)) continue;
-    absl::StatusOr<std::vector<std::uint8_t>> bytes = ReadFile(path);
-    if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<IdxArray> array = ParseIdx(*bytes, dimensions);
-    if (!array.ok()) return absl::Status(array.status().code(), absl::StrCat(path, ": ", array.status().message()));
-    return LoadedIdx{path, *std::move(array)};
+    if (std::filesystem::is_regular_file(path, error)) return path;
   }
   return absl::NotFoundError(absl::StrCat(plain.string(), ".gz: no such file, nor ", name, " without .gz"));
 }
+
+absl::StatusOr<LoadedIdx> Load(const std::string& directory, const std::string& name, int dimensions) {
+  const absl::StatusOr<std::string> path = Find(directory, name);
+  if (!path.ok()) return path.status();
+  absl::StatusOr<std::vector<std::uint8_t>> bytes = ReadFile(*path);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<IdxArray> array = ParseIdx(*bytes, dimensions);
+  if (!array.ok()) return absl::Status(array.status().code(), absl::StrCat(*path, ": ", array.status().message()));
+  return LoadedIdx{*path, *std::move(array)};
+}
+
+SampleFields Fields(std::int64_t height, std::int64_t width) {
+  return {{{"image", ElementType::kU8, {1, height, width}}}, {{"label", ElementType::kI64, {}, kClasses}}};
+}
+
+struct CloseGzip {
+  void operator()(gzFile_s* file) const { gzclose(file); }
+};
 
 class IdxDataset final : public Dataset {
  public:
   IdxDataset(IdxArray images, IdxArray labels)
       : images_(std::move(images)),
         labels_(std::move(labels)),
-        fields_{{{"image", ElementType::kU8, {1, images_.shape[1], images_.shape[2]}}},
-                {{"label", ElementType::kI64, {}, kClasses}}},
+        fields_(Fields(images_.shape[1], images_.shape[2])),
         sample_size_(images_.shape[1] * images_.shape[2]) {}
 
   std::int64_t size() const override { return images_.shape[0]; }
@@ -108,6 +124,25 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const std::string& direc
                                                wrong - values.begin(), kClasses - 1));
   }
   return std::make_unique<IdxDataset>(std::move(images->array), std::move(labels->array));
+}
+
+absl::StatusOr<SampleFields> ReadIdxFields(const std::string& directory) {
+  const absl::StatusOr<std::string> path = Find(directory, "train-images-idx3-ubyte");
+  if (!path.ok()) return path.status();
+  const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path->c_str(), "rb"));  // reads what is not gzip as it is
+  if (file == nullptr) return absl::UnavailableError(absl::StrCat(*path, ": cannot be opened"));
+  constexpr unsigned kHeaderBytes = 16;
+  std::array<std::uint8_t, kHeaderBytes> header{};
+  const auto word = [&header](std::size_t index) {
+    std::uint32_t value = 0;
+    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | header[4 * index + i];
+    return value;
+  };
+  constexpr std::uint32_t kImages = 0x00000803;
+  if (gzread(file.get(), header.data(), kHeaderBytes) != static_cast<int>(kHeaderBytes) || word(0) != kImages) {
+    return absl::DataLossError(absl::StrCat(*path, ": is no idx file of images"));
+  }
+  return Fields(word(2), word(3));
 }
 
 }  // namespace downpour::data

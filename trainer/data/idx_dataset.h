@@ -16,6 +16,9 @@ namespace downpour::data {
 // labels out of range, images and labels that disagree).
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const std::string& directory, Split split);
 
+// The fields of the training set, from the header of its images.
+absl::StatusOr<SampleFields> ReadIdxFields(const std::string& directory);
+
 }  // namespace downpour::data
 
 #endif  // DOWNPOUR_TRAINER_DATA_IDX_DATASET_H_

@@ -114,6 +114,28 @@ TEST_F(IdxDatasetTest, ReadsWhatWasWritten) {
   }
 }
 
+TEST_F(IdxDatasetTest, TheFieldsAreInTheHeader) {
+  EXPECT_EQ(ReadIdxFields(directory_.string()).status().code(), absl::StatusCode::kNotFound);
+  const Bytes header = Idx(0x00000803, {2, 5, 7}, {});  // nobody looks behind it
+  for (const bool zipped : {false, true}) {
+    if (zipped) {
+      std::filesystem::remove(Path("train-images-idx3-ubyte"));
+      Write("train-images-idx3-ubyte.gz", Gzip(header));
+    } else {
+      Write("train-images-idx3-ubyte", header);
+    }
+    const absl::StatusOr<SampleFields> fields = ReadIdxFields(directory_.string());
+    ASSERT_TRUE(fields.ok()) << fields.status();
+    EXPECT_EQ(ToString(*fields), "inputs {image: u8 [1, 5, 7]}, targets {label: i64 [] below 10}");
+  }
+  for (const Bytes& broken : {Bytes(header.begin(), header.begin() + 15), Idx(0x00000801, {2, 5, 7}, {}), Bytes()}) {
+    Write("train-images-idx3-ubyte.gz", broken);
+    const absl::Status status = ReadIdxFields(directory_.string()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("train-images-idx3-ubyte.gz: is no idx file of images"));
+  }
+}
+
 TEST_F(IdxDatasetTest, EveryBrokenFormIsNamed) {
   const Bytes pixels(3 * 4, 7);
   const Bytes labels{1, 2, 3};

@@ -10,7 +10,7 @@ namespace downpour::cli {
 
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
                                        const std::vector<std::string>& addresses, absl::Duration time_limit) {
-  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
+  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset);
   if (!samples.ok()) return samples.status();
   LedgerExpectation expectation;
   expectation.job_uid = job_uid;

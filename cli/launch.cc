@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "operator/job/training_config.h"
 
 namespace downpour::cli {
 namespace {
@@ -17,7 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kServerProgram[] = "downpour-server";
-constexpr char kWorkerProgram[] = "downpour-worker";
 constexpr char kEphemeral[] = "127.0.0.1:0";
 
 std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
@@ -46,6 +46,17 @@ absl::Status CheckBinaries(const std::string& binary_directory) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::string& job_uid,
+                                       const std::string& output_directory) {
+  const auto absolute = [](const std::string& path) { return path.empty() ? path : Absolute(path); };
+  v1::TrainingConfig config = job::ToTrainingConfig(job, job_uid, absolute(output_directory));
+  config.mutable_dataset()->set_path(absolute(config.dataset().path()));
+  v1::ModelConfig& model = *config.mutable_model();
+  if (model.has_plugin()) model.mutable_plugin()->set_path(absolute(model.plugin().path()));
+  model.set_torch_script(absolute(model.torch_script()));
+  return job::TrainingConfigToJson(config);
+}
+
 ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent, api::Role role,
                             int index, int incarnation) {
   const std::string name = ProcessName(role, index);
@@ -72,6 +83,7 @@ ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_dir
 }
 
 absl::Status CheckDataset(const api::TrainingJob& job) {
+  if (job.spec.dataset.synthetic.has_value()) return absl::OkStatus();  // nothing to read
   const std::string& path = job.spec.dataset.path;
   const std::string field = absl::StrCat("spec.dataset.path: ", path);
   std::error_code error;

@@ -14,6 +14,8 @@
 // From a TrainingJob to the processes that carry it out.
 namespace downpour::cli {
 
+inline constexpr char kWorkerProgram[] = "downpour-worker";
+
 // 32 random hexadecimal digits.
 std::string MakeJobUid();
 
@@ -22,6 +24,11 @@ std::string BinaryDirectory();
 
 // kNotFound names the program that is missing there.
 absl::Status CheckBinaries(const std::string& binary_directory);
+
+// What the processes read: the TrainingConfig as JSON, with absolute paths. An empty output directory: no model is
+// kept.
+absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::string& job_uid,
+                                       const std::string& output_directory);
 
 // How one process is started. All ports are ephemeral; `parent` is the process it must not outlive.
 ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent, api::Role role,

@@ -41,7 +41,7 @@ std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec, std:
 }
 
 std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec) {
-  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset.path);
+  const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset);
   if (!samples.ok()) return {};  // whoever needs the data set says so
   return FindWarnings(spec, *samples);
 }

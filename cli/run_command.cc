@@ -21,6 +21,7 @@
 #include "cli/history_recorder.h"
 #include "cli/launch.h"
 #include "cli/manifest_input.h"
+#include "cli/model_check.h"
 #include "cli/process_backend.h"
 #include "cli/render/format.h"
 #include "cli/render/report.h"
@@ -30,7 +31,6 @@
 #include "cli/run_view.h"
 #include "cli/wake.h"
 #include "operator/job/coordinator_client.h"
-#include "operator/job/training_config.h"
 
 namespace downpour::cli {
 namespace {
@@ -69,6 +69,7 @@ struct PreparedRun {
 };
 
 constexpr char kModelFile[] = "model.safetensors";
+constexpr char kTrialLog[] = "check";
 
 absl::Status CheckJob(const api::TrainingJob& job) {
   if (job.spec.suspend) {
@@ -101,10 +102,7 @@ absl::StatusOr<FileDescriptor> LockOutput(const std::string& output, const RunPa
 absl::StatusOr<LineFile> FillFolder(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
   if (absl::Status status = CheckFreeSpace(paths.root, kRunFolderBytes); !status.ok()) return status;
   const std::string& output = job.spec.output.directory;
-  const auto absolute = [](const std::string& path) { return fs::absolute(path).lexically_normal().string(); };
-  v1::TrainingConfig training = job::ToTrainingConfig(job, job_uid, output.empty() ? paths.root : absolute(output));
-  training.mutable_dataset()->set_path(absolute(training.dataset().path()));
-  const absl::StatusOr<std::string> config = job::TrainingConfigToJson(training);
+  const absl::StatusOr<std::string> config = MakeConfig(job, job_uid, output.empty() ? paths.root : output);
   if (!config.ok()) return config.status();
   if (absl::Status status = WriteFileDurably(paths.Config(), *config); !status.ok()) return status;
   if (absl::Status status = WriteFileDurably(paths.Job(), api::ToJson(job)); !status.ok()) return status;
@@ -238,6 +236,9 @@ int RunCommand(const RunOptions& options) {
               << std::endl;
     return ExitCode(status);
   }
+  const std::vector<api::FieldError> unfit = PlanErrors(manifest.job);
+  for (const api::FieldError& error : unfit) std::cerr << options.file << ": " << error.ToString() << '\n';
+  if (!unfit.empty()) return kExitBadInput;
   for (const api::FieldError& warning : FindWarnings(manifest.job.spec)) {
     std::cerr << options.file << ": warning: " << warning.ToString() << std::endl;
   }
@@ -251,6 +252,16 @@ int RunCommand(const RunOptions& options) {
   }
   absl::StatusOr<PreparedRun> run = Prepare(std::move(manifest.job), options);
   if (!run.ok()) return Complain(std::string(run.status().message()), ExitCode(run.status()));
+  if (NeedsTrial(run->job.spec.model)) {
+    const RunPaths& paths = run->folder.paths();
+    const absl::Status tried = TryModel(run->binary_directory, paths.Config(), paths.Log(kTrialLog), clock, *waiter);
+    if (!tried.ok()) {
+      run->folder.Discard();
+      if (absl::IsCancelled(tried)) return kExitStopped;
+      std::cerr << options.file << ": " << CleanLines(std::string(tried.message())) << std::endl;
+      return ExitCode(tried);
+    }
+  }
   return Run(*run, options, clock, start_time, *waiter);
 }
 

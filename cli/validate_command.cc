@@ -1,17 +1,80 @@
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cli/clock.h"
 #include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/launch.h"
 #include "cli/manifest_input.h"
+#include "cli/model_check.h"
+#include "cli/wake.h"
 
 namespace downpour::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status TryInTemporaryFolder(const api::TrainingJob& job) {
+  absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
+  if (!waiter.ok()) return waiter.status();
+  const absl::StatusOr<std::string> config = MakeConfig(job, MakeJobUid(), "");
+  if (!config.ok()) return config.status();
+  std::error_code error;
+  std::string folder = fs::temp_directory_path(error).string() + "/downpour-validate-XXXXXX";
+  if (error || mkdtemp(folder.data()) == nullptr) return SystemError(errno, folder, "cannot be made");
+  const auto remove = absl::MakeCleanup([&folder] {
+    std::error_code ignored;  // of what is left in a folder for temporary files
+    fs::remove_all(folder, ignored);
+  });
+  const std::string path = folder + "/config.json";
+  if (absl::Status written = WriteFileDurably(path, *config); !written.ok()) return written;
+  return TryModel(BinaryDirectory(), path, folder + "/check.log", SystemClock(), *waiter);
+}
+
+// A model that no plan knows is tried where its file and the worker are on this machine.
+void TryHere(const api::TrainingJob& job, std::vector<api::FieldError>* errors,
+             std::vector<api::FieldError>* warnings) {
+  const api::ModelSpec& model = job.spec.model;
+  if (!NeedsTrial(model)) return;
+  const std::string path = model.plugin.has_value() ? model.plugin->path : model.torch_script->path;
+  const std::string field = model.plugin.has_value() ? "spec.model.plugin.path" : "spec.model.torchScript.path";
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    warnings->push_back(
+        {field, absl::StrCat("there is no ", path, " on this machine, so the model was not looked at")});
+    return;
+  }
+  absl::Status tried = CheckBinaries(BinaryDirectory());
+  if (tried.ok()) tried = CheckDataset(job);
+  if (tried.ok()) tried = TryInTemporaryFolder(job);
+  if (tried.ok()) return;
+  if (absl::IsInvalidArgument(tried)) {
+    errors->push_back(SplitPath(std::string(tried.message())));
+  } else {
+    warnings->push_back({field, absl::StrCat("the model was not looked at: ", tried.message())});
+  }
+}
+
+}  // namespace
 
 int ValidateCommand(const std::string& file, const Overrides& overrides, bool json) {
-  const api::ParsedManifest manifest = LoadManifest(file, overrides);
-  const std::vector<api::FieldError> warnings =
-      manifest.errors.empty() ? FindWarnings(manifest.job.spec) : std::vector<api::FieldError>();
+  api::ParsedManifest manifest = LoadManifest(file, overrides);
+  std::vector<api::FieldError> warnings;
+  if (manifest.errors.empty()) {
+    manifest.errors = PlanErrors(manifest.job);
+    warnings = FindWarnings(manifest.job.spec);
+  }
+  if (manifest.errors.empty()) TryHere(manifest.job, &manifest.errors, &warnings);
   if (json) {
     const auto list = [](const std::vector<api::FieldError>& found) {
       nlohmann::ordered_json items = nlohmann::ordered_json::array();

@@ -17,14 +17,19 @@ namespace {
 
 constexpr std::array<unsigned char, 4> kLabelMagic = {0, 0, 8, 1};  // bytes, one dimension
 
+constexpr std::int64_t kUsualSyntheticSamples = 10000;  // as docs/manifest.md says
+
 struct CloseGzip {
   void operator()(gzFile_s* file) const { gzclose(file); }
 };
 
 }  // namespace
 
-absl::StatusOr<std::uint64_t> CountTrainingSamples(const std::string& dataset_directory) {
-  const std::string plain = dataset_directory + "/train-labels-idx1-ubyte";
+absl::StatusOr<std::uint64_t> CountTrainingSamples(const api::DatasetSpec& dataset) {
+  if (dataset.synthetic.has_value()) {
+    return static_cast<std::uint64_t>(dataset.synthetic->samples.value_or(kUsualSyntheticSamples));
+  }
+  const std::string plain = dataset.path + "/train-labels-idx1-ubyte";
   std::string path;
   for (const std::string& candidate : {plain + ".gz", plain}) {
     std::error_code error;

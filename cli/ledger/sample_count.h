@@ -2,16 +2,16 @@
 #define DOWNPOUR_CLI_LEDGER_SAMPLE_COUNT_H_
 
 #include <cstdint>
-#include <string>
 
 #include "absl/status/statusor.h"
+#include "operator/api/training_job.h"
 
 namespace downpour::cli {
 
-// The number of training samples that the header of train-labels-idx1-ubyte (or .gz) in `dataset_directory` states.
-// A reader of its own, since the audit shares no code with the trainer. kNotFound: no such file; kInvalidArgument: not
-// an idx label file.
-absl::StatusOr<std::uint64_t> CountTrainingSamples(const std::string& dataset_directory);
+// The number of training samples: of IDX what the header of train-labels-idx1-ubyte (or .gz) states, of Synthetic what
+// the manifest says. A reader of its own, since the audit shares no code with the trainer. kNotFound: no such file;
+// kInvalidArgument: not an idx label file.
+absl::StatusOr<std::uint64_t> CountTrainingSamples(const api::DatasetSpec& dataset);
 
 }  // namespace downpour::cli
 

@@ -10,6 +10,8 @@
 namespace downpour::cli {
 namespace {
 
+api::DatasetSpec Idx(const std::string& directory) { return {.format = "IDX", .path = directory}; }
+
 class SampleCountTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -39,19 +41,27 @@ class SampleCountTest : public testing::Test {
 
 TEST_F(SampleCountTest, ReadsPlainAndGzip) {
   WritePlain(Header(label_magic_, 0x01020304));
-  EXPECT_EQ(CountTrainingSamples(directory_).value(), 0x01020304u);
+  EXPECT_EQ(CountTrainingSamples(Idx(directory_)).value(), 0x01020304u);
   WriteGzip(Header(label_magic_, 60000) + std::string(60000, '\3'));
   std::filesystem::remove(directory_ + "/train-labels-idx1-ubyte");
-  EXPECT_EQ(CountTrainingSamples(directory_).value(), 60000u);
+  EXPECT_EQ(CountTrainingSamples(Idx(directory_)).value(), 60000u);
 }
 
 TEST_F(SampleCountTest, RefusesWhatIsNotALabelFile) {
-  EXPECT_EQ(CountTrainingSamples(directory_).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CountTrainingSamples(Idx(directory_)).status().code(), absl::StatusCode::kNotFound);
   for (const std::string& bytes :
        {std::string(), Header(label_magic_, 5).substr(0, 7), Header(std::string("\0\0\10\3", 4), 5)}) {
     WritePlain(bytes);
-    EXPECT_EQ(CountTrainingSamples(directory_).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(CountTrainingSamples(Idx(directory_)).status().code(), absl::StatusCode::kInvalidArgument);
   }
+}
+
+TEST_F(SampleCountTest, GeneratedDataHaveAsManyAsTheManifestSays) {
+  api::DatasetSpec dataset{.format = "Synthetic", .path = ""};
+  dataset.synthetic.emplace();
+  EXPECT_EQ(CountTrainingSamples(dataset).value(), 10000u);
+  dataset.synthetic->samples = 7;
+  EXPECT_EQ(CountTrainingSamples(dataset).value(), 7u);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "CLI/CLI.hpp"
@@ -58,10 +59,34 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   return ended;
 }
 
+// Whether a worker can begin with this configuration; nothing is served and nobody is called.
+absl::Status Check(const std::string& config_path, const CreateWorker& create) {
+  absl::StatusOr<v1::TrainingConfig> config = service::ReadConfig(config_path);
+  if (!config.ok()) return config.status();
+  WorkerProcessOptions options;
+  options.config = *std::move(config);
+  return create(std::move(options)).status();
+}
+
+int CheckMain(int argc, char** argv, const CreateWorker& create) {
+  CLI::App app{"Says whether a worker can begin with a configuration: reads the data set and makes the model."};
+  std::string config_path;
+  app.add_option("--config", config_path, "the job's TrainingConfig, as protobuf JSON: a file, or env:NAME")
+      ->required();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
+  }
+  service::StartLogging("check");
+  return service::ExitCodeFor(Check(config_path, create));
+}
+
 }  // namespace
 
 int WorkerMain(int argc, char** argv, const CreateWorker& create) {
-  CLI::App app{"Downpour's worker."};
+  if (argc > 1 && std::string_view(argv[1]) == "check") return CheckMain(argc - 1, argv + 1, create);
+  CLI::App app{"Downpour's worker. `check --config FILE` says whether it could begin."};
   service::ProcessFlags flags;
   service::AddFlags(app, {true, true, false}, &flags);
   try {

@@ -1,7 +1,8 @@
-#include "trainer/worker/model_spec.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "trainer/worker/dataset_spec.h"
+#include "trainer/worker/model_spec.h"
 
 namespace downpour::worker {
 namespace {
@@ -34,6 +35,35 @@ TEST(ModelSpec, OfLayersHasNoName) {
   EXPECT_EQ(spec.layers, R"([{"type": "relu"}])");
   EXPECT_EQ(spec.objective.delta, 1);
   EXPECT_EQ(ModelName(config), "list of layers");
+}
+
+TEST(DatasetSpec, CarriesEveryField) {
+  v1::DatasetConfig config;
+  config.set_format("Synthetic");
+  config.set_path("/data");
+  v1::SyntheticConfig& synthetic = *config.mutable_synthetic();
+  synthetic.set_kind("Text");
+  synthetic.set_samples(1);
+  synthetic.set_test_samples(2);
+  synthetic.set_seed(3);
+  synthetic.add_shape(4);
+  synthetic.add_shape(5);
+  synthetic.set_classes(6);
+  synthetic.set_vocabulary(7);
+  synthetic.set_min_length(8);
+  synthetic.set_max_length(9);
+  const data::DatasetSpec spec = MakeDatasetSpec(config);
+  EXPECT_EQ(spec.format, "Synthetic");
+  EXPECT_EQ(spec.directory, "/data");
+  EXPECT_EQ(spec.synthetic.kind, "Text");
+  EXPECT_EQ(spec.synthetic.samples, 1);
+  EXPECT_EQ(spec.synthetic.test_samples, 2);
+  EXPECT_EQ(spec.synthetic.seed, 3);
+  EXPECT_THAT(spec.synthetic.shape, ::testing::ElementsAre(4, 5));
+  EXPECT_EQ(spec.synthetic.classes, 6);
+  EXPECT_EQ(spec.synthetic.vocabulary, 7);
+  EXPECT_EQ(spec.synthetic.min_length, 8);
+  EXPECT_EQ(spec.synthetic.max_length, 9);
 }
 
 }  // namespace

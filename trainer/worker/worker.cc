@@ -26,6 +26,7 @@
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/worker/batch_loader.h"
+#include "trainer/worker/dataset_spec.h"
 #include "trainer/worker/model_spec.h"
 #include "trainer/worker/parameter_store.h"
 
@@ -380,8 +381,7 @@ class WorkerProcess::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {
-  const data::DatasetSpec spec{.format = options.config.dataset().format(),
-                               .directory = options.config.dataset().path()};
+  const data::DatasetSpec spec = MakeDatasetSpec(options.config.dataset());
   absl::StatusOr<std::unique_ptr<data::Dataset>> train = data::OpenDataset(spec, data::Split::kTrain);
   if (!train.ok()) return train.status();
   // Read to its last byte now: what is wrong with it must not come up when the training is done.

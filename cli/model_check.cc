@@ -1,0 +1,76 @@
+#include "cli/model_check.h"
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "cli/launch.h"
+#include "cli/process_backend.h"
+#include "operator/job/training_config.h"
+#include "trainer/data/dataset.h"
+#include "trainer/model/model_plan.h"
+#include "trainer/worker/dataset_spec.h"
+#include "trainer/worker/model_spec.h"
+
+namespace downpour::cli {
+namespace {
+
+constexpr int kBadInput = 2;  // as every program of a job ends
+// Loading LibTorch and a data set takes seconds; a plug-in may do anything.
+constexpr double kTrialSeconds = 120;
+
+}  // namespace
+
+api::FieldError SplitPath(const std::string& message) {
+  const std::size_t colon = message.find(": ");
+  if (colon == std::string::npos) return {"spec.model", message};
+  return {message.substr(0, colon), message.substr(colon + 2)};
+}
+
+bool NeedsTrial(const api::ModelSpec& model) { return model.plugin.has_value() || model.torch_script.has_value(); }
+
+std::vector<api::FieldError> PlanErrors(const api::TrainingJob& job) {
+  const v1::TrainingConfig config = job::ToTrainingConfig(job, "", "");
+  const absl::StatusOr<data::SampleFields> fields = data::ReadFields(worker::MakeDatasetSpec(config.dataset()));
+  if (!fields.ok()) {
+    // Of files, whoever needs them says so.
+    if (config.dataset().format() == "IDX") return {};
+    return {SplitPath(std::string(fields.status().message()))};
+  }
+  if (NeedsTrial(job.spec.model)) return {};
+  const absl::StatusOr<model::ModelPlan> plan = model::PlanModel(worker::MakeModelSpec(config.model()), *fields);
+  if (plan.ok()) return {};
+  return {SplitPath(std::string(plan.status().message()))};
+}
+
+absl::Status TryModel(const std::string& binary_directory, const std::string& config_path, const std::string& log_path,
+                      const Clock& clock, Waiter& waiter) {
+  ProcessSpec spec;
+  spec.command = {absl::StrCat(binary_directory, "/", kWorkerProgram), "check", "--config", config_path};
+  spec.log_path = log_path;
+  LocalProcesses processes(clock);
+  if (absl::Status status = processes.Start(spec); !status.ok()) return status;
+  const double deadline = clock.Now() + kTrialSeconds;
+  bool stopped = false;
+  while (processes.AnyRunning() && !stopped && clock.Now() < deadline) {
+    stopped = waiter.Wait(deadline - clock.Now(), -1) > 0;
+    processes.Poll();
+  }
+  const Process process = processes.List().front();
+  if (stopped) return absl::CancelledError("stopped while the model was tried");
+  if (process.running()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.model: a worker that only makes it does not end within ", kTrialSeconds, " s"));
+  }
+  if (process.exit_code == 0) return absl::OkStatus();
+  if (process.signal != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("spec.model: a worker that only makes it is ", EndCause(process),
+                     process.last_log_line.empty() ? "" : "; its last line: ", process.last_log_line));
+  }
+  if (process.exit_code == kBadInput) return absl::InvalidArgumentError(process.last_log_line);
+  return absl::FailedPreconditionError(
+      absl::StrCat("spec.model: it could not be tried: ", EndCause(process), ": ", process.last_log_line));
+}
+
+}  // namespace downpour::cli

@@ -22,6 +22,13 @@ bench: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker reference_trainer transfer_bench
 	python3 tests/bench/run.py --bin $(BUILD)/bin --output build/bench.json
 
+# Every network of deploy/examples/zoo for 100 updates; ten minutes.
+.PHONY: zoo
+zoo: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour downpour-server downpour-worker
+	python3 tests/zoo/run.py --bin $(BUILD)/bin --output build/zoo.json
+
 # The operator with 250 jobs: a real API server, and nodes that KWOK plays. Needs root; a quarter of an hour.
 .PHONY: bench-operator
 bench-operator:

@@ -25,10 +25,14 @@ RUN_TIMEOUT_SECONDS = 240
 MEBIBYTE = 1 << 20
 
 TRAINING = [
-    # name, model, batch size, dataset epochs of a run, target
-    ("lenet-samples-per-second", "LeNet", 256, 2, 0.95),
-    ("mlp-samples-per-second", "MLP", 128, 16, 0.5),
+    # name, manifest, model, workers, batch size, training samples (None: of the manifest), dataset epochs of a run, target
+    ("lenet-samples-per-second", "lenet", "LeNet", 3, 256, None, 2, 0.95),
+    ("mlp-samples-per-second", "lenet", "MLP", 3, 128, None, 16, 0.5),
+    ("acoustic-samples-per-second", "zoo/acoustic", "Acoustic", 2, 128, 10240, 1, 0.8),
+    ("unet-samples-per-second", "zoo/unet", "UNet", 2, 2, 120, 1, 0.8),
 ]
+SMALL = ("LeNet", "MLP")  # of which start-up and memory have limits
+FASHION_MNIST_SAMPLES = 60000
 
 
 def peak_resident_bytes(pid):
@@ -42,13 +46,16 @@ def peak_resident_bytes(pid):
     return fields["VmHWM"]
 
 
-def run_ours(binaries, model, batch, epochs):
-    """One job of three workers and a ps. Returns steady samples/s, seconds to the first update, and memory."""
+def run_ours(binaries, manifest, model, workers, batch, samples, epochs):
+    """One job with one ps. Returns steady samples/s, seconds to the first update, and memory."""
     folder = tempfile.mkdtemp(prefix="downpour-bench-")
     run = os.path.join(folder, "run")
-    command = [os.path.join(binaries, "downpour"), "run", os.path.join(ROOT, "deploy/examples/lenet.yaml"), "--run-dir", run,
+    command = [os.path.join(binaries, "downpour"), "run", os.path.join(ROOT, f"deploy/examples/{manifest}.yaml"), "--run-dir", run,
                "--output", "json", "--set", f"model.name={model}", "--set", f"training.batchSize={batch}",
-               "--set", f"training.epochs={epochs}", "--set", "training.evaluate=false"]
+               "--set", f"training.epochs={epochs}", "--set", "training.evaluate=false",
+               "--set", f"worker.replicas={workers}", "--set", "parameterServer.replicas=1"]
+    if samples:
+        command += ["--set", f"dataset.synthetic.samples={samples}"]
     memory = {}
     with open(os.path.join(folder, "stderr"), "w", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -80,8 +87,8 @@ def run_ours(binaries, model, batch, epochs):
             point = json.loads(line)
             if point.get("type") == "progress":
                 points.append(point)
-    joined = next(p["seconds"] for p in points if p["workers"] == 3)
-    samples = 60000 * epochs
+    joined = next(p["seconds"] for p in points if p["workers"] == workers)
+    samples = (samples or FASHION_MNIST_SAMPLES) * epochs
     steady = [p for p in points if p["seconds"] >= joined + 1 and p["samples"] < samples]
     if len(steady) < 5:
         sys.exit(f"bench: {model}: the run was too short to measure")
@@ -116,16 +123,17 @@ def main():
     rows = []
     first_updates, ps_memory, coordinator_memory = [], [], []
 
-    for name, model, batch, epochs, target in TRAINING:
+    for name, manifest, model, workers, batch, samples, epochs, target in TRAINING:
         if options.only and options.only not in name:
             continue
         ours, reference = [], []
         for pair in range(options.pairs):
-            rate, first, memory = run_ours(options.bin, model, batch, epochs)
+            rate, first, memory = run_ours(options.bin, manifest, model, workers, batch, samples, epochs)
             ours.append(rate)
-            first_updates.append(first)
-            ps_memory.append((memory["ps"] - parameter_bytes(model)) / MEBIBYTE)
-            coordinator_memory.append(memory["coordinator"] / MEBIBYTE)
+            if model in SMALL:
+                first_updates.append(first)
+                ps_memory.append((memory["ps"] - parameter_bytes(model)) / MEBIBYTE)
+                coordinator_memory.append(memory["coordinator"] / MEBIBYTE)
             result = run_reference(options.bin, model, batch, 8)
             reference.append(result["samplesPerSecond"])
             print(f"{name}: pair {pair + 1}/{options.pairs}: ours {ours[-1]:,.0f}, reference {reference[-1]:,.0f} "

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import tarfile
 
 # Archives of the same content are the same bytes: whoever imports one again finds its layers there.
@@ -84,6 +85,27 @@ def write_archive(path, name, layers, config):
             with open(file, "rb") as content:
                 archive.addfile(info, content)
     os.replace(temporary, path)
+
+
+def extend_archive(base, path, name, tree, folder):
+    """The image of the archive `base` with the folder `tree` on top, as an archive that imports as `name`. What is
+    unpacked for it is left in `folder`."""
+    with tarfile.open(base) as archive:
+        def blob(digest):
+            return archive.extractfile("blobs/sha256/" + digest.split(":")[1])
+
+        index = json.load(archive.extractfile("index.json"))
+        manifest = json.load(blob(index["manifests"][0]["digest"]))
+        config = json.load(blob(manifest["config"]["digest"]))["config"]
+        layers = []
+        for layer in manifest["layers"]:
+            target = pathlib.Path(folder) / layer["digest"].split(":")[1]
+            with blob(layer["digest"]) as content, open(target, "wb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+            layers.append((target, layer["digest"], layer["size"]))
+    target = pathlib.Path(folder) / "top.layer"
+    layers.append((target, *write_layer(target, tree)))
+    write_archive(path, name, layers, config)
 
 
 def _add_bytes(archive, name, data):

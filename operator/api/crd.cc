@@ -227,7 +227,7 @@ constexpr Description kDescriptions[] = {
     {"spec.training.seed", "Seed of the initial weights and of the order of the samples."},
     {"spec.training.device", "Where workers compute. Auto takes a GPU if there is one."},
     {"spec.training.precision", "Precision of the forward and the backward pass."},
-    {"spec.training.threads", "Threads of one worker. 0: chosen by measurement."},
+    {"spec.training.threads", "Threads of one worker. 0: one."},
     {"spec.training.updatesPerShard", "Updates in one lease of data. 0: chosen by the coordinator."},
     {"spec.training.evaluate", "Whether the accuracy on the test set is measured after each epoch."},
     {"spec.update", "How gradients become new parameters."},

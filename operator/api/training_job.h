@@ -171,7 +171,7 @@ struct TrainingSpec {
   std::int64_t seed = 1;
   Device device = Device::kAuto;
   Precision precision = Precision::kFp32;
-  int threads = 0;            // of one worker; 0: chosen by measurement
+  int threads = 0;            // of one worker; 0: one
   int updates_per_shard = 0;  // of one lease; 0: chosen by the coordinator
   bool evaluate = true;       // on the test set, after each epoch
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;

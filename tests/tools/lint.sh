@@ -6,7 +6,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 
 git ls-files --cached --others --exclude-standard '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
-git ls-files --cached --others --exclude-standard '*.sh' .ci/run | xargs shellcheck
+git ls-files --cached --others --exclude-standard '*.sh' .ci/run tests/gpu/run | xargs shellcheck
 python3 -m compileall -q tests deploy
 # A channel that is made elsewhere goes through the proxies of the environment, for one.
 if git grep -nE 'CreateCustomChannel|CreateChannel *\(|InsecureChannelCredentials' -- '*.cc' '*.h' ':!proto/member_channel.cc'; then

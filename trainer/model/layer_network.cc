@@ -164,7 +164,7 @@ Tensor PositionalEncoding(std::int64_t length, std::int64_t features, const at::
   return at::where(column.remainder(2).eq(0).unsqueeze(0), angles.sin(), angles.cos()).to(options);
 }
 
-class LayerNetwork final : public Network {
+class LayerNetwork final : public Network, public torch::nn::Module {
  public:
   LayerNetwork(const LayerPlan& plan, const data::Field& input, std::uint64_t seed) : used_shape_(input.shape) {
     steps_ = Build(plan.layers);
@@ -172,6 +172,10 @@ class LayerNetwork final : public Network {
     Initialize(seed);
   }
 
+  std::vector<NamedTensor> Parameters() const override { return Named(named_parameters()); }
+  std::vector<NamedTensor> Buffers() const override { return Named(named_buffers()); }
+  void Train(bool on) override { train(on); }
+  void To(torch::Device device) override { to(device); }
   const std::vector<std::int64_t>& used_shape() const override { return used_shape_; }
   bool has_convolutions() const override { return has_convolutions_; }
   bool can_fuse() const override { return can_fuse_; }

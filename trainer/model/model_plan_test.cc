@@ -74,14 +74,48 @@ TEST(ModelPlan, ANetworkSaysWhatItCannotTake) {
   spec.parameters = "7";
   EXPECT_EQ(PlanModel(spec, Images({1, 28, 28}, 10)).status().message(), "spec.model.parameters: expected a map");
   spec = {};
-  EXPECT_THAT(std::string(PlanModel(spec, Words(2)).status().message()), HasSubstr("got neither"));
+  EXPECT_THAT(std::string(PlanModel(spec, Words(2)).status().message()),
+              HasSubstr("exactly one of name, layers, plugin.name and torchScript, got none"));
   spec.layers = "[{";
   EXPECT_EQ(PlanModel(spec, Words(2)).status().message(), "spec.model.layers: expected a list");
   spec.name = "MLP";
-  EXPECT_THAT(std::string(PlanModel(spec, Words(2)).status().message()), HasSubstr("got both"));
+  EXPECT_THAT(std::string(PlanModel(spec, Words(2)).status().message()), HasSubstr("got name and layers"));
   const data::SampleFields two{{{"a", data::ElementType::kF32, {1}}, {"b", data::ElementType::kF32, {1}}}, {}};
   EXPECT_THAT(std::string(PlanModel(spec, two).status().message()),
               HasSubstr("takes one input and one target; the data set has inputs {a: fp32 [1], b: fp32 [1]}"));
+}
+
+TEST(ModelPlan, OfAPluginOrTorchScriptHasTheFieldsAlone) {
+  ModelSpec spec;
+  spec.torch_script = "/models/net.pt";
+  const absl::StatusOr<ModelPlan> script = PlanModel(spec, Words(2));
+  ASSERT_TRUE(script.ok()) << script.status();
+  EXPECT_EQ(script->input, Words(2).inputs[0]);
+  EXPECT_EQ(script->target, Words(2).targets[0]);
+  EXPECT_TRUE(script->layers.layers.empty());
+  spec.plugin_path = "/models/net.so";  // for a loss of it, say
+  EXPECT_TRUE(PlanModel(spec, Words(2)).ok());
+  spec.plugin_parameters = "{}";
+  EXPECT_EQ(PlanModel(spec, Words(2)).status().message(),
+            "spec.model.plugin.parameters: are for a network, and plugin.name names none");
+  spec.plugin_name = "Net";
+  EXPECT_THAT(std::string(PlanModel(spec, Words(2)).status().message()), HasSubstr("got plugin.name and torchScript"));
+  spec.torch_script.clear();
+  EXPECT_TRUE(PlanModel(spec, Words(2)).ok());
+  spec.plugin_path.clear();
+  EXPECT_EQ(PlanModel(spec, Words(2)).status().message(), "spec.model.plugin.path: is missing");
+}
+
+TEST(ModelPlan, TakesLossesOfAPlugin) {
+  ModelSpec spec;
+  spec.name = "MLP";
+  spec.plugin_path = "/models/losses.so";
+  spec.objective.loss = "Focal";
+  EXPECT_THAT(std::string(PlanModel(spec, Images({1, 28, 28}, 10)).status().message()),
+              HasSubstr("spec.model.loss.type: expected one of CrossEntropy"));
+  const absl::StatusOr<ModelPlan> plan = PlanModel(spec, Images({1, 28, 28}, 10), {{"Focal"}, {}});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->objective.own_loss, "Focal");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainer/model/layers.h"
@@ -19,19 +20,52 @@ struct Flow {
   torch::Tensor lengths;
 };
 
-class Network : public torch::nn::Module {
+struct NamedTensor {
+  std::string name;
+  torch::Tensor value;
+};
+
+// Not thread-safe. What LibTorch or the network throws, its methods throw.
+class Network {
  public:
+  virtual ~Network() = default;
+
+  // The tensors that it computes with, by the names of its state_dict, in the order of registration. It may put others
+  // in the place of buffers while it computes; the next Forward begins with those that there were at first.
+  virtual std::vector<NamedTensor> Parameters() const = 0;
+  virtual std::vector<NamedTensor> Buffers() const = 0;
+
+  virtual void Train(bool on) = 0;            // on at first
+  virtual void To(torch::Device device) = 0;  // the tensors stay the same objects
+
   // The part of a sample, from its first row and column, that reaches the output. Where a window does not fit at the
   // border, the input behind it has no influence and a gradient of zero; leaving it out saves its computation.
   virtual const std::vector<std::int64_t>& used_shape() const = 0;
-  virtual bool has_convolutions() const = 0;
+  // Whether there are convolutions, for which the layout of images and kernels may be chosen.
+  virtual bool has_convolutions() const { return false; }
   // Whether a layout of LayoutChoice::kFused would compute anything differently.
-  virtual bool can_fuse() const = 0;
+  virtual bool can_fuse() const { return false; }
 
   // Inputs [N, used_shape...] -> outputs [N, ...]. In training mode it draws from LibTorch's default generator and
   // changes its buffers.
   virtual torch::Tensor Forward(const Flow& samples, bool fused) = 0;
 };
+
+// What LibTorch names, without what is undefined (the buffers of a BatchNorm that tracks nothing).
+inline std::vector<NamedTensor> Named(const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
+  std::vector<NamedTensor> named;
+  for (const auto& tensor : tensors) {
+    if (tensor.value().defined()) named.push_back({tensor.key(), tensor.value()});
+  }
+  return named;
+}
+
+// As networks and losses of the user's own are promised it: words and labels are i64, pixels in [0, 1].
+inline torch::Tensor AsPromised(const torch::Tensor& value) {
+  if (value.scalar_type() == torch::kInt) return value.to(torch::kLong);
+  if (value.scalar_type() == torch::kByte) return value.to(torch::kFloat).div_(255);
+  return value;
+}
 
 // With all parameters set: a pure function of the arguments.
 std::shared_ptr<Network> MakeLayerNetwork(const LayerPlan& plan, const data::Field& input, std::uint64_t seed);

@@ -15,14 +15,19 @@ constexpr LossType kLosses[] = {LossType::kCrossEntropy, LossType::kBinaryCrossE
 constexpr MetricType kMetrics[] = {MetricType::kAccuracy, MetricType::kTop5Accuracy, MetricType::kBinaryAccuracy,
                                    MetricType::kMeanAbsoluteError};
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 template <typename Type, std::size_t count>
-absl::StatusOr<Type> Find(const Type (&types)[count], const std::string& name, const std::string& path) {
+absl::StatusOr<Type> Find(const Type (&types)[count], const std::vector<std::string>& own, const std::string& name,
+                          const std::string& path) {
   const auto found = std::find_if(std::begin(types), std::end(types), [&](Type type) { return name == Name(type); });
   if (found != std::end(types)) return *found;
+  std::vector<std::string> known(std::begin(own), std::end(own));
+  for (const Type type : types) known.emplace_back(Name(type));
   return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected one of ",
-                   absl::StrJoin(types, ", ", [](std::string* text, Type type) { text->append(Name(type)); }),
-                   ", got \"", name, "\""));
+      absl::StrCat(path, ": expected one of ", absl::StrJoin(known, ", "), ", got \"", name, "\""));
 }
 
 bool IsLabel(const data::Field& target) { return target.type != data::ElementType::kF32 && target.shape.empty(); }
@@ -71,14 +76,16 @@ const char* Name(MetricType type) {
   return "Accuracy";
 }
 
-absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& output, const data::Field& target) {
+absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& output, const data::Field& target,
+                                        const OwnMeasures& own) {
   Objective objective;
   objective.label_smoothing = spec.label_smoothing;
   objective.delta = spec.delta;
   const bool binary = IsOneNumberForALabel(output, target);
   const bool same_shape = IsOfOneShape(output, target);
-  if (!spec.loss.empty()) {
-    const absl::StatusOr<LossType> loss = Find(kLosses, spec.loss, "spec.model.loss.type");
+  if (Contains(own.losses, spec.loss)) objective.own_loss = spec.loss;
+  if (!spec.loss.empty() && objective.own_loss.empty()) {
+    const absl::StatusOr<LossType> loss = Find(kLosses, own.losses, spec.loss, "spec.model.loss.type");
     if (!loss.ok()) return loss.status();
     objective.loss = *loss;
   } else {
@@ -103,11 +110,16 @@ absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& 
     fits = binary || same_shape;
     usual = MetricType::kBinaryAccuracy;
   }
-  if (!fits || output.integers) return refuse("spec.model.loss", Name(objective.loss), needs);
-  if (spec.metrics.empty()) objective.metrics = {usual};
+  fits = fits && !output.integers;
+  if (!fits && objective.own_loss.empty()) return refuse("spec.model.loss", Name(objective.loss), needs);
+  if (spec.metrics.empty() && fits) objective.metrics = {{usual, ""}};
   for (std::size_t i = 0; i < spec.metrics.size(); ++i) {
     const std::string path = absl::StrCat("spec.model.metrics[", i, "]");
-    const absl::StatusOr<MetricType> metric = Find(kMetrics, spec.metrics[i], path);
+    if (Contains(own.metrics, spec.metrics[i])) {
+      objective.metrics.push_back({MetricType::kAccuracy, spec.metrics[i]});
+      continue;
+    }
+    const absl::StatusOr<MetricType> metric = Find(kMetrics, own.metrics, spec.metrics[i], path);
     if (!metric.ok()) return metric.status();
     const bool of_classes = *metric == MetricType::kAccuracy || *metric == MetricType::kTop5Accuracy;
     if (of_classes && !IsOneForEachClass(output, target)) {
@@ -116,7 +128,7 @@ absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& 
     if (!of_classes && !same_shape && !(binary && *metric == MetricType::kBinaryAccuracy)) {
       return refuse(path, Name(*metric), "an output of the target's shape");
     }
-    objective.metrics.push_back(*metric);
+    objective.metrics.push_back({*metric, ""});
   }
   return objective;
 }

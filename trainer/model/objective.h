@@ -30,16 +30,31 @@ struct ObjectiveSpec {
   std::vector<std::string> metrics;  // empty: the loss's usual one
 };
 
+// Names of losses and metrics that a plug-in has. They hide those above.
+struct OwnMeasures {
+  std::vector<std::string> losses;
+  std::vector<std::string> metrics;
+};
+
+struct Metric {
+  MetricType type = MetricType::kAccuracy;
+  std::string own;  // of the plug-in, by this name; empty: `type`
+  friend bool operator==(const Metric&, const Metric&) = default;
+};
+
 struct Objective {
   LossType loss = LossType::kCrossEntropy;
+  std::string own_loss;  // of the plug-in, by this name; empty: `loss`
   double label_smoothing = 0;
   double delta = 1;
-  std::vector<MetricType> metrics;
+  std::vector<Metric> metrics;
 };
 
 // Whether loss and metrics fit what the network makes (`output`) and what it is compared with (`target`);
-// kInvalidArgument names the field of spec.model, and both shapes.
-absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& output, const data::Field& target);
+// kInvalidArgument names the field of spec.model, and both shapes. What a plug-in's own fit only they know. With an own
+// loss and no metrics in the manifest, the metric is the target's usual one if it fits, else none.
+absl::StatusOr<Objective> PlanObjective(const ObjectiveSpec& spec, const Value& output, const data::Field& target,
+                                        const OwnMeasures& own = {});
 
 }  // namespace downpour::model
 

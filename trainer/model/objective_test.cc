@@ -21,15 +21,15 @@ TEST(Objective, FollowsTheTargetWhereTheManifestSaysNothing) {
   const auto labels = PlanObjective({}, Output({10}), kLabel);
   ASSERT_TRUE(labels.ok()) << labels.status();
   EXPECT_EQ(labels->loss, LossType::kCrossEntropy);
-  EXPECT_THAT(labels->metrics, ElementsAre(MetricType::kAccuracy));
+  EXPECT_THAT(labels->metrics, ElementsAre(Metric{MetricType::kAccuracy, ""}));
   const auto binary = PlanObjective({}, Output({1}), kYesOrNo);
   ASSERT_TRUE(binary.ok()) << binary.status();
   EXPECT_EQ(binary->loss, LossType::kBinaryCrossEntropy);
-  EXPECT_THAT(binary->metrics, ElementsAre(MetricType::kBinaryAccuracy));
+  EXPECT_THAT(binary->metrics, ElementsAre(Metric{MetricType::kBinaryAccuracy, ""}));
   const auto image = PlanObjective({}, Output({1, 8, 8}), kNext);
   ASSERT_TRUE(image.ok()) << image.status();
   EXPECT_EQ(image->loss, LossType::kMeanSquaredError);
-  EXPECT_THAT(image->metrics, ElementsAre(MetricType::kMeanAbsoluteError));
+  EXPECT_THAT(image->metrics, ElementsAre(Metric{MetricType::kMeanAbsoluteError, ""}));
 }
 
 TEST(Objective, TakesWhatTheManifestNames) {
@@ -44,7 +44,7 @@ TEST(Objective, TakesWhatTheManifestNames) {
   spec.metrics = {"Top5Accuracy", "Accuracy"};
   const auto both = PlanObjective(spec, Output({10}), kLabel);
   ASSERT_TRUE(both.ok()) << both.status();
-  EXPECT_THAT(both->metrics, ElementsAre(MetricType::kTop5Accuracy, MetricType::kAccuracy));
+  EXPECT_THAT(both->metrics, ElementsAre(Metric{MetricType::kTop5Accuracy, ""}, Metric{MetricType::kAccuracy, ""}));
 }
 
 TEST(Objective, RefusesWhatDoesNotFitByItsPath) {
@@ -77,6 +77,29 @@ TEST(Objective, RefusesWhatDoesNotFitByItsPath) {
   EXPECT_EQ(refusal(spec, Output({10}), kLabel),
             "spec.model.metrics[0]: expected one of Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError, got "
             "\"F1\"");
+}
+
+TEST(Objective, APluginsOwnMayBeNamed) {
+  const OwnMeasures own{{"Focal", "MeanSquaredError"}, {"F1", "Accuracy"}};
+  ObjectiveSpec spec;
+  spec.loss = "Focal";
+  spec.metrics = {"F1", "Top5Accuracy", "Accuracy"};
+  const auto focal = PlanObjective(spec, Output({10}), kLabel, own);
+  ASSERT_TRUE(focal.ok()) << focal.status();
+  EXPECT_EQ(focal->own_loss, "Focal");
+  EXPECT_THAT(focal->metrics, ElementsAre(Metric{MetricType::kAccuracy, "F1"}, Metric{MetricType::kTop5Accuracy, ""},
+                                          Metric{MetricType::kAccuracy, "Accuracy"}));
+  spec.metrics.clear();
+  EXPECT_THAT(PlanObjective(spec, Output({10}), kLabel, own)->metrics, ElementsAre(Metric{MetricType::kAccuracy, ""}));
+  const auto unusual = PlanObjective(spec, Output({3, 3}), kLabel, own);
+  ASSERT_TRUE(unusual.ok()) << unusual.status();
+  EXPECT_THAT(unusual->metrics, ::testing::IsEmpty());
+  spec.loss = "MeanSquaredError";  // hides Downpour's, which would not fit
+  EXPECT_EQ(PlanObjective(spec, Output({10}), kLabel, own)->own_loss, "MeanSquaredError");
+  spec.loss = "Hinge";
+  EXPECT_EQ(PlanObjective(spec, Output({10}), kLabel, {{"Focal"}, {}}).status().message(),
+            "spec.model.loss.type: expected one of Focal, CrossEntropy, BinaryCrossEntropy, MeanSquaredError, Huber, "
+            "got \"Hinge\"");
 }
 
 }  // namespace

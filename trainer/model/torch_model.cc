@@ -100,25 +100,25 @@ bool Matches(absl::string_view pattern, absl::string_view name) {
 }
 
 // Takes the parameters that `patterns` name out of training.
-absl::Status Freeze(const std::vector<std::string>& patterns, Network& network) {
-  const auto parameters = network.named_parameters();
+absl::Status Freeze(const std::vector<std::string>& patterns, const Network& network) {
+  const std::vector<NamedTensor> parameters = network.Parameters();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     bool matched = false;
-    for (const auto& named : parameters) {
-      if (!Matches(patterns[i], named.key())) continue;
-      named.value().set_requires_grad(false);
+    for (const NamedTensor& named : parameters) {
+      if (!Matches(patterns[i], named.name)) continue;
+      named.value.set_requires_grad(false);
       matched = true;
     }
     if (matched) continue;
+    const auto name = [](std::string* text, const NamedTensor& named) { text->append(named.name); };
     return absl::InvalidArgumentError(absl::StrCat("spec.model.frozen[", i, "]: no parameter is called \"", patterns[i],
-                                                   "\"; there are ", absl::StrJoin(parameters.keys(), ", ")));
+                                                   "\"; there are ", absl::StrJoin(parameters, ", ", name)));
   }
-  for (const auto& named : parameters) {
-    if (named.value().requires_grad()) return absl::OkStatus();
+  for (const NamedTensor& named : parameters) {
+    if (named.value.requires_grad()) return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(parameters.is_empty()
-                                        ? "spec.model: has no parameters, so there is nothing to train"
-                                        : "spec.model.frozen: leaves no parameter to train");
+  return absl::InvalidArgumentError(parameters.empty() ? "spec.model: has no parameters, so there is nothing to train"
+                                                       : "spec.model.frozen: leaves no parameter to train");
 }
 
 at::ScalarType TorchType(data::ElementType type) {
@@ -186,20 +186,25 @@ class TorchModel final : public Model {
         bf16_(options.precision == PrecisionChoice::kBf16),
         device_(device),
         network_(std::move(network)) {
-    network_->to(device_);
-    for (const auto& named : network_->named_parameters()) {
-      Tensor tensor{named.key(), named.value().sizes().vec()};
-      if (!named.value().requires_grad()) {
-        frozen_.emplace_back(std::move(tensor), named.value());
+    for (const NamedTensor& named : network_->Parameters()) {
+      Tensor tensor{named.name, named.value.sizes().vec()};
+      if (!named.value.requires_grad()) {
+        frozen_.emplace_back(std::move(tensor), named.value);
         continue;
       }
       tensors_.push_back(std::move(tensor));
-      values_.push_back(named.value());
+      values_.push_back(named.value);
     }
     parameters_ = values_.size();
-    for (const auto& named : network_->named_buffers()) {
-      tensors_.push_back({named.key(), named.value().sizes().vec(), TensorKind::kBuffer});
-      values_.push_back(named.value());
+    for (const NamedTensor& named : network_->Buffers()) {
+      Tensor tensor{named.name, named.value.sizes().vec(), TensorKind::kBuffer};
+      buffers_.push_back(named.value);
+      if (IsShared(named.value)) {
+        tensors_.push_back(std::move(tensor));
+        values_.push_back(named.value);
+      } else {
+        frozen_.emplace_back(std::move(tensor), named.value);
+      }
     }
     for (std::size_t index = 0; index < parameters_; ++index) {
       values_[index].register_hook([this, index](const at::Tensor& gradient) { Deliver(index, gradient); });
@@ -250,9 +255,8 @@ class TorchModel final : public Model {
       const auto end_of_step = absl::MakeCleanup([&] {
         on_gradient_ = nullptr;
         waiting_.clear();
-        const at::NoGradGuard no_grad;
         for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
-        for (std::size_t i = 0; i < buffers.size(); ++i) values_[parameters_ + i].copy_(buffers[i]);
+        SetBuffers(buffers);
       });
       const double start = Seconds(CLOCK_MONOTONIC);
       const at::Tensor loss = Loss(batch);
@@ -269,9 +273,7 @@ class TorchModel final : public Model {
         // Had no part in this batch.
         if (!delivered_[index]) Report(index, at::zeros(tensors_[index].shape));
       }
-      for (std::size_t i = 0; i < buffers.size(); ++i) {
-        Report(parameters_ + i, buffers[i] - values_[parameters_ + i]);
-      }
+      ReportBuffers(buffers);
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
     });
@@ -282,8 +284,8 @@ class TorchModel final : public Model {
     return Caught([&]() -> absl::StatusOr<EvaluationResult> {
       SetThreads();
       const c10::InferenceMode inference;
-      network_->eval();
-      const auto end = absl::MakeCleanup([this] { network_->train(); });
+      network_->Train(false);
+      const auto end = absl::MakeCleanup([this] { network_->Train(true); });
       const at::Tensor output = Output(batch);
       const at::Tensor target = Target(batch);
       EvaluationResult result;
@@ -291,8 +293,8 @@ class TorchModel final : public Model {
       result.loss = {Name(plan_.objective.loss),
                      LossOf(plan_.objective, output, target, at::Reduction::Sum).item<double>(),
                      of_samples ? batch.size() : output.numel()};
-      for (const MetricType metric : plan_.objective.metrics) {
-        result.metrics.push_back(Measure(metric, output, target));
+      for (const Metric& metric : plan_.objective.metrics) {
+        result.metrics.push_back(Measure(metric.type, output, target));
       }
       return result;
     });
@@ -317,10 +319,31 @@ class TorchModel final : public Model {
     generator.set_current_seed(seed);
   }
 
+  // Others count the batches that a worker saw (num_batches_tracked) or are constants.
+  static bool IsShared(const at::Tensor& buffer) { return buffer.scalar_type() == at::kFloat; }
+
   std::vector<at::Tensor> CopyOfBuffers() const {
     std::vector<at::Tensor> copies;
-    for (std::size_t index = parameters_; index < values_.size(); ++index) copies.push_back(values_[index].clone());
+    for (const at::Tensor& buffer : buffers_) copies.push_back(buffer.clone());
     return copies;
+  }
+
+  void SetBuffers(const std::vector<at::Tensor>& values) {
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < values.size(); ++i) buffers_[i].copy_(values[i]);
+  }
+
+  // What a step changed in the buffers since they were `before`.
+  void ReportBuffers(const std::vector<at::Tensor>& before) const {
+    const at::NoGradGuard no_grad;
+    const std::vector<NamedTensor> after = network_->Buffers();
+    std::size_t index = parameters_;
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      if (!IsShared(before[i])) continue;
+      TORCH_CHECK(after[i].value.sizes() == before[i].sizes(), "buffer ", after[i].name, " was ", before[i].sizes(),
+                  " and became ", after[i].value.sizes());
+      Report(index++, before[i] - after[i].value);
+    }
   }
 
   void CheckSize(std::size_t tensor, std::size_t size) const {
@@ -476,8 +499,7 @@ class TorchModel final : public Model {
       }
       for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
     }
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < buffers.size(); ++i) values_[parameters_ + i].copy_(buffers[i]);
+    SetBuffers(buffers);
     SetLayout(best);
   }
 
@@ -487,8 +509,9 @@ class TorchModel final : public Model {
   const at::Device device_;
   const std::shared_ptr<Network> network_;
   std::vector<Tensor> tensors_;
-  std::vector<at::Tensor> values_;  // of tensors_
-  std::size_t parameters_ = 0;      // of them; buffers follow
+  std::vector<at::Tensor> values_;   // of tensors_
+  std::size_t parameters_ = 0;       // of them; buffers follow
+  std::vector<at::Tensor> buffers_;  // all, in the order of the network
   std::vector<std::pair<Tensor, at::Tensor>> frozen_;
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward
@@ -521,6 +544,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
     absl::StatusOr<ModelPlan> plan = PlanModel(options.model, options.fields);
     if (!plan.ok()) return plan.status();
     const std::shared_ptr<Network> network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
+    network->To(*device);
     if (absl::Status frozen = Freeze(options.model.frozen, *network); !frozen.ok()) return frozen;
     if (options.layout == LayoutChoice::kFused && !network->can_fuse() && network->has_convolutions()) {
       return absl::FailedPreconditionError(

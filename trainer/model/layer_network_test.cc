@@ -12,11 +12,17 @@
 #include <vector>
 
 #include "trainer/model/model.h"
+#include "trainer/model/testing/steps.h"
 
 namespace downpour::model {
 namespace {
 
+using testing::Compute;
+using testing::Create;
 using ::testing::HasSubstr;
+using testing::RandomBatch;
+using testing::Step;
+using testing::ValueOf;
 using Values = std::vector<std::vector<float>>;
 
 const data::SampleFields kImages{{{"image", data::ElementType::kF32, {2, 12, 12}}},
@@ -32,60 +38,6 @@ ModelOptions Options(const std::string& layers, const data::SampleFields& fields
   options.fields = fields;
   options.device = DeviceChoice::kCpu;
   return options;
-}
-
-std::unique_ptr<Model> Create(const ModelOptions& options) {
-  absl::StatusOr<std::unique_ptr<Model>> model = CreateModel(options);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return model.ok() ? *std::move(model) : nullptr;
-}
-
-data::Batch RandomBatch(const data::SampleFields& fields, std::uint64_t seed, std::vector<std::int64_t> lengths) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  const std::int64_t samples = static_cast<std::int64_t>(lengths.size());
-  const bool ragged = fields.inputs[0].ragged();
-  data::Batch batch{
-      {ragged ? data::MakeRaggedArray(fields.inputs[0], lengths) : data::MakeArray(fields.inputs[0], samples)},
-      {data::MakeArray(fields.targets[0], samples)}};
-  if (ragged) {
-    const std::int64_t longest = batch.inputs[0].shape[1];
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      for (std::int64_t word = 0; word < lengths[i]; ++word) {
-        batch.inputs[0].mutable_values<std::int32_t>()[i * longest + word] = static_cast<std::int32_t>(random() % 20);
-      }
-    }
-  } else {
-    for (float& value : batch.inputs[0].mutable_values<float>()) value = normal(random);
-  }
-  for (std::int64_t& label : batch.targets[0].mutable_values<std::int64_t>()) {
-    label = static_cast<std::int64_t>(random() % 3);
-  }
-  return batch;
-}
-
-struct Step {
-  double loss = 0;
-  Values gradients;
-};
-
-Step Compute(Model& model, const data::Batch& batch, std::uint64_t seed = 1) {
-  Step step;
-  step.gradients.resize(model.tensors().size());
-  const auto result =
-      model.ComputeGradients(batch, seed, nullptr, [&](std::size_t tensor, absl::Span<const float> gradient) {
-        EXPECT_TRUE(step.gradients[tensor].empty()) << "twice";
-        step.gradients[tensor].assign(gradient.begin(), gradient.end());
-      });
-  EXPECT_TRUE(result.ok()) << result.status();
-  if (result.ok()) step.loss = result->loss;
-  return step;
-}
-
-std::vector<float> Value(const Model& model, std::size_t tensor) {
-  std::vector<float> values(static_cast<std::size_t>(model.tensors()[tensor].elements()));
-  model.GetParameter(tensor, absl::MakeSpan(values));
-  return values;
 }
 
 struct Case {
@@ -156,7 +108,7 @@ TEST(LayerNetwork, HasTheParametersOfItsPlanAndTheirGradients) {
       const double length = std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
       if (length < 1e-3) continue;  // lost in rounding
       constexpr double kStep = 5e-3;
-      const std::vector<float> start = Value(*model, tensor);
+      const std::vector<float> start = ValueOf(*model, tensor);
       double loss[2];
       for (int side = 0; side < 2; ++side) {
         std::vector<float> moved = start;
@@ -215,7 +167,7 @@ TEST(LayerNetwork, ABufferIsReportedAsADifferenceAndLeftAsItWas) {
   data::Batch batch = RandomBatch(kImages, 1, std::vector<std::int64_t>(4));
   model->SetParameter(mean, std::vector<float>(288, 0.5F));
   const Step step = Compute(*model, batch);
-  EXPECT_EQ(Value(*model, mean), std::vector<float>(288, 0.5F));
+  EXPECT_EQ(ValueOf(*model, mean), std::vector<float>(288, 0.5F));
   const absl::Span<const float> samples = batch.inputs[0].values<float>();
   for (std::size_t i = 0; i < 288; ++i) {
     const double average = (samples[i] + samples[288 + i] + samples[576 + i] + samples[864 + i]) / 4;
@@ -239,7 +191,7 @@ TEST(LayerNetwork, FrozenParametersAreNotShared) {
   const std::vector<Model::Frozen> frozen = model->frozen();
   ASSERT_EQ(frozen.size(), 2U);
   EXPECT_EQ(frozen[0].tensor.name, "conv2d1.weight");
-  EXPECT_EQ(frozen[0].values, Value(*free, 0)) << "a function of the seed";
+  EXPECT_EQ(frozen[0].values, ValueOf(*free, 0)) << "a function of the seed";
   Compute(*model, RandomBatch(kImages, 1, std::vector<std::int64_t>(4)));
   options.model.frozen = {"dense1.*", "convolution1.weight"};
   EXPECT_EQ(CreateModel(options).status().message(),

@@ -60,13 +60,6 @@ inline std::vector<NamedTensor> Named(const torch::OrderedDict<std::string, torc
   return named;
 }
 
-// As networks and losses of the user's own are promised it: words and labels are i64, pixels in [0, 1].
-inline torch::Tensor AsPromised(const torch::Tensor& value) {
-  if (value.scalar_type() == torch::kInt) return value.to(torch::kLong);
-  if (value.scalar_type() == torch::kByte) return value.to(torch::kFloat).div_(255);
-  return value;
-}
-
 // With all parameters set: a pure function of the arguments.
 std::shared_ptr<Network> MakeLayerNetwork(const LayerPlan& plan, const data::Field& input, std::uint64_t seed);
 

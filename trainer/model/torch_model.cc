@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <exception>
 #include <limits>
 #include <mutex>
 #include <utility>
@@ -22,6 +21,10 @@
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
+#include "trainer/model/own_network.h"
+#include "trainer/model/plugin_network.h"
+#include "trainer/model/thrown.h"
+#include "trainer/model/torch_types.h"
 
 namespace downpour::model {
 namespace {
@@ -32,15 +35,13 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The status of `body`, or kInternal with what was thrown.
+// The status of `body`, or kInternal with what was thrown; `where` says by whom.
 template <typename Body>
-auto Caught(const Body& body) -> decltype(body()) {
+auto Caught(const std::string& where, const Body& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const c10::Error& error) {
-    return absl::InternalError(absl::StrCat("LibTorch: ", error.what_without_backtrace()));
-  } catch (const std::exception& error) {
-    return absl::InternalError(absl::StrCat("LibTorch: ", error.what()));
+  } catch (...) {
+    return absl::InternalError(absl::StrCat(where, ": ", WhatWasThrown()));
   }
 }
 
@@ -121,20 +122,6 @@ absl::Status Freeze(const std::vector<std::string>& patterns, const Network& net
                                                        : "spec.model.frozen: leaves no parameter to train");
 }
 
-at::ScalarType TorchType(data::ElementType type) {
-  switch (type) {
-    case data::ElementType::kU8:
-      return at::kByte;
-    case data::ElementType::kI32:
-      return at::kInt;
-    case data::ElementType::kI64:
-      return at::kLong;
-    case data::ElementType::kF32:
-      break;
-  }
-  return at::kFloat;
-}
-
 // The memory of the batch itself.
 at::Tensor View(const data::Array& array) {
   return at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape, TorchType(array.type));
@@ -178,14 +165,24 @@ Measured Measure(MetricType type, const at::Tensor& output, const at::Tensor& ta
   return measured;
 }
 
+// What TorchModel is made of.
+struct Parts {
+  data::Field input;
+  data::Field target;
+  std::shared_ptr<Network> network;
+  std::string where = "LibTorch";         // what is to blame if it throws
+  const plugin::Registry* own = nullptr;  // if there is a plug-in
+  Objective objective;
+};
+
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelOptions& options, ModelPlan plan, std::shared_ptr<Network> network, at::Device device)
-      : plan_(std::move(plan)),
+  TorchModel(const ModelOptions& options, Parts parts, at::Device device)
+      : parts_(std::move(parts)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
         device_(device),
-        network_(std::move(network)) {
+        network_(parts_.network.get()) {
     for (const NamedTensor& named : network_->Parameters()) {
       Tensor tensor{named.name, named.value.sizes().vec()};
       if (!named.value.requires_grad()) {
@@ -247,7 +244,7 @@ class TorchModel final : public Model {
   absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                               const OnLoss& on_loss, const OnGradient& on_gradient) override {
     if (absl::Status status = Check(batch); !status.ok()) return status;
-    return Caught([&]() -> absl::StatusOr<StepResult> {
+    return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
       SeedDraws(update_seed);
       StepResult result;
@@ -281,20 +278,19 @@ class TorchModel final : public Model {
 
   absl::StatusOr<EvaluationResult> Evaluate(const data::Batch& batch) override {
     if (absl::Status status = Check(batch); !status.ok()) return status;
-    return Caught([&]() -> absl::StatusOr<EvaluationResult> {
+    return Caught(parts_.where, [&]() -> absl::StatusOr<EvaluationResult> {
       SetThreads();
-      const c10::InferenceMode inference;
+      // Not InferenceMode: what a network of the user's own keeps for later must be good for training too.
+      const at::NoGradGuard no_grad;
       network_->Train(false);
       const auto end = absl::MakeCleanup([this] { network_->Train(true); });
       const at::Tensor output = Output(batch);
       const at::Tensor target = Target(batch);
       EvaluationResult result;
-      const bool of_samples = plan_.objective.loss == LossType::kCrossEntropy;
-      result.loss = {Name(plan_.objective.loss),
-                     LossOf(plan_.objective, output, target, at::Reduction::Sum).item<double>(),
-                     of_samples ? batch.size() : output.numel()};
-      for (const Metric& metric : plan_.objective.metrics) {
-        result.metrics.push_back(Measure(metric.type, output, target));
+      result.loss = SumOfLosses(output, target);
+      for (const Metric& metric : parts_.objective.metrics) {
+        result.metrics.push_back(metric.own.empty() ? Measure(metric.type, output, target)
+                                                    : MeasureOwn(parts_.own->metrics, metric.own, output, target));
       }
       return result;
     });
@@ -393,10 +389,10 @@ class TorchModel final : public Model {
   }
 
   absl::Status Check(const data::Batch& batch) const {
-    if (absl::Status input = CheckArray(plan_.input, batch.inputs, batch.size()); !input.ok()) return input;
-    if (absl::Status target = CheckArray(plan_.target, batch.targets, batch.size()); !target.ok()) return target;
-    if (absl::Status input = CheckValues(plan_.input, batch.inputs[0]); !input.ok()) return input;
-    return CheckValues(plan_.target, batch.targets[0]);
+    if (absl::Status input = CheckArray(parts_.input, batch.inputs, batch.size()); !input.ok()) return input;
+    if (absl::Status target = CheckArray(parts_.target, batch.targets, batch.size()); !target.ok()) return target;
+    if (absl::Status input = CheckValues(parts_.input, batch.inputs[0]); !input.ok()) return input;
+    return CheckValues(parts_.target, batch.targets[0]);
   }
 
   at::MemoryFormat format() const {
@@ -422,7 +418,7 @@ class TorchModel final : public Model {
     const std::vector<std::int64_t>& used = network_->used_shape();
     for (std::size_t i = 0; i < used.size(); ++i)
       samples = samples.narrow(static_cast<std::int64_t>(i) + 1, 0, used[i]);
-    const bool pixels = plan_.input.type == data::ElementType::kU8;
+    const bool pixels = parts_.input.type == data::ElementType::kU8;
     const at::ScalarType type = pixels ? at::kFloat : samples.scalar_type();
     if (layout_ == LayoutChoice::kChannelsLast && used.size() == 3) {
       // Strides set by hand: with one channel, LibTorch takes a row-major tensor for channels_last and leaves it, and
@@ -448,7 +444,25 @@ class TorchModel final : public Model {
   }
 
   at::Tensor Loss(const data::Batch& batch) const {
-    return LossOf(plan_.objective, Output(batch), Target(batch), at::Reduction::Mean);
+    const at::Tensor output = Output(batch);
+    const std::string& own = parts_.objective.own_loss;
+    if (own.empty()) return LossOf(parts_.objective, output, Target(batch), at::Reduction::Mean);
+    const Sum measured = model::MeasureOwn(*FindNamed(parts_.own->losses, own), output, Target(batch));
+    return measured.sum / measured.count;
+  }
+
+  static Measured MeasureOwn(const std::vector<plugin::Named<plugin::Measure>>& measures, const std::string& name,
+                             const at::Tensor& output, const at::Tensor& target) {
+    const Sum measured = model::MeasureOwn(*FindNamed(measures, name), output, target);
+    return {name, measured.sum.item<double>(), measured.count};
+  }
+
+  Measured SumOfLosses(const at::Tensor& output, const at::Tensor& target) const {
+    const Objective& objective = parts_.objective;
+    if (!objective.own_loss.empty()) return MeasureOwn(parts_.own->losses, objective.own_loss, output, target);
+    const at::Tensor sum = LossOf(objective, output, target, at::Reduction::Sum);
+    const bool of_samples = objective.loss == LossType::kCrossEntropy;
+    return {Name(objective.loss), sum.item<double>(), of_samples ? output.size(0) : output.numel()};
   }
 
   // Called by LibTorch when a gradient is complete: on the CPU by the thread that runs backward; on CUDA by a thread of
@@ -476,7 +490,7 @@ class TorchModel final : public Model {
     constexpr int kTimedSteps = 2;
     constexpr double kBudgetSeconds = 0.5;
     const std::int64_t size = std::min(batch_size, kMaxSamples);
-    const data::Batch batch{{data::MakeArray(plan_.input, size)}, {data::MakeArray(plan_.target, size)}};
+    const data::Batch batch{{data::MakeArray(parts_.input, size)}, {data::MakeArray(parts_.target, size)}};
     std::vector<LayoutChoice> candidates = {LayoutChoice::kChannelsLast, LayoutChoice::kContiguous};
     if (!bf16_ && network_->can_fuse()) candidates.insert(candidates.begin(), LayoutChoice::kFused);
 
@@ -503,11 +517,11 @@ class TorchModel final : public Model {
     SetLayout(best);
   }
 
-  const ModelPlan plan_;
+  const Parts parts_;
   const int threads_;
   const bool bf16_;
   const at::Device device_;
-  const std::shared_ptr<Network> network_;
+  Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;
   std::vector<at::Tensor> values_;   // of tensors_
   std::size_t parameters_ = 0;       // of them; buffers follow
@@ -527,10 +541,62 @@ absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice) {
   return absl::Status(cuda.code(), absl::StrCat("device CUDA: ", cuda.message()));
 }
 
+// A plug-in's network or a TorchScript module, on the device, and what it is trained for.
+absl::Status MakeOwnNetwork(const ModelOptions& options, at::Device device, Parts* parts) {
+  const ModelSpec& spec = options.model;
+  if (!spec.torch_script.empty()) return absl::UnimplementedError("spec.model.torchScript");
+  absl::StatusOr<std::shared_ptr<Network>> network =
+      MakePluginNetwork(*parts->own, spec, parts->input, parts->target, options.seed);
+  if (!network.ok()) return network.status();
+  parts->network = *std::move(network);
+  parts->where = absl::StrCat("spec.model.plugin.name: ", spec.plugin_name);
+  if (absl::Status tensors = CheckTensors(*parts->network, parts->where); !tensors.ok()) return tensors;
+  parts->network->To(device);
+  const absl::StatusOr<Value> output = TryOut(*parts->network, parts->input, device, parts->where);
+  if (!output.ok()) return output.status();
+  const absl::StatusOr<Objective> objective = PlanObjective(
+      spec.objective, *output, parts->target, parts->own == nullptr ? OwnMeasures() : MeasuresOf(*parts->own));
+  if (!objective.ok()) {
+    return absl::Status(objective.status().code(), absl::StrCat(objective.status().message(), "; the network is given ",
+                                                                data::ToString(parts->input)));
+  }
+  parts->objective = *objective;
+  return parts->own == nullptr ? absl::OkStatus()
+                               : TryOut(*parts->own, parts->objective, *output, parts->target, device);
+}
+
+absl::StatusOr<Parts> MakeParts(const ModelOptions& options, at::Device device) {
+  Parts parts;
+  OwnMeasures measures;
+  if (!options.model.plugin_path.empty()) {
+    const absl::StatusOr<const plugin::Registry*> own = LoadPlugin(options.model.plugin_path);
+    if (!own.ok()) return own.status();
+    parts.own = *own;
+    measures = MeasuresOf(*parts.own);
+  }
+  absl::StatusOr<ModelPlan> plan = PlanModel(options.model, options.fields, measures);
+  if (!plan.ok()) return plan.status();
+  parts.input = plan->input;
+  parts.target = plan->target;
+  if (!options.model.plugin_name.empty() || !options.model.torch_script.empty()) {
+    const absl::Status made = MakeOwnNetwork(options, device, &parts);
+    if (!made.ok()) return made;
+    return parts;
+  }
+  parts.objective = plan->objective;
+  if (parts.own != nullptr) {
+    const absl::Status tried = TryOut(*parts.own, parts.objective, plan->layers.output, parts.target, device);
+    if (!tried.ok()) return tried;
+  }
+  parts.network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
+  parts.network->To(device);
+  return parts;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) {
-  return Caught([&]() -> absl::StatusOr<std::unique_ptr<Model>> {
+  return Caught("LibTorch", [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     // Operations run one after another, each on its own threads. May be set once a process, before the first work.
     static std::once_flag once;
     std::call_once(once, [] {
@@ -541,16 +607,15 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
     if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");
     }
-    absl::StatusOr<ModelPlan> plan = PlanModel(options.model, options.fields);
-    if (!plan.ok()) return plan.status();
-    const std::shared_ptr<Network> network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
-    network->To(*device);
-    if (absl::Status frozen = Freeze(options.model.frozen, *network); !frozen.ok()) return frozen;
-    if (options.layout == LayoutChoice::kFused && !network->can_fuse() && network->has_convolutions()) {
+    absl::StatusOr<Parts> parts = MakeParts(options, *device);
+    if (!parts.ok()) return parts.status();
+    const Network& network = *parts->network;
+    if (absl::Status frozen = Freeze(options.model.frozen, network); !frozen.ok()) return frozen;
+    if (options.layout == LayoutChoice::kFused && !network.can_fuse() && network.has_convolutions()) {
       return absl::FailedPreconditionError(
           "the fused layout is for convolution, ReLU and average pooling of 2 in a row");
     }
-    return std::make_unique<TorchModel>(options, *std::move(plan), network, *device);
+    return std::make_unique<TorchModel>(options, *std::move(parts), *device);
   });
 }
 

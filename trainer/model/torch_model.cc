@@ -24,6 +24,7 @@
 #include "trainer/model/own_network.h"
 #include "trainer/model/plugin_network.h"
 #include "trainer/model/thrown.h"
+#include "trainer/model/torch_script_network.h"
 #include "trainer/model/torch_types.h"
 
 namespace downpour::model {
@@ -544,12 +545,14 @@ absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice) {
 // A plug-in's network or a TorchScript module, on the device, and what it is trained for.
 absl::Status MakeOwnNetwork(const ModelOptions& options, at::Device device, Parts* parts) {
   const ModelSpec& spec = options.model;
-  if (!spec.torch_script.empty()) return absl::UnimplementedError("spec.model.torchScript");
+  const bool script = !spec.torch_script.empty();
   absl::StatusOr<std::shared_ptr<Network>> network =
-      MakePluginNetwork(*parts->own, spec, parts->input, parts->target, options.seed);
+      script ? LoadTorchScript(spec.torch_script, parts->input)
+             : MakePluginNetwork(*parts->own, spec, parts->input, parts->target, options.seed);
   if (!network.ok()) return network.status();
   parts->network = *std::move(network);
-  parts->where = absl::StrCat("spec.model.plugin.name: ", spec.plugin_name);
+  parts->where = script ? absl::StrCat("spec.model.torchScript.path: ", spec.torch_script)
+                        : absl::StrCat("spec.model.plugin.name: ", spec.plugin_name);
   if (absl::Status tensors = CheckTensors(*parts->network, parts->where); !tensors.ok()) return tensors;
   parts->network->To(device);
   const absl::StatusOr<Value> output = TryOut(*parts->network, parts->input, device, parts->where);

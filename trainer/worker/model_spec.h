@@ -11,7 +11,7 @@ namespace downpour::worker {
 // spec.model as the worker is told it.
 model::ModelSpec MakeModelSpec(const v1::ModelConfig& config);
 
-// For people: the name of the network, or that it is a list of layers.
+// For people: the name of the network and the file that it is from, or that it is a list of layers.
 std::string ModelName(const v1::ModelConfig& config);
 
 }  // namespace downpour::worker

@@ -66,5 +66,22 @@ TEST(DatasetSpec, CarriesEveryField) {
   EXPECT_EQ(spec.synthetic.max_length, 9);
 }
 
+TEST(ModelSpec, OfAPluginOrTorchScriptHasItsFile) {
+  v1::ModelConfig config;
+  config.mutable_plugin()->set_path("/models/net.so");
+  config.mutable_plugin()->set_name("Net");
+  config.mutable_plugin()->set_parameters(R"({"filters": 8})");
+  model::ModelSpec spec = MakeModelSpec(config);
+  EXPECT_EQ(spec.plugin_path, "/models/net.so");
+  EXPECT_EQ(spec.plugin_name, "Net");
+  EXPECT_EQ(spec.plugin_parameters, R"({"filters": 8})");
+  EXPECT_EQ(ModelName(config), "Net of /models/net.so");
+  config.mutable_plugin()->clear_name();
+  config.set_torch_script("/models/net.pt");
+  spec = MakeModelSpec(config);
+  EXPECT_EQ(spec.torch_script, "/models/net.pt");
+  EXPECT_EQ(ModelName(config), "TorchScript of /models/net.pt");
+}
+
 }  // namespace
 }  // namespace downpour::worker

@@ -36,7 +36,5 @@ if(DOWNPOUR_TORCH)
     ${DOWNPOUR_TORCH_ROOT}/torch/include ${DOWNPOUR_TORCH_ROOT}/torch/include/torch/csrc/api/include)
   target_link_libraries(downpour_torch INTERFACE
     ${DOWNPOUR_TORCH_ROOT}/torch/lib/libtorch_cpu.so ${DOWNPOUR_TORCH_ROOT}/torch/lib/libc10.so)
-  target_link_options(downpour_torch INTERFACE
-    -Wl,-rpath,${DOWNPOUR_TORCH_ROOT}/torch/lib
-    -Wl,-rpath-link,${DOWNPOUR_TORCH_ROOT}/nvidia/cu13/lib)
+  target_link_options(downpour_torch INTERFACE -Wl,-rpath-link,${DOWNPOUR_TORCH_ROOT}/nvidia/cu13/lib)
 endif()

@@ -1,0 +1,26 @@
+# cmake --install BUILD --prefix PREFIX: the programs, and what plug-ins are built with; --component plugin: the latter
+# alone.
+include(CMakePackageConfigHelpers)
+include(DownpourPlugin)
+
+foreach(program downpour downpour-server downpour-operator downpour-worker)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION bin COMPONENT programs)
+  endif()
+endforeach()
+
+if(DOWNPOUR_TORCH)
+  # LibTorch stays where it is; if it moves, LD_LIBRARY_PATH has to say where to. Linked so at once: CMake would leave
+  # room for a change, which the loader takes for the working directory.
+  set_target_properties(downpour-worker PROPERTIES
+    INSTALL_RPATH ${DOWNPOUR_TORCH_ROOT}/torch/lib BUILD_WITH_INSTALL_RPATH TRUE)
+
+  set(package lib/cmake/Downpour)
+  downpour_torch_version(${DOWNPOUR_TORCH_ROOT}/torch/include DOWNPOUR_TORCH_VERSION)
+  configure_package_config_file(cmake/DownpourConfig.cmake.in ${CMAKE_BINARY_DIR}/DownpourConfig.cmake
+    INSTALL_DESTINATION ${package})
+  write_basic_package_version_file(${CMAKE_BINARY_DIR}/DownpourConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+  install(DIRECTORY trainer/plugin/include/ DESTINATION include COMPONENT plugin)
+  install(FILES ${CMAKE_BINARY_DIR}/DownpourConfig.cmake ${CMAKE_BINARY_DIR}/DownpourConfigVersion.cmake
+    cmake/DownpourPlugin.cmake DESTINATION ${package} COMPONENT plugin)
+endif()

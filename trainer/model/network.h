@@ -30,10 +30,11 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // The tensors that it computes with, by the names of its state_dict, in the order of registration. It may put others
-  // in the place of buffers while it computes; the next Forward begins with those that there were at first.
+  // The tensors that it computes with, by the names of its state_dict, in the order of registration.
   virtual std::vector<NamedTensor> Parameters() const = 0;
   virtual std::vector<NamedTensor> Buffers() const = 0;
+  // Puts the tensors of Buffers() back in their places, if it is a network that puts others there when it computes.
+  virtual void PutBack(const std::vector<torch::Tensor>& /*buffers*/) {}
 
   virtual void Train(bool on) = 0;            // on at first
   virtual void To(torch::Device device) = 0;  // the tensors stay the same objects
@@ -49,6 +50,32 @@ class Network {
   // Inputs [N, used_shape...] -> outputs [N, ...]. In training mode it draws from LibTorch's default generator and
   // changes its buffers.
   virtual torch::Tensor Forward(const Flow& samples, bool fused) = 0;
+};
+
+// Undoes at its end what was done to the buffers meanwhile.
+class BuffersAsBefore {
+ public:
+  explicit BuffersAsBefore(Network& network) : network_(network) {
+    for (const NamedTensor& named : network.Buffers()) {
+      buffers_.push_back(named.value);
+      values_.push_back(named.value.clone());
+    }
+  }
+  ~BuffersAsBefore() {
+    const torch::NoGradGuard no_grad;
+    network_.PutBack(buffers_);
+    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(values_[i]);
+  }
+  BuffersAsBefore(const BuffersAsBefore&) = delete;
+  BuffersAsBefore& operator=(const BuffersAsBefore&) = delete;
+
+  // As they were at first, in the order of Buffers().
+  const std::vector<torch::Tensor>& values() const { return values_; }
+
+ private:
+  Network& network_;
+  std::vector<torch::Tensor> buffers_;
+  std::vector<torch::Tensor> values_;
 };
 
 // What LibTorch names, without what is undefined (the buffers of a BatchNorm that tracks nothing).

@@ -62,6 +62,7 @@ absl::StatusOr<Value> TryOut(Network& network, const data::Field& input, torch::
   Flow samples{Zeros(input, kLongest, device), {}};
   if (input.ragged()) samples.lengths = torch::tensor({kLongest, kLongest / 2});
   torch::Tensor output;
+  const BuffersAsBefore buffers(network);
   network.Train(false);
   try {
     output = network.Forward(samples, /*fused=*/false);

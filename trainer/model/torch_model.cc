@@ -196,7 +196,6 @@ class TorchModel final : public Model {
     parameters_ = values_.size();
     for (const NamedTensor& named : network_->Buffers()) {
       Tensor tensor{named.name, named.value.sizes().vec(), TensorKind::kBuffer};
-      buffers_.push_back(named.value);
       if (IsShared(named.value)) {
         tensors_.push_back(std::move(tensor));
         values_.push_back(named.value);
@@ -249,12 +248,11 @@ class TorchModel final : public Model {
       SetThreads();
       SeedDraws(update_seed);
       StepResult result;
-      const std::vector<at::Tensor> buffers = CopyOfBuffers();
+      const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
         on_gradient_ = nullptr;
         waiting_.clear();
         for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
-        SetBuffers(buffers);
       });
       const double start = Seconds(CLOCK_MONOTONIC);
       const at::Tensor loss = Loss(batch);
@@ -271,7 +269,7 @@ class TorchModel final : public Model {
         // Had no part in this batch.
         if (!delivered_[index]) Report(index, at::zeros(tensors_[index].shape));
       }
-      ReportBuffers(buffers);
+      ReportBuffers(buffers.values());
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
     });
@@ -283,6 +281,7 @@ class TorchModel final : public Model {
       SetThreads();
       // Not InferenceMode: what a network of the user's own keeps for later must be good for training too.
       const at::NoGradGuard no_grad;
+      const BuffersAsBefore buffers(*network_);  // one that was traced may change them here too
       network_->Train(false);
       const auto end = absl::MakeCleanup([this] { network_->Train(true); });
       const at::Tensor output = Output(batch);
@@ -318,17 +317,6 @@ class TorchModel final : public Model {
 
   // Others count the batches that a worker saw (num_batches_tracked) or are constants.
   static bool IsShared(const at::Tensor& buffer) { return buffer.scalar_type() == at::kFloat; }
-
-  std::vector<at::Tensor> CopyOfBuffers() const {
-    std::vector<at::Tensor> copies;
-    for (const at::Tensor& buffer : buffers_) copies.push_back(buffer.clone());
-    return copies;
-  }
-
-  void SetBuffers(const std::vector<at::Tensor>& values) {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < values.size(); ++i) buffers_[i].copy_(values[i]);
-  }
 
   // What a step changed in the buffers since they were `before`.
   void ReportBuffers(const std::vector<at::Tensor>& before) const {
@@ -495,7 +483,7 @@ class TorchModel final : public Model {
     std::vector<LayoutChoice> candidates = {LayoutChoice::kChannelsLast, LayoutChoice::kContiguous};
     if (!bf16_ && network_->can_fuse()) candidates.insert(candidates.begin(), LayoutChoice::kFused);
 
-    const std::vector<at::Tensor> buffers = CopyOfBuffers();
+    const BuffersAsBefore buffers(*network_);
     const clockid_t clock = threads_ == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
     const double deadline = Seconds(CLOCK_MONOTONIC) + kBudgetSeconds;
     LayoutChoice best = candidates.front();
@@ -514,7 +502,6 @@ class TorchModel final : public Model {
       }
       for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
     }
-    SetBuffers(buffers);
     SetLayout(best);
   }
 
@@ -524,9 +511,8 @@ class TorchModel final : public Model {
   const at::Device device_;
   Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;
-  std::vector<at::Tensor> values_;   // of tensors_
-  std::size_t parameters_ = 0;       // of them; buffers follow
-  std::vector<at::Tensor> buffers_;  // all, in the order of the network
+  std::vector<at::Tensor> values_;  // of tensors_
+  std::size_t parameters_ = 0;      // of them; buffers follow
   std::vector<std::pair<Tensor, at::Tensor>> frozen_;
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward

@@ -56,6 +56,11 @@ class TorchScriptNetwork final : public Network {
     return buffers;
   }
 
+  // `self.mean = ...` in a module puts another tensor in a buffer's place.
+  void PutBack(const std::vector<torch::Tensor>& buffers) override {
+    for (std::size_t i = 0; i < buffers.size(); ++i) buffers_[i].Set(buffers[i]);
+  }
+
   void Train(bool on) override {
     for (const Slot& slot : training_) slot.Set(on ? slot.value : c10::IValue(false));
   }
@@ -65,8 +70,6 @@ class TorchScriptNetwork final : public Network {
   const std::vector<std::int64_t>& used_shape() const override { return input_shape_; }
 
   torch::Tensor Forward(const Flow& samples, bool /*fused*/) override {
-    // `self.mean = ...` puts another tensor in a buffer's place.
-    for (const Slot& slot : buffers_) slot.Set(slot.value);
     std::vector<c10::IValue> inputs = {AsPromised(samples.value)};
     if (with_lengths_) inputs.emplace_back(samples.lengths);
     // LibTorch would compile anew after the first updates, by what it saw of them, with other rounding.

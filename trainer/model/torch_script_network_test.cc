@@ -207,6 +207,38 @@ TEST_F(TorchScriptNetwork, ABufferMayBeReplaced) {
   }
 }
 
+// As a module that was traced in training mode does.
+TEST_F(TorchScriptNetwork, OnlyUpdatesChangeBuffers) {
+  Module module = WithMode("Counting");
+  module.register_parameter("values", Trained(at::ones({3})), false);
+  module.register_buffer("in_place", at::ones({1}));
+  module.register_buffer("replaced", at::ones({1}));
+  module.register_buffer("count", at::zeros({1}, at::kLong));
+  module.define(R"(
+    def forward(self, images):
+      self.in_place.mul_(0.5)
+      self.replaced = self.replaced * 0.5
+      self.count.add_(1)
+      return (self.values * self.replaced).repeat([images.size(0), 1])
+  )");
+  const std::unique_ptr<Model> model = Create(Saved(module));
+  ASSERT_THAT(NamesOf(*model), ElementsAre("values", "in_place", "replaced"));
+  const auto expect_first_values = [&model] {
+    EXPECT_EQ(ValueOf(*model, 1), std::vector<float>{1});
+    EXPECT_EQ(ValueOf(*model, 2), std::vector<float>{1});
+    EXPECT_EQ(model->frozen().at(0).values, std::vector<float>{0});
+  };
+  expect_first_values();
+  ASSERT_TRUE(model->Evaluate(Samples(2)).ok());
+  expect_first_values();
+  const Step step = Compute(*model, Samples(2));
+  EXPECT_EQ(step.gradients[1], std::vector<float>{0.5F});
+  EXPECT_EQ(step.gradients[2], std::vector<float>{0.5F});
+  expect_first_values();
+  model->SetParameter(2, std::vector<float>{8});
+  EXPECT_EQ(Compute(*model, Samples(2)).gradients[2], std::vector<float>{4});
+}
+
 TEST_F(TorchScriptNetwork, FrozenParametersAreThoseOfTheFileAndOfTheManifest) {
   Module module = MakeNet();
   module.attr("conv").toModule().attr("weight").toTensor().set_requires_grad(false);

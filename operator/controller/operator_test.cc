@@ -149,17 +149,27 @@ TEST_F(OperatorTest, ANodeThatIsCordonedIsNews) {
   running.Start();
   EXPECT_TRUE(server_.WaitForRequests("POST", "/pods", 3, kLimit));
   EXPECT_TRUE(server_.WaitForWatches(3, kLimit));
-  server_.Modify(kube::kTrainingJobs, "team", "lenet", [](kube::Json& job) {
-    job["status"]["lastProgressStep"] = 10;  // it has trained
-  });
-  server_.Modify(kube::kPods, "team", "lenet-ps-0", [](kube::Json& pod) {
-    pod["spec"]["nodeName"] = "node-0";
-    pod["status"] = {{"phase", "Running"}};
-  });
+  const auto cordon = [this](bool cordoned) {
+    server_.Modify(kube::kNodes, "", "node-0",
+                   [cordoned](kube::Json& node) { node["spec"]["unschedulable"] = cordoned; });
+  };
+  cordon(true);
+  // The ps runs and the job has trained: said again where the operator, still busy with the pods, wrote what it had
+  // seen before, and where a pod that was asked for was not there yet.
+  const absl::Time deadline = absl::Now() + kLimit;
+  while (Condition("DrainWaits") != "True" && absl::Now() < deadline) {
+    server_.Modify(kube::kPods, "team", "lenet-ps-0", [](kube::Json& pod) {
+      pod["spec"]["nodeName"] = "node-0";
+      pod["status"] = {{"phase", "Running"}};
+    });
+    server_.Modify(kube::kTrainingJobs, "team", "lenet",
+                   [](kube::Json& job) { job["status"]["lastProgressStep"] = 10; });
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+  EXPECT_EQ(Condition("DrainWaits"), "True");
   for (int round = 0; round < 5; ++round) {
-    for (const bool cordoned : {true, false}) {
-      server_.Modify(kube::kNodes, "", "node-0",
-                     [cordoned](kube::Json& node) { node["spec"]["unschedulable"] = cordoned; });
+    for (const bool cordoned : {false, true}) {
+      cordon(cordoned);
       EXPECT_TRUE(WaitForCondition("DrainWaits", cordoned ? "True" : "False")) << "round " << round;
     }
   }

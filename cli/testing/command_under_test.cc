@@ -76,7 +76,7 @@ void MakeDataset(const std::string& directory, std::uint32_t samples) {
                        static_cast<char>(value)};
   };
   for (const char* part : {"train", "t10k"}) {
-    WriteText(directory + "/" + part + "-images-idx3-ubyte", number(2051) + number(samples) + number(0) + number(0));
+    WriteText(directory + "/" + part + "-images-idx3-ubyte", number(2051) + number(samples) + number(28) + number(28));
     WriteText(directory + "/" + part + "-labels-idx1-ubyte",
               number(2049) + number(samples) + std::string(samples, '\0'));
   }

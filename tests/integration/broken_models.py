@@ -2,7 +2,8 @@
 """Broken spec.model sections: `downpour run` refuses each before anything is started, with the path of what is wrong,
 what was found and what is expected, and leaves no folder; `downpour validate` says the same.
 
-Usage: broken_models.py --downpour PROGRAM
+Usage: broken_models.py --downpour PROGRAM [--plugins FOLDER]
+With the folder of the test plug-ins it is those that a worker is asked about; without, those that a plan finds.
 """
 
 import argparse
@@ -176,19 +177,53 @@ BROKEN = [
      "spec.dataset.synthetic.classes: Radar has none, got 2"),
 ]
 
+# {plugins} is the folder of the test plug-ins. What is not on this machine, `validate` does not look at.
+TRIED = [
+    ("{plugin: {path: /nowhere/net.so, name: Net}}", "spec.model.plugin.path: no file /nowhere/net.so"),
+    ("{plugin: {path: {plugins}, name: Net}}", "spec.model.plugin.path: "),
+    ("{plugin: {path: {plugins}/text.so, name: Net}}", "spec.model.plugin.path: {plugins}/text.so cannot be loaded: "),
+    ("{plugin: {path: {plugins}/no_plugin.so, name: Net}}", "spec.model.plugin.path: {plugins}/no_plugin.so"),
+    ("{plugin: {path: {plugins}/other_contract_plugin.so, name: Net}}", "spec.model.plugin.path: {plugins}/other_contract"),
+    ("{plugin: {path: {plugins}/other_torch_plugin.so, name: Net}}", "spec.model.plugin.path: {plugins}/other_torch_plugin"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Nett}}", "spec.model.plugin.name: "),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Net, parameters: {filters: 0}}}",
+     "spec.model.plugin.parameters.filters: expected at least 1, got 0"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Net, parameters: {filter: 1}}}", "spec.model.plugin.parameters.filter: "),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: ThrowsInConstructor}}", "spec.model.plugin.name: ThrowsInConstructor"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: ThrowsInForward}}", "spec.model.plugin.name: ThrowsInForward threw"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Doubles}}",
+     "spec.model.plugin.name: Doubles: the parameter a is Double, expected Float"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Tied}}", "spec.model.plugin.name: Tied"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: Crashes}}",
+     "spec.model: a worker that only makes it is killed by signal 11 (Segmentation fault)"),
+    ("{name: MLP, plugin: {path: {plugins}/test_plugin.so}, loss: {type: Hinge}}", "spec.model.loss.type: "),
+    ("{name: MLP, plugin: {path: {plugins}/test_plugin.so}, metrics: [Accuracy, Recall]}", "spec.model.metrics[1]: "),
+    ("{torchScript: {path: /nowhere/net.pt}}", "spec.model.torchScript.path: no file /nowhere/net.pt"),
+    ("{torchScript: {path: {plugins}/text.so}}",
+     "spec.model.torchScript.path: {plugins}/text.so is no TorchScript archive (torch.jit.save): "),
+]
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--downpour", required=True)
+    parser.add_argument("--plugins", type=pathlib.Path)
     parser.add_argument("--show", action="store_true", help="print the messages")
     options = parser.parse_args()
+    broken = BROKEN
+    if options.plugins:
+        (options.plugins / "text.so").write_text("no library\n", encoding="utf-8")
+        broken = [(model.replace("{plugins}", str(options.plugins)), IMAGES, error.replace("{plugins}", str(options.plugins)))
+                  for model, error in TRIED]
     failures = 0
     with tempfile.TemporaryDirectory(prefix="downpour-broken-models-") as folder:
         manifest = pathlib.Path(folder) / "job.yaml"
         run = pathlib.Path(folder) / "run"
-        for model, dataset, expected in BROKEN:
+        for model, dataset, expected in broken:
             manifest.write_text(MANIFEST.format(model=model, dataset=dataset), encoding="utf-8")
             for command in (["validate", manifest], ["run", manifest, "--run-dir", run]):
+                if command[0] == "validate" and "/nowhere/" in model:
+                    continue
                 process = subprocess.run([options.downpour, *command], capture_output=True, text=True, check=False,
                                          timeout=TIMEOUT_SECONDS)
                 prefix = f"{manifest}: "
@@ -201,7 +236,7 @@ def main():
                 failures += 1
                 print(f"{command[0]}: model: {model}, dataset: {dataset}: exit code {process.returncode}, "
                       f"folder: {run.exists()}\n  expected: {expected}\n  found: {process.stderr}{process.stdout}")
-    print(f"{len(BROKEN)} broken models, {failures} not refused as expected")
+    print(f"{len(broken)} broken models, {failures} not refused as expected")
     sys.exit(1 if failures else 0)
 
 

@@ -139,7 +139,8 @@ absl::StatusOr<SampleFields> ReadIdxFields(const std::string& directory) {
     return value;
   };
   constexpr std::uint32_t kImages = 0x00000803;
-  if (gzread(file.get(), header.data(), kHeaderBytes) != static_cast<int>(kHeaderBytes) || word(0) != kImages) {
+  if (gzread(file.get(), header.data(), kHeaderBytes) != static_cast<int>(kHeaderBytes) || word(0) != kImages ||
+      word(2) == 0 || word(3) == 0) {
     return absl::DataLossError(absl::StrCat(*path, ": is no idx file of images"));
   }
   return Fields(word(2), word(3));

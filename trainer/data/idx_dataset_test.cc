@@ -128,7 +128,8 @@ TEST_F(IdxDatasetTest, TheFieldsAreInTheHeader) {
     ASSERT_TRUE(fields.ok()) << fields.status();
     EXPECT_EQ(ToString(*fields), "inputs {image: u8 [1, 5, 7]}, targets {label: i64 [] below 10}");
   }
-  for (const Bytes& broken : {Bytes(header.begin(), header.begin() + 15), Idx(0x00000801, {2, 5, 7}, {}), Bytes()}) {
+  for (const Bytes& broken : {Bytes(header.begin(), header.begin() + 15), Idx(0x00000801, {2, 5, 7}, {}),
+                              Idx(0x00000803, {2, 0, 7}, {}), Bytes()}) {
     Write("train-images-idx3-ubyte.gz", broken);
     const absl::Status status = ReadIdxFields(directory_.string()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

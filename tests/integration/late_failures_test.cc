@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -40,9 +41,10 @@ constexpr absl::Duration kPatience = absl::Seconds(50);
 
 class Zeros final : public data::Dataset {
  public:
-  explicit Zeros(std::vector<std::int64_t> shape = {1})
-      : fields_{{{"value", data::ElementType::kF32, std::move(shape)}}, {{"label", data::ElementType::kI64, {}, 1}}} {}
-  std::int64_t size() const override { return kSamples; }
+  explicit Zeros(std::vector<std::int64_t> shape = {1}, std::int64_t size = kSamples)
+      : fields_{{{"value", data::ElementType::kF32, std::move(shape)}}, {{"label", data::ElementType::kI64, {}, 1}}},
+        size_(size) {}
+  std::int64_t size() const override { return size_; }
   const data::SampleFields& fields() const override { return fields_; }
   data::Batch Read(absl::Span<const std::int64_t> indices) const override {
     const std::int64_t samples = static_cast<std::int64_t>(indices.size());
@@ -51,12 +53,15 @@ class Zeros final : public data::Dataset {
 
  private:
   const data::SampleFields fields_;
+  const std::int64_t size_;
 };
 
 // Every gradient of the second tensor is the same number; the first does not move.
 class PlantedModel final : public model::Model {
  public:
-  explicit PlantedModel(float gradient) : gradient_(gradient) {}
+  // `metrics` are what it measures, if anything.
+  explicit PlantedModel(float gradient, std::vector<std::string> metrics = {})
+      : gradient_(gradient), metrics_(std::move(metrics)) {}
   const std::vector<model::Tensor>& tensors() const override { return tensors_; }
   void SetParameter(std::size_t, absl::Span<const float>) override {}
   void GetParameter(std::size_t, absl::Span<float> values) const override {
@@ -71,12 +76,24 @@ class PlantedModel final : public model::Model {
     on_gradient(0, std::vector<float>(2, 0.0f));
     return result;
   }
-  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
+  // The metrics of the n-th batch are sums of n, 2n, ...; counts are samples.
+  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch& batch) override {
+    const double nth = ++batches_;
+    const std::int64_t samples = batch.size();
+    model::EvaluationResult result;
+    result.loss = {"loss", 10 * nth, samples};
+    for (std::size_t i = 0; i < metrics_.size(); ++i) {
+      result.metrics.push_back({metrics_[i], nth * static_cast<double>(i + 1), samples});
+    }
+    return result;
+  }
   std::string description() const override { return "planted"; }
 
  private:
   std::vector<model::Tensor> tensors_ = {{"still", {2}}, {"moving", {3}}};
   float gradient_;
+  std::vector<std::string> metrics_;
+  int batches_ = 0;
 };
 
 class LateFailuresTest : public ::testing::Test {
@@ -244,6 +261,41 @@ TEST_F(LateFailuresTest, AnOutputFolderThatCannotTakeTheModelIsRefusedBeforeTrai
               HasSubstr("/absent/model.safetensors: cannot create: No such file or directory"));
   fs::create_directories(output + "/model.safetensors");
   EXPECT_THAT(std::string(MakeWorker(MakeConfig(output), 0, 1).status().message()), HasSubstr("is a directory"));
+}
+
+TEST_F(LateFailuresTest, AnEvaluationHasEveryMetricByItsNameOverTheWholeTestSet) {
+  constexpr std::int64_t kTestSamples = 1200;  // three batches, the last smaller than the others: 1 + 2 + 3 = 6
+  struct Case {
+    std::vector<std::string> metrics;
+    std::optional<double> accuracy;
+  };
+  for (const Case& test : {Case{{}, std::nullopt}, Case{{"MeanAbsoluteError"}, std::nullopt},
+                           Case{{"Top5Accuracy", "BinaryAccuracy", "Accuracy"}, 12.0 / kTestSamples}}) {
+    v1::TrainingConfig config = MakeConfig("");
+    config.set_evaluate(true);
+    ASSERT_NO_FATAL_FAILURE(StartServers(config));
+    worker::WorkerProcessOptions options;
+    options.config = config;
+    options.coordinator = coordinator_->address();
+    const auto worker = worker::WorkerProcess::Create(
+        options, std::make_unique<Zeros>(), std::make_unique<Zeros>(std::vector<std::int64_t>{1}, kTestSamples),
+        std::make_unique<PlantedModel>(1, test.metrics));
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    const Running running(worker->get());
+    const v1::ProgressReply end = AwaitEnd();
+    Finish();
+    ASSERT_EQ(end.evaluations_size(), 1);
+    const v1::Evaluation& evaluation = end.evaluations(0);
+    EXPECT_EQ(evaluation.samples(), kTestSamples);
+    EXPECT_DOUBLE_EQ(evaluation.loss(), 60.0 / kTestSamples);
+    EXPECT_EQ(evaluation.has_accuracy(), test.accuracy.has_value());
+    EXPECT_DOUBLE_EQ(evaluation.accuracy(), test.accuracy.value_or(0));
+    ASSERT_EQ(evaluation.metrics_size(), std::ssize(test.metrics));
+    for (int i = 0; i < evaluation.metrics_size(); ++i) {
+      EXPECT_EQ(evaluation.metrics(i).name(), test.metrics[static_cast<std::size_t>(i)]);
+      EXPECT_DOUBLE_EQ(evaluation.metrics(i).value(), 6.0 * (i + 1) / kTestSamples);
+    }
+  }
 }
 
 // A data set of two samples of one pixel in the format of MNIST.

@@ -576,6 +576,9 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, core::WorkerOu
           result.set_error(absl::StrCat("worker-", process->index, ": it cannot be done here"));
         } else if (work.kind == v1::TASK_EVALUATE) {
           result.set_accuracy(0.5);
+          v1::Metric* metric = result.add_metrics();
+          metric->set_name("Accuracy");
+          metric->set_value(0.5);
           result.set_samples(1);
         }
         core::WorkerOutput next;

@@ -216,7 +216,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     }
     if (progress.evaluations_size() > 0) {
       const v1::Evaluation& newest = progress.evaluations(progress.evaluations_size() - 1);
-      metrics_.SetGauge("downpour_test_accuracy", "Accuracy of the newest evaluation.", {}, newest.accuracy());
+      if (newest.has_accuracy()) {
+        metrics_.SetGauge("downpour_test_accuracy", "Accuracy of the newest evaluation.", {}, newest.accuracy());
+      }
       metrics_.SetGauge("downpour_test_loss", "Loss of the newest evaluation.", {}, newest.loss());
     }
   }

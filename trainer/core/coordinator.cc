@@ -576,9 +576,10 @@ void CoordinatorCore::AcceptResult(const v1::TaskResult& result, std::uint64_t s
   if (result.samples() > 0) {
     v1::Evaluation evaluation;
     evaluation.set_dataset_epoch(result.dataset_epoch());
-    evaluation.set_accuracy(result.accuracy());
+    if (result.has_accuracy()) evaluation.set_accuracy(result.accuracy());
     evaluation.set_loss(result.loss());
     evaluation.set_samples(result.samples());
+    *evaluation.mutable_metrics() = result.metrics();
     evaluations_.push_back(evaluation);
     if (evaluations_.size() > kEvaluationsKept) evaluations_.erase(evaluations_.begin());
   }

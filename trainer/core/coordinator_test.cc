@@ -491,6 +491,38 @@ TEST_F(TaskTest, AnEvaluationThatFailsCostsTheEvaluationAlone) {
             "the evaluation after epoch 2 could not be made in 8 tries: worker-0: truncated gzip stream");
 }
 
+TEST_F(TaskTest, AnEvaluationIsPassedOnAsItIs) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Train(worker);
+  v1::Metric error;
+  error.set_name("MeanAbsoluteError");
+  error.set_value(0.25);
+  while (Await(worker, kPatience).has_value()) {
+    if (TaskOf(worker)->kind() != v1::TASK_EVALUATE) {
+      Succeed(worker);
+      continue;
+    }
+    v1::TaskResult result = ResultOf(*TaskOf(worker));
+    result.set_samples(3);
+    result.set_loss(0.5);
+    *result.add_metrics() = error;
+    SyncWith(worker, result);
+  }
+  const v1::ProgressReply progress = Progress();
+  ASSERT_EQ(progress.evaluations_size(), 2);
+  const v1::Evaluation& none = progress.evaluations(0);
+  EXPECT_EQ(none.metrics_size(), 0);
+  EXPECT_FALSE(none.has_accuracy());
+  const v1::Evaluation& last = progress.evaluations(1);
+  EXPECT_EQ(last.samples(), 3u);
+  EXPECT_EQ(last.loss(), 0.5);
+  EXPECT_FALSE(last.has_accuracy()) << "none was measured";
+  ASSERT_EQ(last.metrics_size(), 1);
+  EXPECT_EQ(last.metrics(0).name(), "MeanAbsoluteError");
+  EXPECT_EQ(last.metrics(0).value(), 0.25);
+}
+
 TEST_F(TaskTest, AModelThatIsNotFiniteFailsTheJobAtOnce) {
   Worker worker{.index = 0, .session = 7};
   Join(worker);

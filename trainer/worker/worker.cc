@@ -19,6 +19,7 @@
 #include "trainer/core/worker.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
+#include "trainer/model/objective.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
@@ -65,6 +66,11 @@ void Add(const model::Measured& part, model::Measured* whole) {
 
 double Mean(const model::Measured& measured) {
   return measured.sum / static_cast<double>(std::max<std::int64_t>(1, measured.count));
+}
+
+bool IsAccuracy(const std::string& metric) {
+  return metric == model::Name(model::MetricType::kAccuracy) ||
+         metric == model::Name(model::MetricType::kBinaryAccuracy);
 }
 
 }  // namespace
@@ -259,18 +265,27 @@ class WorkerProcess::Impl {
   }
 
   absl::Status EvaluateTestSet(v1::TaskResult* result) {
-    model::Measured loss, accuracy;
+    model::Measured loss;
+    std::vector<model::Measured> metrics;
     for (std::int64_t first = 0; first < test_->size(); first += kEvaluationBatch) {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kEvaluationBatch, test_->size() - first)));
       std::iota(indices.begin(), indices.end(), first);
       const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(test_->Read(indices));
       if (!part.ok()) return part.status();
       Add(part->loss, &loss);
-      if (!part->metrics.empty()) Add(part->metrics.front(), &accuracy);
+      for (std::size_t i = 0; i < part->metrics.size(); ++i) {
+        if (i == metrics.size()) metrics.push_back({part->metrics[i].name});
+        Add(part->metrics[i], &metrics[i]);
+      }
     }
     result->set_samples(static_cast<std::uint64_t>(test_->size()));
-    result->set_accuracy(Mean(accuracy));
     result->set_loss(Mean(loss));
+    for (const model::Measured& measured : metrics) {
+      v1::Metric* metric = result->add_metrics();
+      metric->set_name(measured.name);
+      metric->set_value(Mean(measured));
+      if (!result->has_accuracy() && IsAccuracy(measured.name)) result->set_accuracy(metric->value());
+    }
     if (!std::isfinite(loss.sum)) result->set_warning("the loss on the test set is not finite");
     return absl::OkStatus();
   }

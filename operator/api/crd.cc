@@ -206,7 +206,7 @@ constexpr Description kDescriptions[] = {
     {"spec.model.loss.delta", "Where Huber's loss goes over from squares to absolute values."},
     {"spec.model.metrics",
      "What is measured on the test set: Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError and those of the "
-     "plug-in. Empty: the usual one of the loss."},
+     "plug-in. status.progress.testMetrics has them all. Empty: the usual one of the loss."},
     {"spec.model.frozen", "Parameters that are not trained, by name. * stands for any text."},
     {"spec.dataset", "What it is trained and tested on. Every worker reads it from its own file system."},
     {"spec.dataset.format", "IDX: the four files of the MNIST family, gzipped or not. Synthetic: generated data."},
@@ -229,7 +229,7 @@ constexpr Description kDescriptions[] = {
     {"spec.training.precision", "Precision of the forward and the backward pass."},
     {"spec.training.threads", "Threads of one worker. 0: one."},
     {"spec.training.updatesPerShard", "Updates in one lease of data. 0: chosen by the coordinator."},
-    {"spec.training.evaluate", "Whether the accuracy on the test set is measured after each epoch."},
+    {"spec.training.evaluate", "Whether loss and metrics are measured on the test set after each epoch."},
     {"spec.update", "How gradients become new parameters."},
     {"spec.update.mode", "Async: workers do not wait for each other."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
@@ -358,8 +358,12 @@ constexpr Description kDescriptions[] = {
     {"status.progress.epoch", "The pass over the training set that is under way, from 1. 0: none has begun."},
     {"status.progress.loss", "Training loss, mean over the workers. A decimal number as text; absent: not known."},
     {"status.progress.testAccuracy",
-     "Accuracy of the newest evaluation, 0 to 1. A decimal number as text; absent: "
-     "none yet."},
+     "Accuracy of the newest evaluation, 0 to 1. A decimal number as text; absent: none yet, or neither Accuracy nor "
+     "BinaryAccuracy is among the metrics."},
+    {"status.progress.testMetrics", "The metrics of the newest evaluation, in the order of spec.model.metrics."},
+    {"status.progress.testMetrics[]", "One such metric."},
+    {"status.progress.testMetrics[].name", "Its name, as in spec.model.metrics."},
+    {"status.progress.testMetrics[].value", "Its mean over the whole test set. A decimal number as text."},
     {"status.incarnations",
      "Internal: the newest incarnation given out for each role and index, as worker-2: 3. It "
      "is stored before the pod is made, so that no incarnation is given out twice."},
@@ -468,7 +472,8 @@ constexpr Relation kRelations[] = {
      "has(self.plugin) || !has(self.metrics) || self.metrics.all(metric, metric in "
      "['Accuracy', 'Top5Accuracy', 'BinaryAccuracy', 'MeanAbsoluteError'])",
      "must be of Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError"},
-    {"spec.dataset", "path", "(self.format == 'IDX') == has(self.path)", "is required for the format IDX, and only there"},
+    {"spec.dataset", "path", "(self.format == 'IDX') == has(self.path)",
+     "is required for the format IDX, and only there"},
     {"spec.dataset", "synthetic", "(self.format == 'Synthetic') == has(self.synthetic)",
      "is required for the format Synthetic, and only there"},
     {"spec.model.loss", "labelSmoothing",

@@ -251,9 +251,13 @@ TEST(StatusTest, HasTheShapeThatTheColumnsOfTheResourceReadFrom) {
   status.progress.emplace();
   status.worker.selector = "role=worker";
   const auto later = nlohmann::json::parse(StatusToJson(status));
-  for (const char* name : {"samplesPerSecond", "loss", "testAccuracy"}) {
+  for (const char* name : {"samplesPerSecond", "loss", "testAccuracy", "testMetrics"}) {
     EXPECT_FALSE(later["progress"].contains(name)) << name;
   }
+  status.progress->test_metrics = {{"Top5Accuracy", "0.9911"}, {"Accuracy", "0.8712"}};
+  EXPECT_EQ(nlohmann::json::parse(StatusToJson(status))["progress"]["testMetrics"],
+            nlohmann::json::parse(R"([{"name": "Top5Accuracy", "value": "0.9911"},
+                                      {"name": "Accuracy", "value": "0.8712"}])"));
   EXPECT_EQ(later["worker"]["selector"], "role=worker");
 }
 

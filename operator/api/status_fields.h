@@ -83,6 +83,12 @@ void Fields(Visitor& v, RecoveryStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, TestMetricStatus& s) {
+  v.Field("name", s.name, Text{AnyText});
+  v.Field("value", s.value, Text{AnyText});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, ProgressStatus& s) {
   v.Field("step", s.step, Integer{});
   v.Field("totalSteps", s.total_steps, Integer{});
@@ -94,6 +100,7 @@ void Fields(Visitor& v, ProgressStatus& s) {
   v.Field("epoch", s.epoch, kCount);
   v.Field("loss", s.loss, Text{AnyText});
   v.Field("testAccuracy", s.test_accuracy, Text{AnyText});
+  v.Field("testMetrics", s.test_metrics, ListOf<Object>{});
 }
 
 template <class Visitor>

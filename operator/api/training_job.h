@@ -341,6 +341,13 @@ struct OutputStatus {
   friend bool operator==(const OutputStatus&, const OutputStatus&) = default;
 };
 
+// One of spec.model.metrics, over the whole test set.
+struct TestMetricStatus {
+  std::string name;
+  std::string value;  // as text, like the fractions below
+  friend bool operator==(const TestMetricStatus&, const TestMetricStatus&) = default;
+};
+
 // What training has done, as of last_update_time. Fractions are text, as is usual in a status; "": not known.
 struct ProgressStatus {
   std::uint64_t step = 0;
@@ -353,6 +360,7 @@ struct ProgressStatus {
   int epoch = 0;                           // of spec.training.epochs, from 1; 0: none has begun
   std::string loss;
   std::string test_accuracy;
+  std::vector<TestMetricStatus> test_metrics;  // of the newest evaluation, in the order of the manifest
   friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
 };
 

@@ -52,7 +52,9 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.samples_per_second = reply.samples_per_second();
   if (reply.has_loss()) report.loss = reply.loss();
   if (reply.evaluations_size() > 0) {
-    report.test_accuracy = reply.evaluations(reply.evaluations_size() - 1).accuracy();
+    const v1::Evaluation& newest = reply.evaluations(reply.evaluations_size() - 1);
+    if (newest.has_accuracy()) report.test_accuracy = newest.accuracy();
+    for (const v1::Metric& metric : newest.metrics()) report.test_metrics.push_back({metric.name(), metric.value()});
   }
   return report;
 }

@@ -1,5 +1,7 @@
 #include "operator/job/report.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -43,6 +45,25 @@ TEST(ReportTest, ALossThatNoWorkerHasIsNone) {
   EXPECT_FALSE(ToReport(reply, 1).loss.has_value());
   reply.set_loss(0.5);
   EXPECT_EQ(ToReport(reply, 1).loss, 0.5);
+}
+
+TEST(ReportTest, HasEveryMetricOfTheNewestEvaluation) {
+  v1::ProgressReply reply;
+  EXPECT_EQ(ToReport(reply, 1).test_accuracy, std::nullopt);
+  v1::Evaluation* evaluation = reply.add_evaluations();
+  evaluation->set_accuracy(0.5);
+  evaluation = reply.add_evaluations();
+  for (const auto& [name, value] : {std::pair("Top5Accuracy", 0.75), std::pair("MeanAbsoluteError", 0.25)}) {
+    v1::Metric* metric = evaluation->add_metrics();
+    metric->set_name(name);
+    metric->set_value(value);
+  }
+  const planner::CoordinatorReport report = ToReport(reply, 1);
+  EXPECT_EQ(report.test_accuracy, std::nullopt) << "that was the evaluation before";
+  EXPECT_EQ(report.test_metrics,
+            (std::vector<planner::TestMetric>{{"Top5Accuracy", 0.75}, {"MeanAbsoluteError", 0.25}}));
+  evaluation->set_accuracy(0);
+  EXPECT_EQ(ToReport(reply, 1).test_accuracy, 0);
 }
 
 TEST(ReportTest, TellsHowTheNewestWorkersEnded) {

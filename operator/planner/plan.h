@@ -40,6 +40,13 @@ struct Instance {
   std::vector<std::string> running_containers;  // of a pod: the names of those that run, whosever they are
 };
 
+// One of spec.model.metrics, over the whole test set.
+struct TestMetric {
+  std::string name;
+  double value = 0;
+  friend bool operator==(const TestMetric&, const TestMetric&) = default;
+};
+
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
 
 // The coordinator's last answer. Absent: it never answered. Old answers carry their age; unknown is never zero.
@@ -55,7 +62,8 @@ struct CoordinatorReport {
   int epoch = 0;                           // of the data set, from 1; 0: none has begun
   double samples_per_second = 0;           // 0: not known
   std::optional<double> loss;              // mean over the newest updates
-  std::optional<double> test_accuracy;     // of the newest evaluation
+  std::optional<double> test_accuracy;     // of the newest evaluation; absent: none, or it measures no accuracy
+  std::vector<TestMetric> test_metrics;    // of the newest evaluation, in the order of the manifest
   std::vector<std::string> warnings;       // what the job goes on without
   std::optional<api::OutputStatus> model;  // once it is written
 };

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -155,13 +157,22 @@ void UpdateMembership(Context& context) {
   if (changed) ++context.status.membership.epoch;
 }
 
+std::vector<api::TestMetricStatus> ToStatus(const std::vector<TestMetric>& metrics) {
+  std::vector<api::TestMetricStatus> status;
+  for (const TestMetric& metric : metrics) status.push_back({metric.name, absl::StrFormat("%.4f", metric.value)});
+  return status;
+}
+
 // From the newest report, at most every kProgressInterval: readers want to see it move, not every step.
 void UpdateProgress(Context& context) {
   const CoordinatorReport* report = context.report();
   if (report == nullptr || report->updates_expected == 0) return;
   const std::optional<api::ProgressStatus>& before = context.status.progress;
+  std::vector<api::TestMetricStatus> metrics = ToStatus(report->test_metrics);
+  // The last evaluation is made after the last update.
   const bool ends = report->phase == CoordinatorPhase::kDone && before.has_value() &&
-                    (before->step != report->updates_applied || before->percent < 100);
+                    (before->step != report->updates_applied || before->percent < 100 ||
+                     (!metrics.empty() && metrics != before->test_metrics));
   // A new generation counts from the beginning, which is stored at once: what was lost is read off these two. Before it
   // trains, a coordinator does not know yet what the parameter servers have.
   const bool falls = before.has_value() && report->updates_applied < before->step;
@@ -188,6 +199,7 @@ void UpdateProgress(Context& context) {
     progress.loss = before->loss;  // likewise
   }
   if (report->test_accuracy.has_value()) progress.test_accuracy = absl::StrFormat("%.4f", *report->test_accuracy);
+  progress.test_metrics = std::move(metrics);
   // The mean since the start: it does not jump with every pause.
   const double elapsed = report->received_time - *context.status.start_time;
   if (report->updates_applied >= 2 && elapsed > 0) {

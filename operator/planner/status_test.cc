@@ -114,6 +114,30 @@ TEST(StatusTest, ProgressFallsOnlyWhenANewGenerationTrains) {
   EXPECT_EQ(step_after(1, CoordinatorPhase::kTraining, 3), 3u) << "at once, though progress was stored a second ago";
 }
 
+TEST(StatusTest, TheLastEvaluationIsShownAlthoughTheLastUpdateWasBefore) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  const auto progress_after = [&world](CoordinatorPhase phase, std::uint64_t updates, double error) {
+    world.now += 11;
+    world.Report(phase, updates);
+    world.observed.report->updates_expected = 1000;
+    world.observed.report->test_metrics = {{"MeanAbsoluteError", error}, {"Custom", 1234.5}};
+    return world.Step().status.progress.value();
+  };
+  const auto expected = [](const std::string& error) {
+    return std::vector<api::TestMetricStatus>{{"MeanAbsoluteError", error}, {"Custom", "1234.5000"}};
+  };
+  EXPECT_EQ(progress_after(CoordinatorPhase::kTraining, 500, 0.5).test_metrics, expected("0.5000"));
+  EXPECT_EQ(progress_after(CoordinatorPhase::kFinishing, 1000, 0.5).step, 1000u);
+  EXPECT_EQ(progress_after(CoordinatorPhase::kFinishing, 1000, 0.25).test_metrics, expected("0.5000"))
+      << "only with the end or the next update";
+  const api::ProgressStatus end = progress_after(CoordinatorPhase::kDone, 1000, 0.0312);
+  EXPECT_EQ(end.test_metrics, expected("0.0312"));
+  EXPECT_EQ(end.test_accuracy, "") << "none was measured";
+  world.observed.report->test_accuracy = 0.125;  // nothing but a new evaluation is news
+  world.observed.report->test_metrics.clear();   // of a coordinator that was replaced
+  EXPECT_EQ(world.Step().status.progress, end);
+}
+
 TEST(StatusTest, ParametersLostWhileAPsIsMissing) {
   FakeWorld world = FakeWorld::Training(2, 1);
   world.now += 1;

@@ -219,6 +219,13 @@ TEST_F(ClusterCommandsTest, GetListsTheJobsOfANamespaceOrOfAll) {
   EXPECT_EQ(json[0]["namespace"], "team");
   EXPECT_EQ(json[0]["step"], 100);
   EXPECT_EQ(json[0]["runDirectory"], nullptr);
+  EXPECT_EQ(json[0]["testAccuracy"], 0.8125);
+  api::TrainingJobStatus status = RunningStatus();
+  status.progress->test_accuracy.clear();
+  status.progress->test_metrics = {{"MeanAbsoluteError", "0.0312"}};
+  PutJob("lenet", status);
+  EXPECT_THAT(Run({"get", "-n", "team"}), HasSubstr("-         MeanAbsoluteError 0.0312  3 "));
+  EXPECT_THAT(Run({"top", "lenet", "-n", "team", "--once"}), HasSubstr("MeanAbsoluteError 0.0312"));
   EXPECT_EQ(Run({"get", "-n", "empty"}), "no jobs in namespace empty\n");
 }
 

@@ -5,11 +5,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/render/summary_text.h"
+#include "cli/render/test_metrics.h"
+#include "cli/test_metrics_json.h"
 
 namespace downpour::cli {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 // Text from other processes may hold bytes that are no UTF-8; NaN and infinity become null.
 std::string Line(const json& object) { return object.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -22,9 +24,9 @@ int CountMembers(const v1::ProgressReply& reply, const char* role) {
 }
 
 // What came of auditing the ledger of a run that trained to its end; null: it did not.
-nlohmann::ordered_json AuditOf(const RunSummary& summary) {
+json AuditOf(const RunSummary& summary) {
   if (summary.ledger.has_value()) return LedgerExact(*summary.ledger) ? "Exact" : "NotExact";
-  return summary.phase == "Succeeded" ? nlohmann::ordered_json("NotRead") : nlohmann::ordered_json(nullptr);
+  return summary.phase == "Succeeded" ? json("NotRead") : json(nullptr);
 }
 
 }  // namespace
@@ -105,14 +107,16 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
       history_.evaluation_seconds.push_back(seconds);
     } else {
       v1::Evaluation& known = history_.evaluations[found->second];
-      if (known.accuracy() == evaluation.accuracy() && known.loss() == evaluation.loss()) continue;
+      if (known.SerializeAsString() == evaluation.SerializeAsString()) continue;
       known = evaluation;  // the same epoch, evaluated again (the final model is)
     }
+    const std::vector<TestMetric> metrics = MetricsOf(evaluation);
     lines.push_back(Line({{"type", "evaluation"},
                           {"seconds", seconds},
                           {"generation", generation},
                           {"epochs", evaluation.dataset_epoch()},
-                          {"accuracy", evaluation.accuracy()},
+                          {"accuracy", OrNull(AccuracyOf(metrics))},
+                          {"metrics", MetricsToJson(metrics)},
                           {"loss", evaluation.loss()},
                           {"samples", evaluation.samples()}}));
   }
@@ -131,11 +135,11 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   const double training = last_update_seconds_ - summary.first_update_seconds;
   summary.samples_per_second.reset();
   if (last_updates_ >= 2 && training > 0) summary.samples_per_second = static_cast<double>(last_samples_) / training;
-  summary.test_accuracy.reset();
+  summary.test_metrics.clear();
   summary.test_loss.reset();
   const auto newest = evaluation_index_.empty() ? evaluation_index_.end() : std::prev(evaluation_index_.end());
   if (newest != evaluation_index_.end() && newest->first.first == generation) {
-    summary.test_accuracy = history_.evaluations[newest->second].accuracy();
+    summary.test_metrics = MetricsOf(history_.evaluations[newest->second]);
     summary.test_loss = history_.evaluations[newest->second].loss();
   }
   return lines;
@@ -188,7 +192,7 @@ void HistoryRecorder::Finish(double time, const std::string& phase, const std::s
 
 std::string SummaryToJson(const RunSummary& summary) {
   const json first_update = summary.first_update_seconds > 0 ? json(summary.first_update_seconds) : json(nullptr);
-  nlohmann::ordered_json ledger;
+  json ledger;
   if (summary.ledger.has_value()) {
     ledger = {{"expected", summary.ledger->expected},
               {"applied", summary.ledger->applied},
@@ -196,24 +200,25 @@ std::string SummaryToJson(const RunSummary& summary) {
               {"duplicated", summary.ledger->duplicated},
               {"skipped", summary.ledger->skipped}};
   }
-  const nlohmann::ordered_json document = {{"job", summary.job},
-                                           {"jobUid", summary.job_uid},
-                                           {"phase", summary.phase},
-                                           {"message", summary.message},
-                                           {"testAccuracy", OrNull(summary.test_accuracy)},
-                                           {"testLoss", OrNull(summary.test_loss)},
-                                           {"epochs", summary.epochs},
-                                           {"samplesPerSecond", OrNull(summary.samples_per_second)},
-                                           {"firstUpdateSeconds", first_update},
-                                           {"totalSeconds", summary.total_seconds},
-                                           {"restarts", summary.restarts},
-                                           {"generation", summary.generation},
-                                           {"ledger", ledger},
-                                           {"audit", AuditOf(summary)},
-                                           {"modelPath", summary.model_path},
-                                           {"runDirectory", summary.run_directory},
-                                           {"warnings", summary.warnings}};
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  const json document = {{"job", summary.job},
+                         {"jobUid", summary.job_uid},
+                         {"phase", summary.phase},
+                         {"message", summary.message},
+                         {"testAccuracy", OrNull(AccuracyOf(summary.test_metrics))},
+                         {"testMetrics", MetricsToJson(summary.test_metrics)},
+                         {"testLoss", OrNull(summary.test_loss)},
+                         {"epochs", summary.epochs},
+                         {"samplesPerSecond", OrNull(summary.samples_per_second)},
+                         {"firstUpdateSeconds", first_update},
+                         {"totalSeconds", summary.total_seconds},
+                         {"restarts", summary.restarts},
+                         {"generation", summary.generation},
+                         {"ledger", ledger},
+                         {"audit", AuditOf(summary)},
+                         {"modelPath", summary.model_path},
+                         {"runDirectory", summary.run_directory},
+                         {"warnings", summary.warnings}};
+  return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace downpour::cli

@@ -2,9 +2,12 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <string>
+#include <vector>
 
+#include "cli/render/test_metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -38,6 +41,10 @@ void Evaluate(v1::ProgressReply& reply, std::uint32_t epoch, double accuracy) {
   v1::Evaluation* const evaluation = reply.add_evaluations();
   evaluation->set_dataset_epoch(epoch);
   evaluation->set_accuracy(accuracy);
+}
+
+std::optional<double> Accuracy(const HistoryRecorder& recorder) {
+  return AccuracyOf(recorder.history().summary.test_metrics);
 }
 
 TEST(HistoryRecorderTest, TheCurveStaysSmallAndInOrderUnderManySeeds) {
@@ -91,16 +98,16 @@ TEST(HistoryRecorderTest, AnotherGenerationBeginsAgain) {
   Evaluate(reply, 1, 0.6);
   Evaluate(reply, 2, 0.7);
   recorder.AddProgress(kStart + 5, reply, kStart, 0);
-  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.7);
+  EXPECT_EQ(Accuracy(recorder), 0.7);
   recorder.AddProgress(kStart + 6, Reply(10, 2), kStart, 1);
-  EXPECT_EQ(recorder.history().summary.test_accuracy, std::nullopt) << "of parameters that are lost";
+  EXPECT_EQ(Accuracy(recorder), std::nullopt) << "of parameters that are lost";
   EXPECT_DOUBLE_EQ(recorder.history().summary.epochs, 0.1);
   EXPECT_EQ(recorder.history().summary.generation, 2u);
   reply = Reply(110, 2);
   Evaluate(reply, 1, 0.65);
   const std::vector<std::string> lines = recorder.AddProgress(kStart + 8, reply, kStart, 1);
   EXPECT_EQ(lines.size(), 2u);
-  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.65);
+  EXPECT_EQ(Accuracy(recorder), 0.65);
   EXPECT_EQ(recorder.history().evaluations.size(), 3u);
   EXPECT_EQ(recorder.history().evaluation_seconds.size(), 3u);
   EXPECT_EQ(recorder.history().events.size(), 2u) << "two leaps of finished epochs";
@@ -116,7 +123,40 @@ TEST(HistoryRecorderTest, AnEvaluationIsWrittenOnceUnlessItChanges) {
   const std::vector<std::string> lines = recorder.AddProgress(kStart + 3, reply, kStart, 0);
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_DOUBLE_EQ(json::parse(lines[0]).at("accuracy").get<double>(), 0.51);
-  EXPECT_EQ(recorder.history().summary.test_accuracy, 0.51);
+  EXPECT_EQ(Accuracy(recorder), 0.51);
+  reply.mutable_evaluations(0)->set_loss(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(recorder.AddProgress(kStart + 4, reply, kStart, 0).size(), 1u);
+  EXPECT_EQ(recorder.AddProgress(kStart + 5, reply, kStart, 0).size(), 0u) << "not a number, as before";
+}
+
+TEST(HistoryRecorderTest, EveryMetricIsWrittenByItsNameInTheOrderOfTheManifest) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(100);
+  v1::Evaluation* const evaluation = reply.add_evaluations();
+  evaluation->set_dataset_epoch(1);
+  evaluation->set_loss(0.0021);
+  const auto add = [evaluation](const std::string& name, double value) {
+    v1::Metric* metric = evaluation->add_metrics();
+    metric->set_name(name);
+    metric->set_value(value);
+  };
+  add("MeanAbsoluteError", 0.0312);
+  add("Bias", std::numeric_limits<double>::quiet_NaN());
+  std::vector<std::string> lines = recorder.AddProgress(kStart + 1, reply, kStart, 0);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_THAT(lines[1],
+              HasSubstr(R"("accuracy":null,"metrics":{"MeanAbsoluteError":0.0312,"Bias":null},"loss":0.0021)"));
+  const std::string summary = SummaryToJson(recorder.history().summary);
+  EXPECT_TRUE(json::parse(summary).at("testAccuracy").is_null()) << "none was measured";
+  EXPECT_EQ(nlohmann::ordered_json::parse(summary).at("testMetrics").dump(),
+            R"({"MeanAbsoluteError":0.0312,"Bias":null})");
+
+  add("BinaryAccuracy", 0.875);
+  evaluation->set_accuracy(0.875);
+  lines = recorder.AddProgress(kStart + 2, reply, kStart, 0);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(json::parse(lines[0]).at("accuracy"), 0.875);
+  EXPECT_EQ(json::parse(lines[0]).at("metrics").at("BinaryAccuracy"), 0.875);
 }
 
 TEST(HistoryRecorderTest, LinesAreJsonWhateverTheNumbersAre) {
@@ -192,7 +232,8 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   recorder.Finish(kStart + 6, kSucceeded, "", 2, LedgerSummary{100, 100, 0, 0, 0});
   const json document = json::parse(SummaryToJson(recorder.history().summary));
   const json expected = json::parse(R"({
-    "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875, "testLoss": 0.0,
+    "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875,
+    "testMetrics": {"Accuracy": 0.875}, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
     "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",

@@ -4,9 +4,11 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/render/format.h"
+#include "cli/render/test_metrics.h"
 #include "cli/why/explanation.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
@@ -16,12 +18,6 @@ namespace {
 
 using controller::JobRecord;
 using controller::Pod;
-
-// The numbers of a status are text.
-double Number(const std::string& text) {
-  double value = 0;
-  return absl::SimpleAtod(text, &value) ? value : std::numeric_limits<double>::quiet_NaN();
-}
 
 planner::Instance ToInstance(const Pod& pod) {
   const bool ready = std::any_of(pod.conditions.begin(), pod.conditions.end(),
@@ -52,12 +48,16 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job) {
   reply.set_epochs_done(static_cast<std::uint32_t>(std::min(done, epochs)));
   reply.set_samples_per_epoch(reply.updates_per_epoch() * static_cast<std::uint64_t>(job.spec.training.batch_size) *
                               static_cast<std::uint64_t>(job.spec.update.accumulate));
-  if (!progress.samples_per_second.empty()) reply.set_samples_per_second(Number(progress.samples_per_second));
-  if (!progress.loss.empty()) reply.set_loss(Number(progress.loss));
-  if (!progress.test_accuracy.empty()) {
+  if (!progress.samples_per_second.empty()) reply.set_samples_per_second(ParseDecimal(progress.samples_per_second));
+  if (!progress.loss.empty()) reply.set_loss(ParseDecimal(progress.loss));
+  if (const std::vector<TestMetric> metrics = MetricsOf(progress); !metrics.empty()) {
     v1::Evaluation* evaluation = reply.add_evaluations();  // the status does not say after which epoch
-    evaluation->set_accuracy(Number(progress.test_accuracy));
     evaluation->set_loss(std::numeric_limits<double>::quiet_NaN());
+    for (const TestMetric& metric : metrics) {
+      v1::Metric* added = evaluation->add_metrics();
+      added->set_name(metric.name);
+      added->set_value(metric.value);
+    }
   }
   return reply;
 }
@@ -124,7 +124,7 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
       overview.epochs =
           overview.epochs_total * static_cast<double>(overview.step) / static_cast<double>(overview.total_steps);
     }
-    if (!status.progress->test_accuracy.empty()) overview.accuracy = Number(status.progress->test_accuracy);
+    overview.test_metrics = MetricsOf(*status.progress);
   }
   overview.restarts = status.restarts_total;
   overview.age_seconds = std::max(0.0, now - record.meta.creation_time.value_or(now));

@@ -1,5 +1,6 @@
 #include "cli/job_view.h"
 
+#include "cli/render/test_metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "operator/planner/conditions.h"
@@ -9,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 controller::JobRecord Record() {
   controller::JobRecord record;
@@ -51,12 +53,29 @@ TEST(JobViewTest, ProgressIsThatOfTheStatus) {
   EXPECT_EQ(snapshot.progress->loss(), 0.25);
   EXPECT_FALSE(snapshot.progress->has_samples_per_second());
   EXPECT_EQ(snapshot.progress->evaluations_size(), 0);
+  EXPECT_THAT(MakeJobOverview(record, 1110).test_metrics, IsEmpty());
   ASSERT_EQ(snapshot.processes.size(), 2u);
   EXPECT_EQ(snapshot.processes[0].state, "starting");
   EXPECT_EQ(snapshot.processes[0].restarts, 2);
   EXPECT_EQ(snapshot.processes[1].name, "worker-1");
   EXPECT_EQ(snapshot.processes[1].state, "missing");
   EXPECT_EQ(MakeJobOverview(record, 1110).epochs, 2.5);
+}
+
+TEST(JobViewTest, HasEveryMetricOfTheStatusAndOfAnOlderOneTheAccuracy) {
+  controller::JobRecord record = Record();
+  api::ProgressStatus& progress = record.job.status.progress.emplace();
+  progress.test_accuracy = "0.8712";
+  const auto in_snapshot = [&record] {
+    const Snapshot snapshot = MakeJobSnapshot(record, {}, 1110);
+    EXPECT_EQ(snapshot.progress->evaluations_size(), 1);
+    return MetricsOf(snapshot.progress->evaluations(0));
+  };
+  EXPECT_THAT(in_snapshot(), ElementsAre(TestMetric{"Accuracy", 0.8712}));
+  EXPECT_EQ(MakeJobOverview(record, 1110).test_metrics, in_snapshot());
+  progress.test_metrics = {{"Top5Accuracy", "0.9911"}, {"Accuracy", "0.8712"}};
+  EXPECT_THAT(in_snapshot(), ElementsAre(TestMetric{"Top5Accuracy", 0.9911}, TestMetric{"Accuracy", 0.8712}));
+  EXPECT_EQ(MakeJobOverview(record, 1110).test_metrics, in_snapshot());
 }
 
 TEST(JobViewTest, ItsTimeEndsWithTheJob) {

@@ -98,6 +98,7 @@ TEST_F(RunCommandTest, TrainsAndLeavesItsResults) {
   EXPECT_EQ(summary.at("phase"), "Succeeded");
   EXPECT_EQ(summary.at("epochs"), 2.0);
   EXPECT_EQ(summary.at("testAccuracy"), 0.7);
+  EXPECT_EQ(summary.at("testMetrics"), json({{"Accuracy", 0.7}, {"Top5Accuracy", 1.0}}));
   EXPECT_EQ(summary.at("restarts"), 0);
   const json ledger = {{"expected", 22}, {"applied", 22}, {"missing", 0}, {"duplicated", 0}, {"skipped", 0}};
   EXPECT_EQ(summary.at("ledger"), ledger);
@@ -111,17 +112,22 @@ TEST_F(RunCommandTest, TrainsAndLeavesItsResults) {
   EXPECT_EQ(json::parse(ReadText(Path("run/config.json"))).at("jobUid"), summary.at("jobUid"));
   std::size_t evaluations = 0;
   for (const std::string& line : Lines(ReadText(Path("run/metrics.jsonl")))) {
-    if (json::parse(line).at("type") == "evaluation") ++evaluations;
+    if (json::parse(line).at("type") != "evaluation") continue;
+    ++evaluations;
+    EXPECT_EQ(json::parse(line).at("metrics").at("Accuracy"), json::parse(line).at("accuracy"));
   }
   EXPECT_EQ(evaluations, 2u);
   EXPECT_THAT(ReadText(Path("run/logs/worker-1.log")), StartsWith("==== worker-1, incarnation 1, "));
   EXPECT_EQ(Status().at("status").at("phase"), "Succeeded");
+  EXPECT_EQ(Status().at("status").at("progress").at("testMetrics"),
+            json::parse(R"([{"name": "Accuracy", "value": "0.7000"}, {"name": "Top5Accuracy", "value": "1.0000"}])"));
 }
 
 TEST_F(RunCommandTest, TextHasASummaryAndASecondRunIsRefused) {
   Command command(RunOptions());
   ASSERT_EQ(command.Wait(), 0) << command.Errors();
   EXPECT_THAT(command.Output(), HasSubstr("22 updates"));
+  EXPECT_THAT(command.Output(), HasSubstr("test accuracy 0.7000, Top5Accuracy 1.0000, test loss 0.5000"));
   EXPECT_THAT(command.Errors(), IsEmpty());
   const std::string summary = ReadText(Path("run/summary.json"));
 

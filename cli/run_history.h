@@ -69,12 +69,19 @@ struct LedgerSummary {
   std::uint64_t skipped = 0;
 };
 
+// One of spec.model.metrics, over the whole test set.
+struct TestMetric {
+  std::string name;
+  double value = 0;
+  friend bool operator==(const TestMetric&, const TestMetric&) = default;
+};
+
 struct RunSummary {
   std::string job;
   std::string job_uid;
-  std::string phase;    // Succeeded, Failed, Stopped
-  std::string message;  // why, unless it succeeded
-  std::optional<double> test_accuracy;
+  std::string phase;                          // Succeeded, Failed, Stopped
+  std::string message;                        // why, unless it succeeded
+  std::vector<TestMetric> test_metrics = {};  // of the newest evaluation, in the order of the manifest
   std::optional<double> test_loss;
   double epochs = 0;
   // Mean over training, evaluation and recovery included; absent: fewer than two updates were applied.

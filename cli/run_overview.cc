@@ -12,14 +12,16 @@
 #include "absl/strings/str_split.h"
 #include "cli/files.h"
 #include "cli/render/format.h"
+#include "cli/render/test_metrics.h"
 #include "cli/run_folder.h"
+#include "cli/test_metrics_json.h"
 #include "operator/api/manifest.h"
 #include "operator/job/coordinator_client.h"
 
 namespace downpour::cli {
 namespace {
 
-using nlohmann::json;
+using json = nlohmann::ordered_json;
 
 constexpr absl::Duration kAskTimeLimit = absl::Milliseconds(500);
 
@@ -27,9 +29,16 @@ struct SummaryFacts {
   std::string phase;
   std::string message;
   double epochs = 0;
-  std::optional<double> accuracy;
+  std::vector<TestMetric> test_metrics;
   int restarts = 0;
 };
+
+// The metrics of a line or a summary; an earlier version wrote an accuracy alone, and null where there was none.
+std::vector<TestMetric> ReadTestMetrics(const json& object, const char* metrics, const char* accuracy) {
+  if (const auto found = object.find(metrics); found != object.end()) return MetricsFromJson(*found);
+  const json& value = object.at(accuracy);
+  return value.is_number() ? AccuracyAlone(value.get<double>()) : std::vector<TestMetric>();
+}
 
 // Absent: there is no summary, or it is none of ours.
 std::optional<SummaryFacts> ReadSummary(const std::string& path) {
@@ -41,12 +50,24 @@ std::optional<SummaryFacts> ReadSummary(const std::string& path) {
     facts.phase = document.at("phase").get<std::string>();
     facts.message = document.value("message", "");
     facts.epochs = document.at("epochs").get<double>();
-    if (document.at("testAccuracy").is_number()) facts.accuracy = document.at("testAccuracy").get<double>();
+    facts.test_metrics = ReadTestMetrics(document, "testMetrics", "testAccuracy");
     facts.restarts = document.at("restarts").get<int>();
     return facts;
   } catch (const json::exception&) {
     return std::nullopt;
   }
+}
+
+std::string FormatAccuracy(const RunOverview& run) {
+  const std::optional<double> accuracy = AccuracyOf(run.test_metrics);
+  return accuracy.has_value() ? FormatDecimal(*accuracy, 4) : "-";
+}
+
+// All but the accuracy.
+std::string OtherMetrics(const RunOverview& run) {
+  std::vector<TestMetric> metrics = run.test_metrics;
+  std::erase_if(metrics, [](const TestMetric& metric) { return IsAccuracy(metric.name); });
+  return MetricsText(metrics);
 }
 
 json TextOrNull(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
@@ -74,8 +95,8 @@ MetricsTail ParseMetrics(const std::string& text) {
         }
         point.workers = object.at("workers").get<int>();
         tail.curve.push_back(point);
-      } else if (object.at("type") == "evaluation" && object.at("accuracy").is_number()) {
-        tail.accuracy = object.at("accuracy").get<double>();
+      } else if (object.at("type") == "evaluation") {
+        tail.test_metrics = ReadTestMetrics(object, "metrics", "accuracy");
       }
     } catch (const json::exception&) {
       continue;  // written by another version
@@ -126,7 +147,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
     overview.phase = facts->phase;
     overview.message = facts->message;
     overview.epochs = facts->epochs;
-    overview.accuracy = facts->accuracy;
+    overview.test_metrics = facts->test_metrics;
     overview.restarts = facts->restarts;
     return overview;
   }
@@ -137,7 +158,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
     overview.epochs = metrics.curve.back().epochs;
     overview.step = metrics.curve.back().updates;
   }
-  overview.accuracy = metrics.accuracy;
+  overview.test_metrics = metrics.test_metrics;
   return overview;
 }
 
@@ -174,13 +195,18 @@ absl::StatusOr<std::string> FindRun(const std::string& name) {
 
 std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespaces) {
   std::vector<std::vector<std::string>> rows = {
-      {"NAME", "PHASE", "WORKERS", "PS", "STEP", "EPOCHS", "ACCURACY", "RESTARTS", "AGE", "REASON"}};
+      {"NAME", "PHASE", "WORKERS", "PS", "STEP", "EPOCHS", "ACCURACY", "METRICS", "RESTARTS", "AGE", "REASON"}};
   for (const RunOverview& run : runs) {
+    const std::string metrics = OtherMetrics(run);
     rows.push_back({run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
                     absl::StrCat(run.ps_ready, "/", run.ps_desired), absl::StrCat(run.step),
-                    absl::StrFormat("%.1f/%d", run.epochs, run.epochs_total),
-                    run.accuracy.has_value() ? absl::StrFormat("%.4f", *run.accuracy) : "-", absl::StrCat(run.restarts),
-                    FormatAge(run.age_seconds), run.reason});
+                    absl::StrFormat("%.1f/%d", run.epochs, run.epochs_total), FormatAccuracy(run),
+                    metrics.empty() ? "-" : metrics, absl::StrCat(run.restarts), FormatAge(run.age_seconds),
+                    run.reason});
+  }
+  constexpr std::ptrdiff_t kMetricsColumn = 7;
+  if (std::all_of(runs.begin(), runs.end(), [](const RunOverview& run) { return OtherMetrics(run).empty(); })) {
+    for (std::vector<std::string>& row : rows) row.erase(row.begin() + kMetricsColumn);
   }
   if (namespaces) {
     rows.front().insert(rows.front().begin(), "NAMESPACE");
@@ -204,8 +230,9 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespace
 }
 
 std::string OverviewsToJson(const std::vector<RunOverview>& runs) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  json list = json::array();
   for (const RunOverview& run : runs) {
+    const std::optional<double> accuracy = AccuracyOf(run.test_metrics);
     list.push_back({{"name", run.name},
                     {"namespace", TextOrNull(run.namespace_name)},
                     {"job", run.job},
@@ -217,12 +244,13 @@ std::string OverviewsToJson(const std::vector<RunOverview>& runs) {
                     {"totalSteps", run.total_steps},
                     {"epochs", run.epochs},
                     {"epochsTotal", run.epochs_total},
-                    {"testAccuracy", run.accuracy.has_value() ? json(*run.accuracy) : json(nullptr)},
+                    {"testAccuracy", accuracy.has_value() ? json(*accuracy) : json(nullptr)},
+                    {"testMetrics", MetricsToJson(run.test_metrics)},
                     {"restarts", run.restarts},
                     {"ageSeconds", run.age_seconds},
                     {"runDirectory", TextOrNull(run.run_directory)}});
   }
-  return list.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return list.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace downpour::cli

@@ -33,7 +33,7 @@ struct RunOverview {
   std::uint64_t total_steps = 0;
   double epochs = 0;
   int epochs_total = 0;
-  std::optional<double> accuracy;
+  std::vector<TestMetric> test_metrics;  // of the newest evaluation, in the order of the manifest
   int restarts = 0;
   double age_seconds = 0;
 };
@@ -43,7 +43,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
 
 struct MetricsTail {
   std::vector<CurvePoint> curve;
-  std::optional<double> accuracy;  // of the newest evaluation
+  std::vector<TestMetric> test_metrics;  // of the newest evaluation, in the order of the manifest
 };
 
 // What a metrics.jsonl holds; of an unreadable file, nothing. A last line that is still being written is left out.
@@ -61,7 +61,7 @@ absl::StatusOr<v1::ProgressReply> AskRun(const std::string& root, const std::str
 // cluster is meant.
 absl::StatusOr<std::string> FindRun(const std::string& name);
 
-// A table; `namespaces`: with a column for them.
+// A table; `namespaces`: with a column for them. There is one for metrics if any of them is not the accuracy.
 std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespaces = false);
 std::string OverviewsToJson(const std::vector<RunOverview>& runs);
 

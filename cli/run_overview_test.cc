@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/history_recorder.h"
 #include "cli/run_folder.h"
@@ -17,6 +20,7 @@ namespace downpour::cli {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 
 constexpr char kManifest[] = R"({
   "apiVersion": "training.downpour.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "demo"},
@@ -25,7 +29,10 @@ constexpr char kManifest[] = R"({
 
 constexpr char kProgress[] =
     R"({"type":"progress","seconds":2.0,"updates":7,"epochs":1.5,"loss":0.5,"samplesPerSecond":10,"workers":3})";
-constexpr char kEvaluation[] = R"({"type":"evaluation","seconds":2.0,"epochs":1,"accuracy":0.75,"loss":0.5})";
+constexpr char kEvaluation[] =
+    R"({"type":"evaluation","seconds":2.0,"epochs":1,"accuracy":0.75,"metrics":{"Accuracy":0.75},"loss":0.5})";
+// As an earlier version wrote it.
+constexpr char kOldEvaluation[] = R"({"type":"evaluation","seconds":2.0,"epochs":1,"accuracy":0.75,"loss":0.5})";
 
 class RunOverviewTest : public ::testing::Test {
  protected:
@@ -65,7 +72,7 @@ TEST_F(RunOverviewTest, ARunningRunShowsItsStatus) {
   EXPECT_TRUE(overview.running);
   EXPECT_EQ(overview.phase, "Running");
   EXPECT_EQ(overview.epochs, 1.5);
-  EXPECT_EQ(overview.accuracy, 0.75);
+  EXPECT_THAT(overview.test_metrics, ElementsAre(TestMetric{"Accuracy", 0.75}));
   EXPECT_EQ(overview.age_seconds, 90);
   EXPECT_EQ(OverviewsToText({overview}),
             "NAME    PHASE    WORKERS  PS   STEP  EPOCHS  ACCURACY  RESTARTS  AGE    REASON\n"
@@ -73,6 +80,44 @@ TEST_F(RunOverviewTest, ARunningRunShowsItsStatus) {
   const nlohmann::json document = nlohmann::json::parse(OverviewsToJson({overview}));
   ASSERT_EQ(document.size(), 1u);
   EXPECT_EQ(document[0].at("workers").at("desired"), 3);
+  EXPECT_EQ(document[0].at("testAccuracy"), 0.75);
+  EXPECT_EQ(document[0].at("testMetrics").dump(), R"({"Accuracy":0.75})");
+}
+
+TEST_F(RunOverviewTest, OtherMetricsHaveAColumn) {
+  RunOverview error = Read(), both = Read(), none = Read();
+  error.test_metrics = {{"MeanAbsoluteError", 0.0312}, {"Bias", std::numeric_limits<double>::quiet_NaN()}};
+  both.test_metrics = {{"Top5Accuracy", 0.9911}, {"Accuracy", 0.8712}};
+  none.test_metrics.clear();
+  EXPECT_EQ(
+      OverviewsToText({error, both, none}),
+      "NAME    PHASE    WORKERS  PS   STEP  EPOCHS  ACCURACY  METRICS                           RESTARTS  AGE    "
+      "REASON\n"
+      "demo-1  Running  2/3      2/2  7     1.5/4   -         MeanAbsoluteError 0.0312, Bias -  1         1m30s\n"
+      "demo-1  Running  2/3      2/2  7     1.5/4   0.8712    Top5Accuracy 0.9911               1         1m30s\n"
+      "demo-1  Running  2/3      2/2  7     1.5/4   -         -                                 1         1m30s\n");
+  const nlohmann::ordered_json document = nlohmann::ordered_json::parse(OverviewsToJson({error, both, none}));
+  EXPECT_TRUE(document[0].at("testAccuracy").is_null());
+  EXPECT_EQ(document[0].at("testMetrics").dump(), R"({"MeanAbsoluteError":0.0312,"Bias":null})");
+  EXPECT_EQ(document[1].at("testAccuracy"), 0.8712);
+  EXPECT_EQ(document[1].at("testMetrics").dump(), R"({"Top5Accuracy":0.9911,"Accuracy":0.8712})");
+  EXPECT_EQ(document[2].at("testMetrics").dump(), "{}");
+}
+
+TEST_F(RunOverviewTest, AFolderOfAnEarlierVersionHasAnAccuracyAlone) {
+  ASSERT_TRUE(WriteFileDurably(folder->paths().Metrics(), std::string(kOldEvaluation) + "\n").ok());
+  EXPECT_THAT(Read().test_metrics, ElementsAre(TestMetric{"Accuracy", 0.75}));
+  for (const auto& [accuracy, expected] :
+       {std::pair("0.5", std::vector<TestMetric>{{"Accuracy", 0.5}}), std::pair("null", std::vector<TestMetric>{})}) {
+    RunSummary stopped;
+    stopped.phase = kStopped;
+    nlohmann::json summary = nlohmann::json::parse(SummaryToJson(stopped));
+    summary.erase("testMetrics");
+    summary["testAccuracy"] = nlohmann::json::parse(accuracy);
+    ASSERT_TRUE(WriteFileDurably(folder->paths().Summary(), summary.dump()).ok());
+    EXPECT_EQ(Read().phase, "Stopped");
+    EXPECT_EQ(Read().test_metrics, expected);
+  }
 }
 
 TEST_F(RunOverviewTest, ARunWithoutItsProcessIsLost) {
@@ -87,14 +132,14 @@ TEST_F(RunOverviewTest, AnEndedRunShowsItsSummary) {
   RunSummary summary;
   summary.phase = kStopped;
   summary.epochs = 2.25;
-  summary.test_accuracy = 0.5;
+  summary.test_metrics = {{"Top5Accuracy", 0.75}, {"Accuracy", 0.5}};
   summary.restarts = 3;
   ASSERT_TRUE(WriteFileDurably(folder->paths().Summary(), SummaryToJson(summary)).ok());
   folder.reset();
   const RunOverview overview = Read();
   EXPECT_EQ(overview.phase, "Stopped");
   EXPECT_EQ(overview.epochs, 2.25);
-  EXPECT_EQ(overview.accuracy, 0.5);
+  EXPECT_EQ(overview.test_metrics, summary.test_metrics) << "in their order";
   EXPECT_EQ(overview.restarts, 3);
 }
 

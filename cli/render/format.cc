@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -63,6 +65,11 @@ std::string Clean(std::string_view text, Keeps keeps) {
 
 std::string FormatDecimal(double value, int digits) {
   return std::isfinite(value) ? absl::StrFormat("%.*f", digits, value) : "-";
+}
+
+double ParseDecimal(const std::string& text) {
+  double value = 0;
+  return absl::SimpleAtod(text, &value) ? value : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::string FormatDuration(double seconds) {

@@ -16,6 +16,7 @@ std::string FormatDuration(double seconds);     // "0.84 s", "42 s", "3 m 07 s",
 std::string FormatAge(double seconds);          // "12s", "3m5s", "2h10m", "4d3h"; whole seconds, at least 0
 std::string FormatCount(double count);          // "950", "12.3k", "4.05M"; "-" unless finite
 std::string FormatDecimal(double, int digits);  // fixed; "-" unless finite
+double ParseDecimal(const std::string& text);   // a number of a status, which is text; NaN unless it is one
 
 // "training"; the job's phase in a lower-case word.
 std::string PhaseWord(v1::JobPhase phase);

@@ -14,6 +14,7 @@
 #include "cli/render/fold_events.h"
 #include "cli/render/format.h"
 #include "cli/render/styled_line.h"
+#include "cli/render/test_metrics.h"
 #include "operator/api/manifest.h"
 
 namespace downpour::cli {
@@ -207,15 +208,21 @@ class Frame {
     Line line = NewLine();
     const v1::ProgressReply* now = progress();
     line.Add(" loss ", kDim).Add(now != nullptr && now->has_loss() ? FormatDecimal(now->loss(), 4) : "-", kBold);
-    line.Add("  accuracy ", kDim);
+    std::vector<TestMetric> metrics = ExpectedMetrics(job_);
+    std::uint32_t epoch = 0;
     if (now != nullptr && now->evaluations_size() > 0) {
       const v1::Evaluation& newest =
           *std::max_element(now->evaluations().begin(), now->evaluations().end(),
                             [](const auto& a, const auto& b) { return a.dataset_epoch() < b.dataset_epoch(); });
-      line.Add(FormatDecimal(newest.accuracy(), 4), kBold);
-      if (newest.dataset_epoch() > 0) line.Add(absl::StrCat(" @", newest.dataset_epoch()), kDim);
-    } else {
-      line.Add("-", kBold);
+      metrics = MetricsOf(newest);
+      epoch = newest.dataset_epoch();
+    }
+    const auto add_metric = [](const TestMetric& metric, Line* to) {
+      to->Add(absl::StrCat("  ", MetricLabel(metric.name), " "), kDim).Add(FormatDecimal(metric.value, 4), kBold);
+    };
+    if (!metrics.empty()) {
+      add_metric(metrics.front(), &line);
+      if (epoch > 0) line.Add(absl::StrCat(" @", epoch), kDim);
     }
     line.Add("  ").Add(now != nullptr && now->has_samples_per_second() ? FormatCount(now->samples_per_second()) : "-",
                        kBold);
@@ -228,6 +235,11 @@ class Frame {
       line.Add("  ").Add(Sparkline(losses, std::min(kMaxSparkline, line.left() - 1)), kCyan);
     }
     Add(line);
+    if (metrics.size() < 2 || LinesLeft() <= 2) return;
+    Line others = NewLine();
+    others.Add(" test", kDim);
+    for (std::size_t i = 1; i < metrics.size(); ++i) add_metric(metrics[i], &others);
+    Add(others);
   }
 
   void AddRows() {

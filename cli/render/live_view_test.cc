@@ -87,6 +87,11 @@ Scene RandomScene(std::mt19937& random) {
       ++scene.rows;
     }
     if (Pick(random, 0, 1) == 1) progress.add_evaluations()->set_accuracy(HostileNumber(random));
+    for (int i = Pick(random, 0, 10); i > 0 && progress.evaluations_size() > 0; --i) {
+      v1::Metric* metric = progress.mutable_evaluations(0)->add_metrics();
+      metric->set_name(HostileText(random, 40));
+      metric->set_value(HostileNumber(random));
+    }
     scene.snapshot.progress = progress;
     scene.snapshot.progress_age_seconds = HostileNumber(random);
   }
@@ -265,6 +270,27 @@ TEST(RenderLiveViewTest, WhatIsNotKnownIsADash) {
   EXPECT_THAT(frame, HasSubstr("left -"));
   EXPECT_THAT(frame, Not(HasSubstr("▁"))) << "no curve is drawn of what is not known";
   EXPECT_THAT(frame, HasSubstr(" worker-0       computing              -"));
+}
+
+TEST(RenderLiveViewTest, MetricsAreShownByTheirNames) {
+  api::TrainingJob job;
+  job.spec.model.metrics = {"MeanAbsoluteError"};
+  Snapshot snapshot;
+  EXPECT_THAT(RenderLiveView(job, snapshot, {80, 24}, {{}, {}, false}), HasSubstr(" loss -  MeanAbsoluteError -  - "));
+  v1::Evaluation* evaluation = snapshot.progress.emplace().add_evaluations();
+  evaluation->set_dataset_epoch(3);
+  const auto add = [evaluation](const std::string& name, double value) {
+    v1::Metric* metric = evaluation->add_metrics();
+    metric->set_name(name);
+    metric->set_value(value);
+  };
+  add("MeanAbsoluteError", 0.0312);
+  EXPECT_THAT(RenderLiveView(job, snapshot, {80, 24}, {{}, {}, false}),
+              HasSubstr(" loss -  MeanAbsoluteError 0.0312 @3  - samples/s  \n"));
+  add("BinaryAccuracy", 0.875);
+  add("F1", 0.5);
+  EXPECT_THAT(RenderLiveView(job, snapshot, {80, 24}, {{}, {}, false}),
+              HasSubstr(" loss -  MeanAbsoluteError 0.0312 @3  - samples/s  \n test  accuracy 0.8750  F1 0.5000\n"));
 }
 
 TEST(RenderLiveViewTest, PodsHaveNodesInsteadOfFigures) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/render/format.h"
+#include "cli/render/test_metrics.h"
 #include "operator/api/manifest.h"
 
 namespace downpour::cli {
@@ -46,10 +47,11 @@ const v1::Evaluation* FindEvaluation(const v1::ProgressReply& progress, std::uin
   return nullptr;
 }
 
-std::string Accuracy(const v1::Evaluation& evaluation) {
-  std::string accuracy = absl::StrCat("test accuracy ", FormatDecimal(evaluation.accuracy(), 4));
-  if (!std::isfinite(evaluation.loss())) return accuracy;
-  return absl::StrCat(accuracy, ", test loss ", FormatDecimal(evaluation.loss(), 4));
+std::string Measured(const v1::Evaluation& evaluation) {
+  const std::string metrics = MetricsText(MetricsOf(evaluation));
+  const std::string loss = absl::StrCat("test loss ", FormatDecimal(evaluation.loss(), 4));
+  if (metrics.empty()) return loss;
+  return absl::StrCat("test ", metrics, std::isfinite(evaluation.loss()) ? ", " + loss : "");
 }
 
 class Writer {
@@ -123,21 +125,21 @@ void AddEpochs(const v1::ProgressReply* previous, const v1::ProgressReply& curre
   for (std::uint32_t epoch = first; epoch <= current.epochs_done(); ++epoch) {
     std::string line = absl::StrCat(name(epoch), " done: ", Rate(current));
     if (const v1::Evaluation* evaluation = FindEvaluation(current, epoch)) {
-      absl::StrAppend(&line, ", ", Accuracy(*evaluation));
+      absl::StrAppend(&line, ", ", Measured(*evaluation));
     }
     writer->Add(line);
   }
   for (const v1::Evaluation& evaluation : current.evaluations()) {
     if (evaluation.dataset_epoch() == 0) {  // of which epoch is not known
       const v1::Evaluation* before = previous == nullptr ? nullptr : FindEvaluation(*previous, 0);
-      if (before == nullptr || before->accuracy() != evaluation.accuracy()) {
-        writer->Add(absl::StrCat("evaluated: ", Accuracy(evaluation)));
+      if (before == nullptr || Measured(*before) != Measured(evaluation)) {
+        writer->Add(absl::StrCat("evaluated: ", Measured(evaluation)));
       }
       continue;
     }
     if (same && FindEvaluation(*previous, evaluation.dataset_epoch()) != nullptr) continue;
     if (evaluation.dataset_epoch() >= first && evaluation.dataset_epoch() <= current.epochs_done()) continue;
-    writer->Add(absl::StrCat(name(evaluation.dataset_epoch()), " evaluated: ", Accuracy(evaluation)));
+    writer->Add(absl::StrCat(name(evaluation.dataset_epoch()), " evaluated: ", Measured(evaluation)));
   }
 }
 

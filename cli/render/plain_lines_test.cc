@@ -119,6 +119,30 @@ TEST(PlainLinesTest, AnEvaluationOfAnUnknownEpochIsSaidWhenItChanges) {
   EXPECT_EQ(CountLines(PlainLines(&first, second, 0).lines, "evaluated: test accuracy 0.7500"), 1);
 }
 
+TEST(PlainLinesTest, MetricsAreSaidByTheirNames) {
+  const auto line_of = [](const std::vector<TestMetric>& metrics, double loss) {
+    const Snapshot before = Training(1, 1, 100);
+    Snapshot after = before;
+    v1::Evaluation* evaluation = after.progress->add_evaluations();
+    evaluation->set_dataset_epoch(2);
+    evaluation->set_loss(loss);
+    for (const TestMetric& metric : metrics) {
+      v1::Metric* added = evaluation->add_metrics();
+      added->set_name(metric.name);
+      added->set_value(metric.value);
+    }
+    const std::vector<std::string> lines = PlainLines(&before, after, 1).lines;
+    return lines.size() == 1 ? lines[0].substr(lines[0].find("] ") + 2) : "";
+  };
+  EXPECT_EQ(line_of({{"Accuracy", 0.8712}}, 0.34), "epoch 2/10 evaluated: test accuracy 0.8712, test loss 0.3400");
+  EXPECT_EQ(line_of({{"MeanAbsoluteError", 0.0312}}, 0.0021),
+            "epoch 2/10 evaluated: test MeanAbsoluteError 0.0312, test loss 0.0021");
+  EXPECT_EQ(line_of({{"Accuracy", 0.8712}, {"Top5Accuracy", 0.9911}}, 0.34),
+            "epoch 2/10 evaluated: test accuracy 0.8712, Top5Accuracy 0.9911, test loss 0.3400");
+  EXPECT_EQ(line_of({}, 0.34), "epoch 2/10 evaluated: test loss 0.3400");
+  EXPECT_EQ(line_of({}, std::numeric_limits<double>::infinity()), "epoch 2/10 evaluated: test loss -");
+}
+
 TEST(PlainLinesTest, FailuresAndReplacementsOnceWithTheirCause) {
   Snapshot before = Training(1, 0, 5);
   before.processes.push_back({"worker-1", api::Role::kWorker, 1, 1, 100, "running", 0, ""});

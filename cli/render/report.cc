@@ -14,6 +14,7 @@
 #include "cli/render/fold_events.h"
 #include "cli/render/format.h"
 #include "cli/render/summary_text.h"
+#include "cli/render/test_metrics.h"
 #include "operator/api/manifest.h"
 
 namespace downpour::cli {
@@ -255,6 +256,30 @@ std::string RenderChart(const RunHistory& history, const Chart& chart, double en
   return absl::StrCat(html, "<path class=\"", chart.colour, "\" d=\"", line, "\"/>", marks, "</svg></figure>");
 }
 
+// One for each metric.
+std::vector<Chart> TestCharts(const RunHistory& history) {
+  std::vector<Chart> charts;
+  const auto chart_of = [&charts](const std::string& metric) -> Chart& {
+    const std::string label = MetricLabel(metric);
+    const auto known =
+        std::find_if(charts.begin(), charts.end(), [&label](const Chart& chart) { return chart.unit == label; });
+    if (known != charts.end()) return *known;
+    return charts.emplace_back(Chart{"Test " + label, label, "c2", {}, false, "The test set was not evaluated."});
+  };
+  for (std::size_t i = 0; i < history.evaluations.size() && i < history.evaluation_seconds.size(); ++i) {
+    const v1::Evaluation& evaluation = history.evaluations[i];
+    const std::vector<TestMetric> metrics = MetricsOf(evaluation);
+    const std::string title = absl::StrCat("after epoch ", evaluation.dataset_epoch(), ": ", MetricsText(metrics),
+                                           ", loss ", FormatDecimal(evaluation.loss(), 4));
+    for (const TestMetric& metric : metrics) {
+      chart_of(metric.name).points.push_back({history.evaluation_seconds[i], metric.value, title});
+    }
+  }
+  if (!charts.empty()) return charts;
+  for (const TestMetric& metric : ExpectedMetrics(history.job)) chart_of(metric.name);
+  return charts;
+}
+
 std::string RenderCharts(const RunHistory& history, double end) {
   Chart loss{"Training loss", "loss", "c1", {}, true, "No loss was reported."};
   Chart rate{"Throughput", "samples/s", "c3", {}, true, "No rate was reported."};
@@ -265,17 +290,9 @@ std::string RenderCharts(const RunHistory& history, double end) {
     rate.points.push_back({point.seconds, point.samples_per_second.value_or(kUnknown), ""});
     progress.points.push_back({point.seconds, point.epochs, ""});
   }
-  Chart accuracy{"Test accuracy", "accuracy", "c2", {}, false, "The test set was not evaluated."};
-  for (std::size_t i = 0; i < history.evaluations.size() && i < history.evaluation_seconds.size(); ++i) {
-    const v1::Evaluation& evaluation = history.evaluations[i];
-    accuracy.points.push_back(
-        {history.evaluation_seconds[i], evaluation.accuracy(),
-         absl::StrCat("after epoch ", evaluation.dataset_epoch(), ": accuracy ",
-                      FormatDecimal(evaluation.accuracy(), 4), ", loss ", FormatDecimal(evaluation.loss(), 4))});
-  }
-  return absl::StrCat("<section class=\"charts\">", RenderChart(history, loss, end),
-                      RenderChart(history, accuracy, end), RenderChart(history, rate, end),
-                      RenderChart(history, progress, end), "</section>");
+  std::string html = absl::StrCat("<section class=\"charts\">", RenderChart(history, loss, end));
+  for (const Chart& chart : TestCharts(history)) absl::StrAppend(&html, RenderChart(history, chart, end));
+  return absl::StrCat(html, RenderChart(history, rate, end), RenderChart(history, progress, end), "</section>");
 }
 
 // ---- timeline
@@ -347,9 +364,12 @@ std::string RenderHead(const RunHistory& history) {
                                   Escape(phase), "</span></h1>");
   if (!summary.message.empty()) absl::StrAppend(&html, "<p>", Escape(summary.message), "</p>");
   absl::StrAppend(&html, "</header><section class=\"tiles\">");
+  const bool evaluated = !summary.test_metrics.empty();
+  for (const TestMetric& metric : evaluated ? summary.test_metrics : ExpectedMetrics(history.job)) {
+    absl::StrAppend(&html, RenderTile("test " + MetricLabel(metric.name), FormatDecimal(metric.value, 4)));
+  }
   absl::StrAppend(
-      &html, RenderTile("test accuracy", summary.test_accuracy ? FormatDecimal(*summary.test_accuracy, 4) : "-"),
-      RenderTile("test loss", summary.test_loss ? FormatDecimal(*summary.test_loss, 4) : "-"),
+      &html, RenderTile("test loss", summary.test_loss ? FormatDecimal(*summary.test_loss, 4) : "-"),
       RenderTile("epochs", FormatDecimal(summary.epochs, summary.epochs == std::floor(summary.epochs) ? 0 : 2)),
       RenderTile("samples/s", FormatCount(summary.samples_per_second.value_or(kUnknown))),
       RenderTile("first update after",

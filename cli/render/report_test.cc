@@ -42,7 +42,7 @@ RunHistory RandomHistory(std::mt19937& random) {
   summary.job_uid = Text(random);
   summary.phase = Text(random);
   summary.message = Text(random);
-  if (Pick(random, 0, 1) == 1) summary.test_accuracy = Number(random);
+  for (int i = Pick(random, 0, 3); i > 0; --i) summary.test_metrics.push_back({Text(random), Number(random)});
   summary.epochs = Number(random);
   summary.samples_per_second = Number(random);
   summary.total_seconds = Number(random);
@@ -56,6 +56,11 @@ RunHistory RandomHistory(std::mt19937& random) {
   for (int i = Pick(random, 0, 5); i > 0; --i) {
     v1::Evaluation evaluation;
     evaluation.set_accuracy(Number(random));
+    for (int j = Pick(random, 0, 3); j > 0; --j) {
+      v1::Metric* metric = evaluation.add_metrics();
+      metric->set_name(Text(random));
+      metric->set_value(Number(random));
+    }
     history.evaluations.push_back(evaluation);
     if (Pick(random, 0, 4) > 0) history.evaluation_seconds.push_back(Number(random));
   }
@@ -180,7 +185,7 @@ TEST(RenderReportTest, DrawsTheRun) {
   history.summary.job = "lenet";
   history.summary.phase = "Succeeded";
   history.summary.total_seconds = 60;
-  history.summary.test_accuracy = 0.8712;
+  history.summary.test_metrics = {{"Accuracy", 0.8712}};
   history.summary.ledger = LedgerSummary{2350, 2350, 0, 0, 0};
   for (int i = 0; i < 100; ++i) history.curve.push_back({i * 0.6, 10u, i * 0.1, 2.0 / (1 + i), 12000, 3});
   v1::Evaluation evaluation;
@@ -199,7 +204,9 @@ TEST(RenderReportTest, DrawsTheRun) {
   };
   const std::string page = RenderReport(history);
   EXPECT_THAT(page, HasSubstr("exact: each of 2350 updates is on every slice, once"));
-  EXPECT_THAT(page, HasSubstr("after epoch 1: accuracy 0.7500"));
+  EXPECT_THAT(page, HasSubstr("after epoch 1: accuracy 0.7500, loss 0.0000"));
+  EXPECT_THAT(page, HasSubstr("<b>0.8712</b><span>test accuracy</span>"));
+  EXPECT_THAT(page, HasSubstr("<figcaption>Test accuracy</figcaption>"));
   EXPECT_EQ(count(page, "<rect "), 4);
   EXPECT_EQ(count(page, "<g class=\"mark\""), 1);
   EXPECT_EQ(count(page, "<line class=\"fault\""), 4);  // one in each chart
@@ -214,6 +221,34 @@ TEST(RenderReportTest, DrawsTheRun) {
   EXPECT_EQ(count(without, "<path class=\"c"), 4);
   EXPECT_EQ(count(page, "<path class=\"c1\" d=\"M62.0 "), 2) << "loss and progress from the start on";
   EXPECT_EQ(count(without, "<path class=\"c1\" d=\"M62.0 "), 1) << "no loss is not a loss of 0";
+}
+
+TEST(RenderReportTest, EveryMetricHasItsTileAndItsChart) {
+  RunHistory history;
+  history.job.spec.model.metrics = {"MeanAbsoluteError", "F1"};
+  history.summary.total_seconds = 60;
+  const auto has = [&history](const std::string& name, const std::string& value, bool drawn) {
+    const std::string page = RenderReport(history);
+    const std::string chart = "<figcaption>Test " + name + "</figcaption>";
+    EXPECT_THAT(page, HasSubstr("<b>" + value + "</b><span>test " + name + "</span>"));
+    EXPECT_THAT(page, HasSubstr(chart + (drawn ? "<svg" : "<p class=\"none\">The test set was not evaluated.")));
+    EXPECT_THAT(page, ::testing::Not(HasSubstr("ccuracy</"))) << "there is none";
+  };
+  has("MeanAbsoluteError", "-", false);
+  has("F1", "-", false);
+  v1::Evaluation evaluation;
+  evaluation.set_dataset_epoch(1);
+  for (const TestMetric& metric : {TestMetric{"MeanAbsoluteError", 0.0312}, TestMetric{"F1", 0.5}}) {
+    history.summary.test_metrics.push_back(metric);
+    v1::Metric* added = evaluation.add_metrics();
+    added->set_name(metric.name);
+    added->set_value(metric.value);
+  }
+  history.evaluations.push_back(evaluation);
+  history.evaluation_seconds.push_back(20);
+  has("MeanAbsoluteError", "0.0312", true);
+  has("F1", "0.5000", true);
+  EXPECT_THAT(RenderReport(history), HasSubstr("after epoch 1: MeanAbsoluteError 0.0312, F1 0.5000, loss 0.0000"));
 }
 
 TEST(ReportTest, ManyEpochsDoNotPushAFailureOut) {

@@ -1,7 +1,12 @@
 #include "cli/render/summary_text.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/render/format.h"
+#include "cli/render/test_metrics.h"
 
 namespace downpour::cli {
 
@@ -39,10 +44,10 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
                         CleanText(summary.phase)),
                   "  ", CleanText(summary.job), " in ", FormatDuration(summary.total_seconds), "\n");
   if (!summary.message.empty()) row("why", CleanText(summary.message));
-  if (summary.test_accuracy.has_value()) {
-    row("test", absl::StrCat("accuracy ", FormatDecimal(*summary.test_accuracy, 4),
-                             summary.test_loss.has_value() ? ", loss " + FormatDecimal(*summary.test_loss, 4) : ""));
-  }
+  std::vector<std::string> test;
+  if (!summary.test_metrics.empty()) test.push_back(MetricsText(summary.test_metrics));
+  if (summary.test_loss.has_value()) test.push_back("loss " + FormatDecimal(*summary.test_loss, 4));
+  if (!test.empty()) row("test", absl::StrJoin(test, ", "));
   row("training",
       absl::StrCat(
           FormatDecimal(summary.epochs, summary.epochs == static_cast<int>(summary.epochs) ? 0 : 2),

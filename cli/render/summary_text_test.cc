@@ -25,7 +25,7 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   RunSummary summary;
   summary.job = "lenet";
   summary.phase = "Succeeded";
-  summary.test_accuracy = 0.87125;
+  summary.test_metrics = {{"Accuracy", 0.87125}};
   summary.epochs = 10;
   summary.samples_per_second = 12345;
   summary.first_update_seconds = 1.42;
@@ -43,6 +43,18 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   EXPECT_THAT(text, Not(HasSubstr("why")));
   summary.samples_per_second.reset();
   EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr("10 epochs, - samples/s"));
+}
+
+TEST(SummaryTextTest, MetricsAreSaidByTheirNames) {
+  RunSummary summary;
+  EXPECT_THAT(RenderSummaryText(summary, false), Not(HasSubstr("  test ")));
+  summary.test_loss = 0.0021;
+  EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr("\n  test        loss 0.0021\n"));
+  summary.test_metrics = {{"MeanAbsoluteError", 0.0312}};
+  EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr("\n  test        MeanAbsoluteError 0.0312, loss 0.0021\n"));
+  summary.test_metrics = {{"Accuracy", 0.8712}, {"Top5Accuracy", 0.9911}};
+  EXPECT_THAT(RenderSummaryText(summary, false),
+              HasSubstr("\n  test        accuracy 0.8712, Top5Accuracy 0.9911, loss 0.0021\n"));
 }
 
 TEST(SummaryTextTest, WhatWasNotAuditedSaysSoInTheEnd) {

@@ -32,6 +32,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_split.h"
@@ -122,6 +123,12 @@ class Coordinator final : public v1::Coordinator::Service {
       v1::Evaluation* const evaluation = reply->add_evaluations();
       evaluation->set_dataset_epoch(epoch);
       evaluation->set_accuracy(0.5 + 0.1 * epoch);
+      for (const auto& [name, value] :
+           {std::pair("Accuracy", evaluation->accuracy()), std::pair("Top5Accuracy", 1.0)}) {
+        v1::Metric* const metric = evaluation->add_metrics();
+        metric->set_name(name);
+        metric->set_value(value);
+      }
       evaluation->set_loss(1.0 / epoch);
       evaluation->set_samples(100);
     }

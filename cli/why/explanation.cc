@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/render/format.h"
+#include "cli/render/test_metrics.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
 #include "operator/planner/failure.h"
@@ -212,8 +213,9 @@ class Explainer {
       if (status_.start_time.has_value() && status_.completion_time.has_value()) {
         absl::StrAppend(&text, ", ", FormatAge(*status_.completion_time - *status_.start_time), " after its start");
       }
-      if (status_.progress.has_value() && !status_.progress->test_accuracy.empty()) {
-        absl::StrAppend(&text, "; test accuracy ", status_.progress->test_accuracy);
+      if (status_.progress.has_value()) {
+        const std::string metrics = MetricsText(MetricsOf(*status_.progress));
+        if (!metrics.empty()) absl::StrAppend(&text, "; test ", metrics);
       }
       return Say(Severity::kFine, absl::StrCat(text, "."));
     }

@@ -257,6 +257,9 @@ TEST(ExplainTest, TheEnd) {
   Explanation explanation = Explain(situation, kNow);
   EXPECT_EQ(explanation.severity, Severity::kFine);
   EXPECT_EQ(explanation.headline, "The job finished 5s ago, 5m0s after its start; test accuracy 0.8712.");
+  situation.job.status.progress->test_metrics = {{"MeanAbsoluteError", "0.0312"}, {"Custom", "2.5000"}};
+  EXPECT_EQ(Explain(situation, kNow).headline,
+            "The job finished 5s ago, 5m0s after its start; test MeanAbsoluteError 0.0312, Custom 2.5000.");
   EXPECT_THAT(Section(explanation, "Conditions"), IsEmpty());
   EXPECT_THAT(Section(explanation, "What happens next"),
               ElementsAre("the job is deleted in 1m0s (ttlSecondsAfterFinished)"));

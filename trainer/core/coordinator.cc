@@ -511,8 +511,10 @@ void CoordinatorCore::CheckModel(const v1::WorkerSyncRequest& request, std::stri
                             " training samples, the job has ", sample_count_);
     return;
   }
-  if (!SameTensors(tensors_, request.tensors()))
-    *refusal = absl::StrCat("worker-", request.index(), " has another model than the job");
+  const std::string difference = TensorDifference(tensors_, request.tensors());
+  if (!difference.empty()) {
+    *refusal = absl::StrCat("worker-", request.index(), " has another model than the job: ", difference);
+  }
 }
 
 void CoordinatorCore::Adopt(const v1::WorkerSyncRequest& request) {

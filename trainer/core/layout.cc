@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace downpour::core {
 namespace {
@@ -43,11 +44,21 @@ absl::StatusOr<std::vector<Slice>> CutTensors(const v1::View& view) {
   return CutTensors(std::vector<v1::TensorSpec>(view.tensors().begin(), view.tensors().end()));
 }
 
-bool SameTensors(absl::Span<const v1::TensorSpec> a, const google::protobuf::RepeatedPtrField<v1::TensorSpec>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const v1::TensorSpec& one, const v1::TensorSpec& other) {
-    return one.name() == other.name() && one.type() == other.type() && one.kind() == other.kind() &&
-           std::equal(one.shape().begin(), one.shape().end(), other.shape().begin(), other.shape().end());
-  });
+std::string TensorDifference(absl::Span<const v1::TensorSpec> ours,
+                             const google::protobuf::RepeatedPtrField<v1::TensorSpec>& theirs) {
+  const auto text = [](const v1::TensorSpec& tensor) {
+    return absl::StrCat(tensor.kind() == v1::BUFFER ? "the buffer " : "the parameter ", tensor.name(), " [",
+                        absl::StrJoin(tensor.shape(), ", "), "]",
+                        tensor.type() == v1::FLOAT32 ? "" : " of " + v1::ElementType_Name(tensor.type()));
+  };
+  const auto count = static_cast<std::size_t>(theirs.size());
+  for (std::size_t i = 0; i < std::min(ours.size(), count); ++i) {
+    const std::string found = text(theirs[static_cast<int>(i)]);
+    const std::string expected = text(ours[i]);
+    if (found != expected) return absl::StrCat("tensor ", i + 1, " is ", found, ", expected ", expected);
+  }
+  if (ours.size() == count) return "";
+  return absl::StrCat(count, " tensors, expected ", ours.size());
 }
 
 std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint32_t ps_count) {

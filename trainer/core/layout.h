@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_LAYOUT_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,8 +31,10 @@ absl::StatusOr<std::vector<Slice>> CutTensors(const v1::View& view);
 // most the mean and one slice. Deterministic.
 std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint32_t ps_count);
 
-// The same names, types, kinds and shapes in the same order.
-bool SameTensors(absl::Span<const v1::TensorSpec> a, const google::protobuf::RepeatedPtrField<v1::TensorSpec>& b);
+// What distinguishes `theirs` from `ours`, for people: "tensor 3 is the buffer norm.mean [8], expected ...". Empty: the
+// same names, types, kinds and shapes in the same order.
+std::string TensorDifference(absl::Span<const v1::TensorSpec> ours,
+                             const google::protobuf::RepeatedPtrField<v1::TensorSpec>& theirs);
 
 // Negative, zero or positive as a is older than, the same as or newer than b.
 int CompareStamps(const v1::ViewStamp& a, const v1::ViewStamp& b);

@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -166,20 +168,26 @@ TEST(LayoutTest, TensorsAreTheSameIfNamesTypesKindsAndShapesAre) {
     tensor.add_shape(2);
   }
   const std::vector<v1::TensorSpec> mine(view.tensors().begin(), view.tensors().end());
-  EXPECT_TRUE(SameTensors(mine, view.tensors()));
-  const std::function<void(v1::View&)> changes[] = {
-      [](v1::View& other) { other.mutable_tensors(0)->set_name("c"); },
-      [](v1::View& other) { other.mutable_tensors(0)->set_shape(0, 3); },
-      [](v1::View& other) { other.mutable_tensors(0)->add_shape(1); },
-      [](v1::View& other) { other.mutable_tensors(1)->set_type(v1::ELEMENT_UNSPECIFIED); },
-      [](v1::View& other) { other.mutable_tensors(1)->set_kind(v1::BUFFER); },
-      [](v1::View& other) { other.mutable_tensors()->SwapElements(0, 1); },
-      [](v1::View& other) { other.mutable_tensors()->RemoveLast(); },
+  EXPECT_EQ(TensorDifference(mine, view.tensors()), "");
+  const std::pair<std::function<void(v1::View&)>, std::string> changes[] = {
+      {[](v1::View& other) { other.mutable_tensors(0)->set_name("c"); },
+       "tensor 1 is the parameter c [2], expected the parameter a [2]"},
+      {[](v1::View& other) { other.mutable_tensors(0)->set_shape(0, 3); },
+       "tensor 1 is the parameter a [3], expected the parameter a [2]"},
+      {[](v1::View& other) { other.mutable_tensors(0)->add_shape(1); },
+       "tensor 1 is the parameter a [2, 1], expected the parameter a [2]"},
+      {[](v1::View& other) { other.mutable_tensors(1)->set_type(v1::ELEMENT_UNSPECIFIED); },
+       "tensor 2 is the parameter b [2] of ELEMENT_UNSPECIFIED, expected the parameter b [2]"},
+      {[](v1::View& other) { other.mutable_tensors(1)->set_kind(v1::BUFFER); },
+       "tensor 2 is the buffer b [2], expected the parameter b [2]"},
+      {[](v1::View& other) { other.mutable_tensors()->SwapElements(0, 1); },
+       "tensor 1 is the parameter b [2], expected the parameter a [2]"},
+      {[](v1::View& other) { other.mutable_tensors()->RemoveLast(); }, "1 tensors, expected 2"},
   };
-  for (const auto& change : changes) {
+  for (const auto& [change, difference] : changes) {
     v1::View other = view;
     change(other);
-    EXPECT_FALSE(SameTensors(mine, other.tensors())) << other.ShortDebugString();
+    EXPECT_EQ(TensorDifference(mine, other.tensors()), difference);
   }
 }
 

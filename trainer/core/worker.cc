@@ -110,7 +110,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
   absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
   if (!slices.ok() || !plan.ok() || static_cast<std::size_t>(view.layout_size()) != slices->size() ||
-      !SameTensors(options_.tensors, view.tensors())) {
+      !TensorDifference(options_.tensors, view.tensors()).empty()) {
     finished_ = absl::FailedPreconditionError("the coordinator's view does not fit this worker's model");
     return;
   }

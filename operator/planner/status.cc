@@ -159,6 +159,7 @@ void UpdateMembership(Context& context) {
 
 std::vector<api::TestMetricStatus> ToStatus(const std::vector<TestMetric>& metrics) {
   std::vector<api::TestMetricStatus> status;
+  status.reserve(metrics.size());
   for (const TestMetric& metric : metrics) status.push_back({metric.name, absl::StrFormat("%.4f", metric.value)});
   return status;
 }

@@ -49,9 +49,9 @@ const v1::Evaluation* FindEvaluation(const v1::ProgressReply& progress, std::uin
 
 std::string Measured(const v1::Evaluation& evaluation) {
   const std::string metrics = MetricsText(MetricsOf(evaluation));
-  const std::string loss = absl::StrCat("test loss ", FormatDecimal(evaluation.loss(), 4));
-  if (metrics.empty()) return loss;
-  return absl::StrCat("test ", metrics, std::isfinite(evaluation.loss()) ? ", " + loss : "");
+  const std::string loss = FormatDecimal(evaluation.loss(), 4);
+  if (metrics.empty()) return absl::StrCat("test loss ", loss);
+  return absl::StrCat("test ", metrics, std::isfinite(evaluation.loss()) ? ", test loss " + loss : "");
 }
 
 class Writer {

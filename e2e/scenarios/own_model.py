@@ -56,7 +56,7 @@ def own_model(world):
         progress = world.status("own-network")["progress"]
         check(progress["step"] == progress["totalSteps"], f"progress: {progress}")
         accuracy = float(progress["testAccuracy"])
-        check(min(accuracy, local["testAccuracy"]) >= 0.7, f"test accuracy {accuracy}, here {local['testAccuracy']}")
+        check(min(accuracy, local["testAccuracy"]) >= 0.6, f"test accuracy {accuracy}, here {local['testAccuracy']}")
 
     # The trainer's own image has no such file.
     gives_up = {"rules": [{"name": "bad-input", "onExitCodes": {"operator": "In", "values": [2]}, "action": "FailJob"}]}

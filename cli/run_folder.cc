@@ -127,6 +127,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& directory, const 
   if (absl::Status status = CheckUtf8Path(wanted.string()); !status.ok()) return status;
   if (absl::Status status = CheckUtf8Path(fs::weakly_canonical(wanted, error).string()); !status.ok()) return status;
   RunPaths paths;
+  const bool existed = !directory.empty() && fs::exists(wanted, error);
   if (directory.empty()) {
     absl::StatusOr<std::string> made = MakeNumberedDirectory(runs, job_name);
     if (!made.ok()) return made.status();
@@ -144,7 +145,7 @@ absl::StatusOr<RunFolder> RunFolder::Create(const std::string& directory, const 
   for (const char* name : {"/logs", "/addresses", "/metrics"}) {
     if (absl::Status status = MakeDirectories(paths.root + name); !status.ok()) return status;
   }
-  return RunFolder(std::move(paths), directory.empty(), std::move(lock));
+  return RunFolder(std::move(paths), !existed, std::move(lock));
 }
 
 void RunFolder::Discard() {
@@ -154,7 +155,7 @@ void RunFolder::Discard() {
     contents.push_back(entry->path());
   }
   for (const fs::path& path : contents) fs::remove_all(path, ignored);
-  if (numbered_) fs::remove(paths_.root, ignored);
+  if (made_) fs::remove(paths_.root, ignored);
 }
 
 bool RunIsHeld(const std::string& root) {

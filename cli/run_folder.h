@@ -46,11 +46,11 @@ class RunFolder {
   void Discard();
 
  private:
-  RunFolder(RunPaths paths, bool numbered, FileDescriptor lock)
-      : paths_(std::move(paths)), numbered_(numbered), lock_(std::move(lock)) {}
+  RunFolder(RunPaths paths, bool made, FileDescriptor lock)
+      : paths_(std::move(paths)), made_(made), lock_(std::move(lock)) {}
 
   RunPaths paths_;
-  bool numbered_;  // made here, not chosen by the user
+  bool made_;  // was not there before
   FileDescriptor lock_;
 };
 

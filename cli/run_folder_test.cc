@@ -51,6 +51,9 @@ TEST_F(RunFolderTest, AChosenFolderMustBeEmpty) {
     EXPECT_TRUE(absl::IsAlreadyExists(RunFolder::Create(chosen, "", "demo").status()));
     folder->Discard();
   }
+  EXPECT_FALSE(fs::exists(chosen)) << "it was made for the run";
+  fs::create_directories(chosen);
+  RunFolder::Create(chosen, "", "demo")->Discard();
   EXPECT_TRUE(fs::is_empty(chosen)) << "the user's own folder stays";
   EXPECT_TRUE(RunFolder::Create(chosen, "", "demo").ok());
   ASSERT_TRUE(WriteFileDurably(base + "/file", "x").ok());

@@ -189,7 +189,7 @@ TRIED = [
     ("{plugin: {path: {plugins}/test_plugin.so, name: Net, parameters: {filters: 0}}}",
      "spec.model.plugin.parameters.filters: expected at least 1, got 0"),
     ("{plugin: {path: {plugins}/test_plugin.so, name: Net, parameters: {filter: 1}}}", "spec.model.plugin.parameters.filter: "),
-    ("{plugin: {path: {plugins}/test_plugin.so, name: ThrowsInConstructor}}", "spec.model.plugin.name: ThrowsInConstructor"),
+    ("{plugin: {path: {plugins}/test_plugin.so, name: ThrowsInConstructor}}", "spec.model.plugin.name: the constructor of ThrowsInConstructor threw: no such weather"),
     ("{plugin: {path: {plugins}/test_plugin.so, name: ThrowsInForward}}", "spec.model.plugin.name: ThrowsInForward threw"),
     ("{plugin: {path: {plugins}/test_plugin.so, name: Doubles}}",
      "spec.model.plugin.name: Doubles: the parameter a is Double, expected Float"),

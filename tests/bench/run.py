@@ -28,7 +28,7 @@ TRAINING = [
     # name, manifest, model, workers, batch size, training samples (None: of the manifest), dataset epochs of a run, target
     ("lenet-samples-per-second", "lenet", "LeNet", 3, 256, None, 2, 0.95),
     ("mlp-samples-per-second", "lenet", "MLP", 3, 128, None, 16, 0.5),
-    ("acoustic-samples-per-second", "zoo/acoustic", "Acoustic", 2, 128, 10240, 1, 0.8),
+    ("acoustic-samples-per-second", "zoo/acoustic", "Acoustic", 2, 256, 20480, 1, 0.8),
     ("unet-samples-per-second", "zoo/unet", "UNet", 2, 2, 120, 1, 0.8),
 ]
 SMALL = ("LeNet", "MLP")  # of which start-up and memory have limits

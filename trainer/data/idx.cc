@@ -94,19 +94,16 @@ std::uint32_t BigEndian(const std::uint8_t* bytes) {
   return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 | std::uint32_t{bytes[2]} << 8 | bytes[3];
 }
 
-}  // namespace
+std::unique_ptr<ByteSource> SourceOf(absl::Span<const std::uint8_t> file) {
+  if (file.size() >= 2 && file[0] == 0x1f && file[1] == 0x8b) return std::make_unique<GzipSource>(file);
+  return std::make_unique<PlainSource>(file);
+}
 
-absl::StatusOr<IdxArray> ParseIdx(absl::Span<const std::uint8_t> file, int dimensions) {
-  std::unique_ptr<ByteSource> source;
-  if (file.size() >= 2 && file[0] == 0x1f && file[1] == 0x8b) {
-    source = std::make_unique<GzipSource>(file);
-  } else {
-    source = std::make_unique<PlainSource>(file);
-  }
-
+// Of an array that has values, and not too many.
+absl::StatusOr<std::vector<std::int64_t>> ReadShape(ByteSource& source, int dimensions) {
   const std::size_t header_size = 4 + 4 * static_cast<std::size_t>(dimensions);
   std::vector<std::uint8_t> header(header_size);
-  const absl::StatusOr<std::size_t> header_read = source->Read(header.data(), header_size);
+  const absl::StatusOr<std::size_t> header_read = source.Read(header.data(), header_size);
   if (!header_read.ok()) return header_read.status();
   const std::uint32_t expected_magic = kUnsignedBytes + static_cast<std::uint32_t>(dimensions);
   if (*header_read >= 4 && BigEndian(header.data()) != expected_magic) {
@@ -118,22 +115,38 @@ absl::StatusOr<IdxArray> ParseIdx(absl::Span<const std::uint8_t> file, int dimen
     return absl::DataLossError(
         absl::StrFormat("truncated: %d bytes, expected a header of %d", *header_read, header_size));
   }
-
-  IdxArray array;
+  std::vector<std::int64_t> shape;
   std::uint64_t expected = 1;
   bool fits = true;
   for (int dimension = 0; dimension < dimensions; ++dimension) {
     const std::uint32_t extent = BigEndian(header.data() + 4 + std::ptrdiff_t{4} * dimension);
-    array.shape.push_back(extent);
+    shape.push_back(extent);
     fits = fits && (extent == 0 || expected <= kMaxIdxBytes / extent);
     if (fits) expected *= extent;
   }
-  const std::string shape = absl::StrJoin(array.shape, "x");
+  const std::string text = absl::StrJoin(shape, "x");
   if (!fits) {
     return absl::DataLossError(
-        absl::StrFormat("the header announces %s values, more than the limit of %d", shape, kMaxIdxBytes));
+        absl::StrFormat("the header announces %s values, more than the limit of %d", text, kMaxIdxBytes));
   }
-  if (expected == 0) return absl::DataLossError(absl::StrFormat("the header announces no values (%s)", shape));
+  if (expected == 0) return absl::DataLossError(absl::StrFormat("the header announces no values (%s)", text));
+  return shape;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::int64_t>> ParseIdxShape(absl::Span<const std::uint8_t> beginning, int dimensions) {
+  return ReadShape(*SourceOf(beginning), dimensions);
+}
+
+absl::StatusOr<IdxArray> ParseIdx(absl::Span<const std::uint8_t> file, int dimensions) {
+  const std::unique_ptr<ByteSource> source = SourceOf(file);
+  absl::StatusOr<std::vector<std::int64_t>> read_shape = ReadShape(*source, dimensions);
+  if (!read_shape.ok()) return read_shape.status();
+  IdxArray array{*std::move(read_shape), {}};
+  std::uint64_t expected = 1;
+  for (const std::int64_t extent : array.shape) expected *= static_cast<std::uint64_t>(extent);
+  const std::string shape = absl::StrJoin(array.shape, "x");
 
   // In pieces: a header that lies must not make us allocate.
   constexpr std::size_t kPiece = std::size_t{4} << 20;

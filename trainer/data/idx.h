@@ -24,6 +24,9 @@ inline constexpr std::uint64_t kMaxIdxBytes = std::uint64_t{2} << 30;
 // and what was expected, without a file name.
 absl::StatusOr<IdxArray> ParseIdx(absl::Span<const std::uint8_t> file, int dimensions);
 
+// The shape alone, with the errors of its header; `beginning` of a file is enough, gzipped or plain.
+absl::StatusOr<std::vector<std::int64_t>> ParseIdxShape(absl::Span<const std::uint8_t> beginning, int dimensions);
+
 }  // namespace downpour::data
 
 #endif  // DOWNPOUR_TRAINER_DATA_IDX_H_

@@ -1,9 +1,6 @@
 #include "trainer/data/idx_dataset.h"
 
-#include <zlib.h>
-
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -67,10 +64,6 @@ SampleFields Fields(std::int64_t height, std::int64_t width) {
   return {{{"image", ElementType::kU8, {1, height, width}}}, {{"label", ElementType::kI64, {}, kClasses}}};
 }
 
-struct CloseGzip {
-  void operator()(gzFile_s* file) const { gzclose(file); }
-};
-
 class IdxDataset final : public Dataset {
  public:
   IdxDataset(IdxArray images, IdxArray labels)
@@ -129,21 +122,19 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const std::string& direc
 absl::StatusOr<SampleFields> ReadIdxFields(const std::string& directory) {
   const absl::StatusOr<std::string> path = Find(directory, "train-images-idx3-ubyte");
   if (!path.ok()) return path.status();
-  const std::unique_ptr<gzFile_s, CloseGzip> file(gzopen(path->c_str(), "rb"));  // reads what is not gzip as it is
-  if (file == nullptr) return absl::UnavailableError(absl::StrCat(*path, ": cannot be opened"));
-  constexpr unsigned kHeaderBytes = 16;
-  std::array<std::uint8_t, kHeaderBytes> header{};
-  const auto word = [&header](std::size_t index) {
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < 4; ++i) value = value << 8 | header[4 * index + i];
-    return value;
-  };
-  constexpr std::uint32_t kImages = 0x00000803;
-  if (gzread(file.get(), header.data(), kHeaderBytes) != static_cast<int>(kHeaderBytes) || word(0) != kImages ||
-      word(2) == 0 || word(3) == 0) {
-    return absl::DataLossError(absl::StrCat(*path, ": is no idx file of images"));
+  std::vector<char> beginning(std::size_t{64} << 10);  // more than any header has, zipped too
+  std::ifstream file(*path, std::ios::binary);
+  file.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  if (file.bad() || !file.is_open()) {
+    return absl::UnavailableError(absl::StrCat(*path, ": cannot be read: ", std::strerror(errno)));
   }
-  return Fields(word(2), word(3));
+  const absl::StatusOr<std::vector<std::int64_t>> shape = ParseIdxShape(
+      {reinterpret_cast<const std::uint8_t*>(beginning.data()), static_cast<std::size_t>(file.gcount())}, 3);
+  if (!shape.ok()) {
+    return absl::Status(shape.status().code(),
+                        absl::StrCat(*path, ": is no idx file of images: ", shape.status().message()));
+  }
+  return Fields((*shape)[1], (*shape)[2]);
 }
 
 }  // namespace downpour::data

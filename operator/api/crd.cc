@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "nlohmann/json.hpp"
 
 namespace downpour::api {
@@ -443,7 +444,8 @@ constexpr std::string_view kMutable[] = {"spec.suspend",
                                          "spec.failurePolicy",
                                          "spec.podCleanup"};
 
-// Relations between fields: those of CheckRelations that the types of lists do not already hold.
+// Relations between fields: those of CheckRelations that the types of lists do not already hold. $losses and $metrics
+// stand for the names of kLosses and kMetrics.
 struct Relation {
   std::string_view path;  // of the object that `rule` is about
   std::string_view field;
@@ -464,14 +466,10 @@ constexpr Relation kRelations[] = {
      "must have exactly one of name, layers, plugin.name and torchScript"},
     {"spec.model", "parameters", "!has(self.parameters) || has(self.name)", "is for a network with a name"},
     {"spec.model.plugin", "parameters", "!has(self.parameters) || has(self.name)", "is for a network of the plug-in"},
-    {"spec.model", "loss",
-     "has(self.plugin) || !has(self.loss) || !has(self.loss.type) || self.loss.type in "
-     "['CrossEntropy', 'BinaryCrossEntropy', 'MeanSquaredError', 'Huber']",
-     "must be one of CrossEntropy, BinaryCrossEntropy, MeanSquaredError, Huber"},
+    {"spec.model", "loss", "has(self.plugin) || !has(self.loss) || !has(self.loss.type) || self.loss.type in [$losses]",
+     "must be one of $losses"},
     {"spec.model", "metrics",
-     "has(self.plugin) || !has(self.metrics) || self.metrics.all(metric, metric in "
-     "['Accuracy', 'Top5Accuracy', 'BinaryAccuracy', 'MeanAbsoluteError'])",
-     "must be of Accuracy, Top5Accuracy, BinaryAccuracy, MeanAbsoluteError"},
+     "has(self.plugin) || !has(self.metrics) || self.metrics.all(metric, metric in [$metrics])", "must be of $metrics"},
     {"spec.dataset", "path", "(self.format == 'IDX') == has(self.path)",
      "is required for the format IDX, and only there"},
     {"spec.dataset", "synthetic", "(self.format == 'Synthetic') == has(self.synthetic)",
@@ -534,6 +532,19 @@ template <class T>
 inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+// The names of a table, each as `text` writes it.
+template <class Value, std::size_t n>
+std::string NamesOf(const schema::Name<Value> (&table)[n], std::string (*text)(std::string_view)) {
+  std::string names;
+  for (const schema::Name<Value>& entry : table) names += (names.empty() ? "" : ", ") + text(entry.name);
+  return names;
+}
+
+std::string WithNames(std::string_view relation, std::string (*text)(std::string_view)) {
+  return absl::StrReplaceAll(std::string(relation), {{"$losses", NamesOf(schema::kLosses, text)},
+                                                     {"$metrics", NamesOf(schema::kMetrics, text)}});
+}
 
 bool StartsWithPath(std::string_view path, std::string_view parent) {
   return path.starts_with(parent) && path.size() > parent.size() && path[parent.size()] == '.';
@@ -740,8 +751,9 @@ class SchemaWriter {
     for (const Relation& relation : kRelations) {
       if (relation.path != path) continue;
       const std::string field = relation.field.empty() ? "" : absl::StrCat(".", std::string(relation.field));
-      object.validations.push_back(
-          Validation(std::string(relation.rule), relation.message, field, "", relation.reason));
+      const auto plain = [](std::string_view name) { return std::string(name); };
+      object.validations.push_back(Validation(WithNames(relation.rule, CelText), WithNames(relation.message, plain),
+                                              field, "", relation.reason));
     }
     json["properties"] = std::move(object.properties);
     // As metav1.Condition has it.

@@ -528,8 +528,9 @@ absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice) {
   return absl::Status(cuda.code(), absl::StrCat("device CUDA: ", cuda.message()));
 }
 
-// A plug-in's network or a TorchScript module, on the device, and what it is trained for.
-absl::Status MakeOwnNetwork(const ModelOptions& options, at::Device device, Parts* parts) {
+// A plug-in's network or a TorchScript module, on the device, and what it is trained for. Returns what it makes.
+absl::StatusOr<Value> MakeOwnNetwork(const ModelOptions& options, const OwnMeasures& measures, at::Device device,
+                                     Parts* parts) {
   const ModelSpec& spec = options.model;
   const bool script = !spec.torch_script.empty();
   absl::StatusOr<std::shared_ptr<Network>> network =
@@ -541,17 +542,15 @@ absl::Status MakeOwnNetwork(const ModelOptions& options, at::Device device, Part
                         : absl::StrCat("spec.model.plugin.name: ", spec.plugin_name);
   if (absl::Status tensors = CheckTensors(*parts->network, parts->where); !tensors.ok()) return tensors;
   parts->network->To(device);
-  const absl::StatusOr<Value> output = TryOut(*parts->network, parts->input, device, parts->where);
-  if (!output.ok()) return output.status();
-  const absl::StatusOr<Objective> objective = PlanObjective(
-      spec.objective, *output, parts->target, parts->own == nullptr ? OwnMeasures() : MeasuresOf(*parts->own));
+  absl::StatusOr<Value> output = TryOut(*parts->network, parts->input, device, parts->where);
+  if (!output.ok()) return output;
+  const absl::StatusOr<Objective> objective = PlanObjective(spec.objective, *output, parts->target, measures);
   if (!objective.ok()) {
     return absl::Status(objective.status().code(), absl::StrCat(objective.status().message(), "; the network is given ",
                                                                 data::ToString(parts->input)));
   }
   parts->objective = *objective;
-  return parts->own == nullptr ? absl::OkStatus()
-                               : TryOut(*parts->own, parts->objective, *output, parts->target, device);
+  return output;
 }
 
 absl::StatusOr<Parts> MakeParts(const ModelOptions& options, at::Device device) {
@@ -567,18 +566,20 @@ absl::StatusOr<Parts> MakeParts(const ModelOptions& options, at::Device device) 
   if (!plan.ok()) return plan.status();
   parts.input = plan->input;
   parts.target = plan->target;
+  Value output = plan->layers.output;
   if (!options.model.plugin_name.empty() || !options.model.torch_script.empty()) {
-    const absl::Status made = MakeOwnNetwork(options, device, &parts);
-    if (!made.ok()) return made;
-    return parts;
+    absl::StatusOr<Value> made = MakeOwnNetwork(options, measures, device, &parts);
+    if (!made.ok()) return made.status();
+    output = *std::move(made);
+  } else {
+    parts.objective = plan->objective;
+    parts.network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
+    parts.network->To(device);
   }
-  parts.objective = plan->objective;
   if (parts.own != nullptr) {
-    const absl::Status tried = TryOut(*parts.own, parts.objective, plan->layers.output, parts.target, device);
+    const absl::Status tried = TryOut(*parts.own, parts.objective, output, parts.target, device);
     if (!tried.ok()) return tried;
   }
-  parts.network = MakeLayerNetwork(plan->layers, plan->input, options.seed);
-  parts.network->To(device);
   return parts;
 }
 

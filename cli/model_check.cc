@@ -15,7 +15,6 @@
 namespace downpour::cli {
 namespace {
 
-constexpr int kBadInput = 2;  // as every program of a job ends
 // Loading LibTorch and a data set takes seconds; a plug-in may do anything.
 constexpr double kTrialSeconds = 120;
 
@@ -68,7 +67,7 @@ absl::Status TryModel(const std::string& binary_directory, const std::string& co
         absl::StrCat("spec.model: a worker that only makes it is ", EndCause(process),
                      process.last_log_line.empty() ? "" : "; its last line: ", process.last_log_line));
   }
-  if (process.exit_code == kBadInput) return absl::InvalidArgumentError(process.last_log_line);
+  if (process.exit_code == kBadInputExitCode) return absl::InvalidArgumentError(process.last_log_line);
   return absl::FailedPreconditionError(
       absl::StrCat("spec.model: it could not be tried: ", EndCause(process), ": ", process.last_log_line));
 }

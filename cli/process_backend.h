@@ -19,6 +19,9 @@
 // The local counterpart of a cluster: carries out the planner's actions with processes of this machine.
 namespace downpour::cli {
 
+// How a program of a job ends that refuses its input.
+inline constexpr int kBadInputExitCode = 2;
+
 struct ProcessSpec {
   api::Role role = api::Role::kWorker;
   int index = 0;

@@ -19,7 +19,6 @@ constexpr double kFarewell = 2;  // for workers that have not heard from the coo
 constexpr double kStopGrace = 5;
 constexpr double kKillLimit = 10;  // for the kernel to end what was killed
 constexpr double kLedgerInterval = 1;
-constexpr int kBadInputExitCode = 2;
 
 // A process is ready when the coordinator counts this very start of it as a member.
 bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time) {

@@ -20,7 +20,9 @@ using ::testing::AllOf;
 using testing::Compute;
 using testing::Create;
 using ::testing::ElementsAre;
+using testing::ExpectSame;
 using ::testing::HasSubstr;
+using testing::NamesOf;
 using testing::RandomBatch;
 using testing::Step;
 using testing::ValueOf;
@@ -50,12 +52,6 @@ ModelOptions Options(const std::string& network, const std::string& parameters =
 
 std::string Refusal(const ModelOptions& options) { return std::string(CreateModel(options).status().message()); }
 
-std::vector<std::string> NamesOf(const Model& model) {
-  std::vector<std::string> names;
-  for (const Tensor& tensor : model.tensors()) names.push_back(tensor.name);
-  return names;
-}
-
 data::Batch Samples(std::size_t count) { return RandomBatch(kImages, 1, std::vector<std::int64_t>(count)); }
 
 TEST(PluginNetwork, ComputesWhatTheSameLayersCompute) {
@@ -70,11 +66,7 @@ TEST(PluginNetwork, ComputesWhatTheSameLayersCompute) {
   for (std::size_t i = 0; i < own->tensors().size(); ++i) layers->SetParameter(i, ValueOf(*own, i));
   for (const std::size_t samples : {8, 3}) {
     const Step expected = Compute(*layers, Samples(samples)), found = Compute(*own, Samples(samples));
-    EXPECT_NEAR(found.loss, expected.loss, 1e-6);
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-      EXPECT_THAT(found.gradients[i], ::testing::Pointwise(::testing::FloatNear(1e-5F), expected.gradients[i]))
-          << own->tensors()[i].name;
-    }
+    ExpectSame(found, expected, 1e-5F);
   }
   EXPECT_NEAR(own->Evaluate(Samples(8))->loss.sum, layers->Evaluate(Samples(8))->loss.sum, 1e-5);
 }
@@ -132,10 +124,7 @@ TEST(PluginNetwork, ItsLossesAndMetricsServeAnyNetwork) {
       options.model.objective.metrics = {"Top5Accuracy", "OwnAccuracy"};
       const std::unique_ptr<Model> own = Create(options);
       const Step found = Compute(*own, Samples(5));
-      EXPECT_NEAR(found.loss, expected.loss, 1e-6);
-      for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-        EXPECT_THAT(found.gradients[i], ::testing::Pointwise(::testing::FloatNear(1e-6F), expected.gradients[i]));
-      }
+      ExpectSame(found, expected, 1e-6F);
       const EvaluationResult result = *own->Evaluate(Samples(5));
       EXPECT_EQ(result.loss.name, loss);
       EXPECT_EQ(result.loss.count, 5);

@@ -21,7 +21,9 @@ using ::testing::AllOf;
 using testing::Compute;
 using testing::Create;
 using ::testing::ElementsAre;
+using testing::ExpectSame;
 using ::testing::HasSubstr;
+using testing::NamesOf;
 using testing::RandomBatch;
 using ::testing::StartsWith;
 using testing::Step;
@@ -111,12 +113,6 @@ class TorchScriptNetwork : public ::testing::Test {
   const std::string where_ = "spec.model.torchScript.path: " + path_;
 };
 
-std::vector<std::string> NamesOf(const Model& model) {
-  std::vector<std::string> names;
-  for (const Tensor& tensor : model.tensors()) names.push_back(tensor.name);
-  return names;
-}
-
 data::Batch Samples(std::size_t count) { return RandomBatch(kImages, 1, std::vector<std::int64_t>(count)); }
 
 TEST_F(TorchScriptNetwork, ComputesWhatTheSameLayersCompute) {
@@ -134,11 +130,7 @@ TEST_F(TorchScriptNetwork, ComputesWhatTheSameLayersCompute) {
   for (int step = 0; step < 4; ++step) {  // as the first is the fourth
     const std::size_t samples = step % 2 == 0 ? 8 : 3;
     const Step expected = Compute(*layers, Samples(samples)), found = Compute(*script, Samples(samples));
-    EXPECT_NEAR(found.loss, expected.loss, 1e-6);
-    for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
-      EXPECT_THAT(found.gradients[i], ::testing::Pointwise(::testing::FloatNear(1e-5F), expected.gradients[i]))
-          << script->tensors()[i].name;
-    }
+    ExpectSame(found, expected, 1e-5F);
   }
   EXPECT_NEAR(script->Evaluate(Samples(8))->loss.sum, layers->Evaluate(Samples(8))->loss.sum, 1e-4);
 }

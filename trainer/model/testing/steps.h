@@ -1,11 +1,13 @@
 #ifndef DOWNPOUR_TRAINER_MODEL_TESTING_STEPS_H_
 #define DOWNPOUR_TRAINER_MODEL_TESTING_STEPS_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,6 +65,21 @@ inline Step Compute(Model& model, const data::Batch& batch, std::uint64_t seed =
   EXPECT_TRUE(result.ok()) << result.status();
   if (result.ok()) step.loss = result->loss;
   return step;
+}
+
+// The same loss, and each value of the gradients as near as that.
+inline void ExpectSame(const Step& found, const Step& expected, float near) {
+  EXPECT_NEAR(found.loss, expected.loss, 1e-6);
+  for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+    EXPECT_THAT(found.gradients[i], ::testing::Pointwise(::testing::FloatNear(near), expected.gradients[i]))
+        << "tensor " << i;
+  }
+}
+
+inline std::vector<std::string> NamesOf(const Model& model) {
+  std::vector<std::string> names;
+  for (const Tensor& tensor : model.tensors()) names.push_back(tensor.name);
+  return names;
 }
 
 inline std::vector<float> ValueOf(const Model& model, std::size_t tensor) {

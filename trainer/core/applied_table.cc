@@ -1,6 +1,32 @@
 #include "trainer/core/applied_table.h"
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace downpour::core {
+
+absl::StatusOr<AppliedTable> AppliedTable::FromLedger(const DataPlan& plan, const v1::SliceLedger& ledger) {
+  AppliedTable table(plan);
+  table.watermark_ = ledger.watermark();
+  for (const v1::EpochTable& from : ledger.epochs()) {
+    if (from.dataset_epoch() < ledger.watermark() || table.epochs_.count(from.dataset_epoch()) != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("table: dataset epoch ", from.dataset_epoch(), " is below the watermark or there twice"));
+    }
+    Epoch& epoch = table.EpochOf(from.dataset_epoch());
+    epoch.retired = Bitmap::FromBytes(plan.shards_per_epoch(), from.retired());
+    for (const v1::ShardTable& open : from.open()) {
+      if (open.shard() >= plan.shards_per_epoch() || epoch.retired.Test(open.shard()) ||
+          epoch.open.count(open.shard()) != 0) {
+        return absl::InvalidArgumentError(absl::StrCat("table: data shard ", open.shard(), " of dataset epoch ",
+                                                       from.dataset_epoch(),
+                                                       " is not in the plan, retired already, or there twice"));
+      }
+      epoch.open.emplace(open.shard(), Bitmap::FromBytes(plan.updates_in_shard(open.shard()), open.applied()));
+    }
+  }
+  return table;
+}
 
 AppliedTable::Epoch& AppliedTable::EpochOf(std::uint32_t dataset_epoch) {
   auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
@@ -32,7 +58,10 @@ void AppliedTable::Insert(const UpdateId& update) {
 
 bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug) {
   if (IsRetired(dataset_epoch, shard)) return true;
-  if (!Applied(dataset_epoch, shard).All()) return false;
+  if (!Applied(dataset_epoch, shard).All()) {
+    if (bug == PlantedBug::kBitmapFreedEarly) EpochOf(dataset_epoch).open.erase(shard);
+    return false;
+  }
   Epoch& epoch = EpochOf(dataset_epoch);
   epoch.open.erase(shard);
   if (bug != PlantedBug::kDeduplicationLostAtRetire) epoch.retired.Set(shard);

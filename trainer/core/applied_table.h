@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 
+#include "absl/status/statusor.h"
 #include "trainer/core/bitmap.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/planted_bug.h"
@@ -16,6 +17,8 @@ class AppliedTable {
  public:
   AppliedTable() = default;
   explicit AppliedTable(const DataPlan& plan) : plan_(plan) {}
+  // What Export wrote. kInvalidArgument: a data shard that the plan has not, or one twice.
+  static absl::StatusOr<AppliedTable> FromLedger(const DataPlan& plan, const v1::SliceLedger& ledger);
 
   // `update` must be within the plan for all of these.
   bool Contains(const UpdateId& update) const;

@@ -11,6 +11,8 @@ class BufferUpdate final : public Optimizer {
       for (std::size_t i = 0; i < run.size(); ++i) updated[first + i] = value[first + i] - run[i];
     });
   }
+  std::string type() const override { return "BufferUpdate"; }
+  std::unique_ptr<Optimizer> Clone() const override { return std::make_unique<BufferUpdate>(); }
 };
 
 }  // namespace

@@ -28,9 +28,22 @@ class Sgd final : public Optimizer {
       SgdStep(value.data() + first, run.data(), rate, run.size(), updated.data() + first);
     });
   }
+  std::string type() const override { return "SGD"; }
+  std::unique_ptr<Optimizer> Clone() const override { return std::make_unique<Sgd>(); }
 };
 
 }  // namespace
+
+absl::Status Optimizer::Import(const OptimizerState& state) {
+  if (state.type != type()) {
+    return absl::InvalidArgumentError(absl::StrCat("the state of ", state.type, ", expected that of ", type()));
+  }
+  if (!state.vectors.empty() || !state.scalars.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(state.vectors.size(), " vectors and ", state.scalars.size(), " scalars, ", type(), " has none"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, std::uint32_t) {
   if (config.type() != v1::SGD) {

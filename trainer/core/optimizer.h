@@ -1,13 +1,17 @@
 #ifndef DOWNPOUR_TRAINER_CORE_OPTIMIZER_H_
 #define DOWNPOUR_TRAINER_CORE_OPTIMIZER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "downpour/v1/config.pb.h"
 #include "trainer/core/frame.h"
+#include "trainer/core/slice_snapshot.h"
 
 namespace downpour::core {
 
@@ -20,6 +24,18 @@ class Optimizer {
   // updated[i] = the new value[i]; `updated` may be `value` itself. `gradient` holds as many floats.
   virtual void Step(absl::Span<const float> value, const Payload& gradient, double learning_rate,
                     absl::Span<float> updated) = 0;
+
+  // The name of the rule in files.
+  virtual std::string type() const = 0;
+  // How many vectors of a slice's size it keeps.
+  virtual std::size_t vectors() const { return 0; }
+  // What it remembers, sharing memory: Step does not write what is shared. A rule without memory need not override this
+  // and Import.
+  virtual OptimizerState Export() const { return {type(), {}, {}}; }
+  // Goes on from `state`. kInvalidArgument: of another rule, or of another shape; then it stays as it was.
+  virtual absl::Status Import(const OptimizerState& state);
+  // The same with a life of its own, sharing memory.
+  virtual std::unique_ptr<Optimizer> Clone() const = 0;
 };
 
 // kUnimplemented: a type that is not carried out yet; kInvalidArgument: a learning rate that is not finite and greater

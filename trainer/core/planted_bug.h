@@ -10,6 +10,11 @@ enum class PlantedBug {
   kDeduplicationLostAtRetire,  // retiring a data shard forgets its bitmap without keeping the bit
   kSessionNotChecked,          // the ps takes pushes from ended sessions
   kRetiredOnWorkersWord,       // the coordinator retires a lease when the worker says so
+  kLatePushNotInSnapshot,      // a push of before the cut that comes after the snapshot is applied to the slice alone
+  kJoinerBeginsWithOldCut,     // a worker that joins while a cut is open is not told its number
+  kGenerationIgnored,          // the ps takes pushes of another generation
+  kBitmapFreedEarly,           // retiring a data shard that is not complete forgets what of it was applied
+  kManifestBeforeData,         // the manifest is written before the files that it names
 };
 
 }  // namespace downpour::core

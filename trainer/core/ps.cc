@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/core/buffer_update.h"
 #include "trainer/core/job_uid.h"
-#include "trainer/core/sole_owner.h"
+#include "trainer/core/optimizer.h"
 
 namespace downpour::core {
 namespace {
@@ -44,7 +44,7 @@ absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now)
 
 bool PsCore::initialised() const {
   return view_.has_stamp() &&
-         std::all_of(slices_.begin(), slices_.end(), [](const auto& entry) { return entry.second.initialised; });
+         std::all_of(slices_.begin(), slices_.end(), [](const auto& entry) { return entry.second.initialised(); });
 }
 
 v1::RegisterPsRequest PsCore::MakeRegistration() const {
@@ -54,6 +54,7 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   request.mutable_self()->set_address(options_.address);
   request.mutable_self()->set_session(options_.session);
   request.set_highest_incarnation(highest_incarnation_);
+  request.set_highest_cut(highest_cut_);
   request.mutable_self()->set_process_incarnation(options_.process_incarnation);
   if (!view_.has_stamp()) return request;
   *request.mutable_view() = view_;
@@ -62,13 +63,13 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   std::uint32_t watermark = slices_.empty() ? plan_.epochs() : UINT32_MAX;
   std::uint32_t end = 0;
   for (const auto& [number, state] : slices_) {
-    watermark = std::min(watermark, state.table.watermark());
-    end = std::max(end, state.table.end_epoch());
+    watermark = std::min(watermark, state.table().watermark());
+    end = std::max(end, state.table().end_epoch());
   }
   request.set_watermark(watermark);
   for (std::uint32_t epoch = watermark; epoch < end; ++epoch) {
     Bitmap retired(plan_.shards_per_epoch(), true);
-    for (const auto& [number, state] : slices_) retired.And(state.table.Retired(epoch));
+    for (const auto& [number, state] : slices_) retired.And(state.table().Retired(epoch));
     v1::EpochLedger* ledger = request.add_ledger();
     ledger->set_dataset_epoch(epoch);
     ledger->set_retired(retired.bytes());
@@ -95,17 +96,13 @@ absl::Status PsCore::Install(const v1::View& view) {
   v1::PsStats fresh;
   for (std::uint32_t number = 0; number < slices->size(); ++number) {
     if (view.layout(static_cast<int>(number)).primary() != options_.index) continue;
-    SliceState state;
-    state.slice = (*slices)[number];
-    const bool buffer = view.tensors(static_cast<int>(state.slice.tensor)).kind() == v1::BUFFER;
+    const Slice& slice = (*slices)[number];
+    const bool buffer = view.tensors(static_cast<int>(slice.tensor)).kind() == v1::BUFFER;
     absl::StatusOr<std::unique_ptr<Optimizer>> optimizer =
-        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), state.slice.elements);
+        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), slice.elements);
     if (!optimizer.ok()) return optimizer.status();
-    state.optimizer = *std::move(optimizer);
-    state.value = std::make_shared<std::vector<float>>(state.slice.elements);
-    state.table = AppliedTable(*plan);
-    fresh.set_parameter_bytes(fresh.parameter_bytes() + state.slice.bytes());
-    owned.emplace(number, std::move(state));
+    fresh.set_parameter_bytes(fresh.parameter_bytes() + slice.bytes());
+    owned.emplace(number, SliceState(number, slice, *std::move(optimizer), *plan));
   }
   fresh.set_slices(owned.size());
   fresh.set_duplicates(stats_.duplicates());
@@ -115,6 +112,9 @@ absl::Status PsCore::Install(const v1::View& view) {
   plan_ = *std::move(plan);
   view_ = view;
   stats_ = fresh;
+  open_cut_.reset();
+  restore_given_out_ = false;
+  restore_error_.clear();
   // Another history: nobody of the old one may push until the coordinator says so again.
   for (auto& [session, state] : sessions_) Release(state, ReplyStatus::kRefused, &owed_);
   sessions_.clear();
@@ -169,6 +169,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   }
   const bool in_force = view_.has_stamp() && CompareStamps(request.stamp(), view_.stamp()) == 0;
   if (in_force) {
+    SetCut(request);
     SetSessions(request, &owed_);
     for (const v1::ShardId& shard : request.retire()) {
       v1::ShardBitmap* answer = reply.add_shards();
@@ -178,24 +179,96 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
       bool complete = true;
       for (auto& [number, state] : slices_) {
         // First the bitmap: retiring replaces it.
-        applied.And(state.table.Applied(shard.dataset_epoch(), shard.shard()));
-        if (!state.table.Retire(shard.dataset_epoch(), shard.shard(), options_.bug)) complete = false;
+        applied.And(state.table().Applied(shard.dataset_epoch(), shard.shard()));
+        if (!state.table().Retire(shard.dataset_epoch(), shard.shard(), options_.bug)) complete = false;
       }
       answer->set_applied(applied.bytes());
       answer->set_complete(complete);
     }
     std::uint32_t watermark = request.watermark();
     for (auto& [number, state] : slices_) {
-      state.table.Advance(request.watermark());
-      watermark = std::min(watermark, state.table.watermark());
+      state.table().Advance(request.watermark());
+      watermark = std::min(watermark, state.table().watermark());
     }
     reply.set_watermark(watermark);
     reply.set_members_version(members_version_);
   }
   if (view_.has_stamp()) *reply.mutable_stamp() = view_.stamp();
   reply.set_initialised(initialised());
+  if (in_force && open_cut_.has_value()) *reply.mutable_cut() = open_cut_->state();
+  reply.set_restore_error(restore_error_);
   *reply.mutable_stats() = stats();
   return reply;
+}
+
+// ---- cuts and checkpoints
+
+void PsCore::SetCut(const v1::DirectRequest& request) {
+  // A directive that was overtaken must not close a cut, or open it again.
+  const bool newer_coordinator = request.stamp().incarnation() > cut_incarnation_;
+  if (!newer_coordinator && request.sequence() < cut_sequence_) return;
+  cut_incarnation_ = request.stamp().incarnation();
+  cut_sequence_ = request.sequence();
+  const v1::CutOrder& order = request.cut();
+  if (!request.has_cut() || (open_cut_.has_value() && open_cut_->cut() != order.cut())) open_cut_.reset();
+  if (!request.has_cut()) return;
+  if (!open_cut_.has_value()) {
+    std::set<std::uint32_t> numbers;
+    for (const auto& [number, state] : slices_) numbers.insert(number);
+    open_cut_.emplace(order, std::move(numbers), options_.extra_bytes_limit);
+    cut_given_out_ = false;
+    if (!options_.has_store) {
+      open_cut_->OnWritten(absl::FailedPreconditionError(absl::StrCat("ps-", options_.index, " has no store")));
+    } else if (order.cut() <= highest_cut_) {
+      // Pushes that belong behind it may have been applied meanwhile.
+      open_cut_->OnWritten(absl::AbortedError(absl::StrCat("ps-", options_.index, " has seen cut ", highest_cut_)));
+    }
+    highest_cut_ = std::max(highest_cut_, order.cut());
+  }
+  if (order.sealed()) open_cut_->Seal();
+}
+
+std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
+  if (!open_cut_.has_value() || !open_cut_->sealed() || open_cut_->failed() || cut_given_out_) return std::nullopt;
+  cut_given_out_ = true;
+  return CutToWrite{
+      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, view_.data()};
+}
+
+absl::StatusOr<std::optional<SliceSnapshot>> PsCore::TakeSnapshot(std::uint32_t cut) {
+  if (!open_cut_.has_value() || open_cut_->cut() != cut) {
+    return absl::AbortedError(absl::StrCat("cut ", cut, " is not wanted any more"));
+  }
+  return open_cut_->TakeNext([this](std::uint32_t number) -> const SliceState& { return slices_.at(number); });
+}
+
+void PsCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files) {
+  if (open_cut_.has_value() && open_cut_->cut() == cut) open_cut_->OnWritten(files);
+}
+
+std::optional<PsCore::Restore> PsCore::TakeRestore() {
+  if (!view_.has_restore() || restore_given_out_) return std::nullopt;
+  restore_given_out_ = true;
+  Restore restore{view_.stamp().generation(), view_.restore(), {}};
+  for (const auto& [number, state] : slices_) restore.slices.push_back(number);
+  return restore;
+}
+
+absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot) {
+  const auto state = slices_.find(snapshot.number);
+  if (generation != view_.stamp().generation() || state == slices_.end()) {
+    return absl::AbortedError(absl::StrCat("generation ", generation, " is over"));
+  }
+  const absl::Status imported = state->second.Import(snapshot);
+  if (!imported.ok()) return imported;
+  // Of the whole history, so that progress goes on where it was.
+  stats_.set_applied(stats_.applied() + state->second.version());
+  stats_.set_skipped(std::max(stats_.skipped(), state->second.skipped()));
+  return absl::OkStatus();
+}
+
+void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
+  if (generation == view_.stamp().generation() && !read.ok()) restore_error_ = std::string(read.message());
 }
 
 v1::PsStats PsCore::stats() const {
@@ -214,16 +287,16 @@ v1::LedgerReply PsCore::ReadLedger() const {
   for (const auto& [number, state] : slices_) {
     v1::SliceLedger* ledger = reply.add_slices();
     ledger->set_slice(number);
-    ledger->set_version(state.version);
-    ledger->set_skipped(state.skipped);
-    state.table.Export(ledger);
+    ledger->set_version(state.version());
+    ledger->set_skipped(state.skipped());
+    state.table().Export(ledger);
   }
   return reply;
 }
 
 std::shared_ptr<const std::vector<float>> PsCore::value(std::uint32_t slice) const {
   const auto state = slices_.find(slice);
-  return state == slices_.end() ? nullptr : state->second.value;
+  return state == slices_.end() ? nullptr : state->second.value();
 }
 
 // ---- data
@@ -233,7 +306,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (header.job_uid != uid_) return ReplyStatus::kRefused;
   if (header.status == ReplyStatus::kCorrupt) return ReplyStatus::kCorrupt;
   if (!view_.has_stamp()) return ReplyStatus::kBehind;
-  if (header.generation != view_.stamp().generation()) {
+  if (header.generation != view_.stamp().generation() && options_.bug != PlantedBug::kGenerationIgnored) {
     return header.generation > view_.stamp().generation() ? ReplyStatus::kBehind : ReplyStatus::kRefused;
   }
   if (options_.bug != PlantedBug::kSessionNotChecked && sessions_.count(header.session) == 0) {
@@ -251,15 +324,16 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (state == slices_.end()) return ReplyStatus::kWrongOwner;
   switch (header.kind) {
     case FrameKind::kPull:
-      return state->second.initialised ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+      return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
     case FrameKind::kInitialise:
-      return frame.payload.size() == state->second.slice.bytes() ? ReplyStatus::kNone : ReplyStatus::kMalformed;
+      if (view_.has_restore()) return ReplyStatus::kNotReady;
+      return frame.payload.size() == state->second.slice().bytes() ? ReplyStatus::kNone : ReplyStatus::kMalformed;
     case FrameKind::kPush: {
       // A skipped update may carry its gradient or not; a step needs all of it.
-      const bool whole = frame.payload.size() == state->second.slice.bytes();
+      const bool whole = frame.payload.size() == state->second.slice().bytes();
       const bool fits = whole || (frame.payload.size() == 0 && header.verdict == Verdict::kSkip);
       if (!fits || !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
-      return state->second.initialised ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+      return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
     }
     case FrameKind::kVerdict:
     case FrameKind::kReply:
@@ -285,43 +359,36 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
       status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
   if (!success || frame.header.kind == FrameKind::kVerdict) return reply;
   const SliceState& state = slices_.at(frame.header.slice);
-  reply.header.version = state.version;
+  reply.header.version = state.version();
   if (frame.header.kind == FrameKind::kPull || frame.header.want_value) {
     reply.header.type = DataType::kFloat32;
     reply.header.codec = FrameCodec::kFp32;
-    reply.header.elements = state.slice.elements;
-    reply.payload = Payload::OfFloats(*state.value, state.value);
+    reply.header.elements = state.slice().elements;
+    const std::shared_ptr<const std::vector<float>> value = state.value();
+    reply.payload = Payload::OfFloats(*value, value);
   }
   return reply;
 }
 
 ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict) {
   const FrameHeader& header = frame.header;
-  if (options_.bug != PlantedBug::kNoDeduplication && state.table.Contains(header.update)) {
+  if (options_.bug != PlantedBug::kNoDeduplication && state.table().Contains(header.update)) {
     stats_.set_duplicates(stats_.duplicates() + 1);
     return ReplyStatus::kDuplicate;
   }
+  if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
+  const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
+  double rate = view_.optimizer().learning_rate();
+  if (view_.optimizer().staleness_aware()) rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());
   if (verdict == Verdict::kApply) {
-    const std::uint64_t staleness = state.version > header.version ? state.version - header.version : 0;
-    double rate = view_.optimizer().learning_rate();
-    if (view_.optimizer().staleness_aware()) {
-      rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());
-    }
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
-    // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
-    if (SoleOwner(state.value)) {
-      state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.value));
-    } else {
-      if (!SoleOwner(state.spare)) state.spare = std::make_shared<std::vector<float>>(state.slice.elements);
-      state.optimizer->Step(*state.value, frame.payload, rate, absl::MakeSpan(*state.spare));
-      std::swap(state.value, state.spare);
-    }
-  } else {
-    ++state.skipped;
-    stats_.set_skipped(std::max(stats_.skipped(), state.skipped));
   }
-  state.table.Insert(header.update);
-  ++state.version;
+  state.Apply(header.update, verdict, frame.payload, rate);
+  if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
+      fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
+    fork->Apply(header.update, verdict, frame.payload, rate);
+  }
+  stats_.set_skipped(std::max(stats_.skipped(), state.skipped()));
   stats_.set_applied(stats_.applied() + 1);
   return ReplyStatus::kApplied;
 }
@@ -336,17 +403,10 @@ Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
       case FrameKind::kPull:
         status = ReplyStatus::kValue;
         break;
-      case FrameKind::kInitialise: {
-        SliceState& state = slices_.at(frame.header.slice);
-        status = state.initialised ? ReplyStatus::kDuplicate : ReplyStatus::kApplied;
-        if (!state.initialised) {
-          frame.payload.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
-            std::copy(run.begin(), run.end(), state.value->begin() + static_cast<std::ptrdiff_t>(first));
-          });
-          state.initialised = true;
-        }
+      case FrameKind::kInitialise:
+        status =
+            slices_.at(frame.header.slice).Initialise(frame.payload) ? ReplyStatus::kApplied : ReplyStatus::kDuplicate;
         break;
-      }
       case FrameKind::kPush:
         status = Apply(slices_.at(frame.header.slice), frame, verdict);
         break;

@@ -15,8 +15,10 @@
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
-#include "trainer/core/optimizer.h"
+#include "trainer/core/open_cut.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/slice_snapshot.h"
+#include "trainer/core/slice_state.h"
 #include "trainer/core/time.h"
 #include "trainer/core/wrong_job.h"
 
@@ -30,6 +32,9 @@ struct PsOptions {
   std::uint32_t process_incarnation = 1;
   // Pushes that wait for their verdict are held up to this many bytes; beyond, they are sent back as superseded.
   std::size_t pending_bytes_limit = 256u << 20;
+  bool has_store = false;  // somebody writes what TakeSnapshot gives
+  // Memory for the snapshots of a cut, and one slice besides; pushes come again where it is used up. 0: what it takes.
+  std::uint64_t extra_bytes_limit = 0;
   PlantedBug bug = PlantedBug::kNone;
 };
 
@@ -64,6 +69,33 @@ class PsCore {
   // if all its frames are pending pushes of one update.
   void OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies);
 
+  // ---- the open cut, for whoever writes it
+  struct CutToWrite {
+    std::uint32_t cut = 0;
+    std::string checkpoint;
+    std::vector<v1::TensorSpec> tensors;
+    v1::DataPlan data;
+  };
+  // A cut that is complete and has not been given out before.
+  std::optional<CutToWrite> TakeCutToWrite();
+  // The next slice of it; nullopt: that was all. What the one before shared must have been let go. kAborted: the cut is
+  // not wanted any more.
+  absl::StatusOr<std::optional<SliceSnapshot>> TakeSnapshot(std::uint32_t cut);
+  void OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files);
+
+  // ---- the checkpoint that the generation begins with, for whoever reads it
+  struct Restore {
+    std::uint64_t generation = 0;
+    v1::RestoreSource source;
+    std::vector<std::uint32_t> slices;
+  };
+  // One that has not been given out before.
+  std::optional<Restore> TakeRestore();
+  // kAborted: of another generation; kInvalidArgument: it does not fit.
+  absl::Status OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot);
+  // `read`: whether all of them came.
+  void OnRestored(std::uint64_t generation, const absl::Status& read);
+
   // ---- inspection, for tests and metrics
   const v1::View& view() const { return view_; }
   bool initialised() const;
@@ -72,16 +104,6 @@ class PsCore {
   std::size_t pending_bytes() const { return pending_bytes_; }
 
  private:
-  struct SliceState {
-    Slice slice;
-    std::shared_ptr<std::vector<float>> value;
-    std::shared_ptr<std::vector<float>> spare;  // the buffer of the value before, for writing apart from readers
-    std::unique_ptr<Optimizer> optimizer;
-    AppliedTable table;
-    std::uint64_t version = 0;  // steps and skips taken, counted apart from the table
-    std::uint64_t skipped = 0;
-    bool initialised = false;
-  };
   struct PendingCall {
     CallId call = 0;
     std::vector<Frame> frames;
@@ -103,6 +125,7 @@ class PsCore {
   ReplyStatus Check(const Frame& frame) const;
   Frame CarryOut(const Frame& frame, Verdict verdict);
   ReplyStatus Apply(SliceState& state, const Frame& frame, Verdict verdict);
+  void SetCut(const v1::DirectRequest& request);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
   void Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies);
   void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
@@ -114,6 +137,13 @@ class PsCore {
   DataPlan plan_;
   std::map<std::uint32_t, SliceState> slices_;
   std::uint32_t slice_count_ = 0;  // of the whole model
+  std::optional<OpenCut> open_cut_;
+  bool cut_given_out_ = false;
+  std::uint32_t highest_cut_ = 0;      // of those ordered
+  std::uint32_t cut_incarnation_ = 0;  // of the newest directive
+  std::uint64_t cut_sequence_ = 0;     // likewise
+  bool restore_given_out_ = false;
+  std::string restore_error_;
   std::map<std::uint64_t, SessionState> sessions_;
   std::vector<DataReply> owed_;  // replies that a directive made due; handed out with the next call's
   std::size_t pending_bytes_ = 0;

@@ -1,0 +1,53 @@
+#include "trainer/core/open_cut.h"
+
+#include <utility>
+
+namespace downpour::core {
+
+OpenCut::OpenCut(const v1::CutOrder& order, std::set<std::uint32_t> numbers, std::uint64_t extra_bytes_limit)
+    : cut_(order.cut()),
+      checkpoint_(order.checkpoint()),
+      extra_bytes_limit_(extra_bytes_limit),
+      sealed_(order.sealed()),
+      remaining_(std::move(numbers)) {}
+
+bool OpenCut::BeforePush(const SliceState& live, std::uint32_t cut) {
+  if (cut < cut_ || remaining_.count(live.number()) == 0 || forks_.count(live.number()) != 0) return true;
+  const std::uint64_t bytes = live.bytes();
+  // One fork fits always, or a limit below the size of a slice would stop everything.
+  const std::uint64_t taken = fork_bytes_ + taken_bytes_;
+  if (extra_bytes_limit_ != 0 && taken != 0 && taken + bytes > extra_bytes_limit_) return false;
+  fork_bytes_ += bytes;
+  forks_.emplace(live.number(), live.Fork());
+  return true;
+}
+
+SliceState* OpenCut::LatePush(std::uint32_t slice, std::uint32_t cut) {
+  if (cut >= cut_) return nullptr;
+  const auto fork = forks_.find(slice);
+  return fork == forks_.end() ? nullptr : &fork->second;
+}
+
+void OpenCut::OnWritten(const absl::StatusOr<v1::PsFiles>& files) {
+  taken_bytes_ = 0;
+  if (files.ok()) {
+    files_ = *files;
+    return;
+  }
+  error_ = std::string(files.status().message());
+  // Nobody writes them any more.
+  forks_.clear();
+  remaining_.clear();
+  fork_bytes_ = 0;
+}
+
+v1::CutState OpenCut::state() const {
+  v1::CutState state;
+  state.set_cut(cut_);
+  state.set_extra_bytes(fork_bytes_ + taken_bytes_);
+  if (files_.has_value()) *state.mutable_files() = *files_;
+  state.set_error(error_);
+  return state;
+}
+
+}  // namespace downpour::core

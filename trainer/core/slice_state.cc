@@ -1,0 +1,93 @@
+#include "trainer/core/slice_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/core/sole_owner.h"
+
+namespace downpour::core {
+
+SliceState::SliceState(std::uint32_t number, const Slice& slice, std::unique_ptr<Optimizer> optimizer,
+                       const DataPlan& plan)
+    : SliceState(number, slice, std::make_shared<std::vector<float>>(slice.elements), std::move(optimizer), plan) {}
+
+SliceState::SliceState(std::uint32_t number, const Slice& slice, std::shared_ptr<std::vector<float>> value,
+                       std::unique_ptr<Optimizer> optimizer, const DataPlan& plan)
+    : number_(number),
+      slice_(slice),
+      plan_(plan),
+      value_(std::move(value)),
+      optimizer_(std::move(optimizer)),
+      table_(plan) {}
+
+bool SliceState::Initialise(const Payload& value) {
+  if (initialised_) return false;
+  value.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+    std::copy(run.begin(), run.end(), value_->begin() + static_cast<std::ptrdiff_t>(first));
+  });
+  initialised_ = true;
+  return true;
+}
+
+void SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate) {
+  if (verdict == Verdict::kApply) {
+    // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
+    if (SoleOwner(value_)) {
+      optimizer_->Step(*value_, gradient, learning_rate, absl::MakeSpan(*value_));
+    } else {
+      if (!SoleOwner(spare_)) spare_ = std::make_shared<std::vector<float>>(slice_.elements);
+      optimizer_->Step(*value_, gradient, learning_rate, absl::MakeSpan(*spare_));
+      std::swap(value_, spare_);
+    }
+  } else {
+    ++skipped_;
+  }
+  table_.Insert(update);
+  ++version_;
+}
+
+SliceSnapshot SliceState::Export() const {
+  SliceSnapshot snapshot;
+  snapshot.number = number_;
+  snapshot.slice = slice_;
+  snapshot.value = value_;
+  snapshot.optimizer = optimizer_->Export();
+  snapshot.table.set_slice(number_);
+  snapshot.table.set_version(version_);
+  snapshot.table.set_skipped(skipped_);
+  table_.Export(&snapshot.table);
+  return snapshot;
+}
+
+absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
+  if (snapshot.value == nullptr || snapshot.value->size() != slice_.elements) {
+    return absl::InvalidArgumentError(absl::StrCat("slice ", number_, ": ",
+                                                   snapshot.value == nullptr ? 0 : snapshot.value->size(),
+                                                   " values, expected ", slice_.elements));
+  }
+  absl::StatusOr<AppliedTable> table = AppliedTable::FromLedger(plan_, snapshot.table);
+  if (!table.ok()) return table.status();
+  const absl::Status taken = optimizer_->Import(snapshot.optimizer);
+  if (!taken.ok()) return absl::Status(taken.code(), absl::StrCat("slice ", number_, ": ", taken.message()));
+  // The snapshot may be shared: SoleOwner keeps it from being written.
+  value_ = std::const_pointer_cast<std::vector<float>>(snapshot.value);
+  spare_.reset();
+  table_ = *std::move(table);
+  version_ = snapshot.table.version();
+  skipped_ = snapshot.table.skipped();
+  initialised_ = true;
+  return absl::OkStatus();
+}
+
+SliceState SliceState::Fork() const {
+  SliceState fork(number_, slice_, value_, optimizer_->Clone(), plan_);
+  fork.table_ = table_;
+  fork.version_ = version_;
+  fork.skipped_ = skipped_;
+  fork.initialised_ = initialised_;
+  return fork;
+}
+
+}  // namespace downpour::core

@@ -1,0 +1,70 @@
+#ifndef DOWNPOUR_TRAINER_CORE_SLICE_STATE_H_
+#define DOWNPOUR_TRAINER_CORE_SLICE_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/applied_table.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/frame.h"
+#include "trainer/core/layout.h"
+#include "trainer/core/optimizer.h"
+#include "trainer/core/slice_snapshot.h"
+
+namespace downpour::core {
+
+// One slice at its ps: value, optimizer, table of applied updates and version, changed together or not at all. Not
+// thread-safe; values that were handed out stay as they are, also while other threads read them.
+class SliceState {
+ public:
+  SliceState(std::uint32_t number, const Slice& slice, std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
+
+  std::uint32_t number() const { return number_; }
+  const Slice& slice() const { return slice_; }
+  bool initialised() const { return initialised_; }
+  // Steps and skips taken, counted apart from the table.
+  std::uint64_t version() const { return version_; }
+  std::uint64_t skipped() const { return skipped_; }
+  AppliedTable& table() { return table_; }
+  const AppliedTable& table() const { return table_; }
+  std::shared_ptr<const std::vector<float>> value() const { return value_; }
+
+  // The first value; as many floats as the slice has. False: it has one already, which stays.
+  bool Initialise(const Payload& value);
+  // Takes a step with `gradient`, or none if the verdict is to skip, and records the update either way. It must not be
+  // in the table (but for a planted bug), and the slice must have a value.
+  void Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate);
+
+  // Everything of it, sharing memory: what is shared is not written any more.
+  SliceSnapshot Export() const;
+  // The same with a life of its own; whichever of both is written first takes a copy.
+  SliceState Fork() const;
+  // Becomes what the snapshot holds. kInvalidArgument: another size, another update rule, or a table beyond the plan;
+  // then it stays as it was.
+  absl::Status Import(const SliceSnapshot& snapshot);
+  // Memory of value and optimizer.
+  std::uint64_t bytes() const { return slice_.bytes() * (1 + optimizer_->vectors()); }
+
+ private:
+  SliceState(std::uint32_t number, const Slice& slice, std::shared_ptr<std::vector<float>> value,
+             std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
+
+  std::uint32_t number_ = 0;
+  Slice slice_;
+  DataPlan plan_;
+  // Written only while nobody else refers to it; otherwise a new value is written into `spare_`, the value before.
+  std::shared_ptr<std::vector<float>> value_;
+  std::shared_ptr<std::vector<float>> spare_;
+  std::unique_ptr<Optimizer> optimizer_;
+  AppliedTable table_;
+  std::uint64_t version_ = 0;
+  std::uint64_t skipped_ = 0;
+  bool initialised_ = false;
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_SLICE_STATE_H_

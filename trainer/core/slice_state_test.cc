@@ -1,0 +1,121 @@
+#include "trainer/core/slice_state.h"
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "trainer/core/testing/momentum.h"
+#include "trainer/core/testing/ps_messages.h"
+
+namespace downpour::core {
+namespace {
+
+DataPlan Plan() { return *DataPlan::Create(MakeView().data()); }
+
+SliceState Make() {
+  SliceState state(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+  EXPECT_TRUE(state.Initialise(Floats({1, 2, 3, 4})));
+  return state;
+}
+
+void Push(SliceState& state, const UpdateId& update, float gradient) {
+  state.Apply(update, Verdict::kApply, Floats(std::vector<float>(kElements, gradient)), 0.5);
+}
+
+void ExpectAlike(const SliceSnapshot& a, const SliceSnapshot& b) {
+  EXPECT_EQ(a.number, b.number);
+  EXPECT_EQ(*a.value, *b.value);
+  EXPECT_EQ(*a.optimizer.vectors.at(0).values, *b.optimizer.vectors.at(0).values);
+  EXPECT_EQ(a.optimizer.scalars.at(0).value, b.optimizer.scalars.at(0).value);
+  EXPECT_EQ(a.table.SerializeAsString(), b.table.SerializeAsString());
+}
+
+TEST(SliceStateTest, WhatWasExportedStaysAsItWas) {
+  SliceState state = Make();
+  Push(state, {0, 0, 0}, 1);
+  const SliceSnapshot before = state.Export();
+  const std::vector<float> value = *before.value;
+  const std::vector<float> velocity = *before.optimizer.vectors[0].values;
+  for (std::uint32_t group = 1; group < 4; ++group) Push(state, {0, 0, group}, 2);
+  EXPECT_EQ(*before.value, value);
+  EXPECT_EQ(*before.optimizer.vectors[0].values, velocity);
+  EXPECT_EQ(before.table.version(), 1u);
+  EXPECT_NE(*state.Export().value, value);
+}
+
+TEST(SliceStateTest, AForkAndItsOriginalGoOnApart) {
+  SliceState state = Make();
+  Push(state, {0, 0, 0}, 1);
+  SliceState fork = state.Fork();
+  ExpectAlike(fork.Export(), state.Export());
+  Push(state, {0, 0, 1}, 2);
+  Push(fork, {0, 0, 2}, 4);
+  SliceState alone = Make();
+  Push(alone, {0, 0, 0}, 1);
+  Push(alone, {0, 0, 2}, 4);
+  ExpectAlike(fork.Export(), alone.Export());
+  EXPECT_TRUE(state.table().Contains({0, 0, 1}));
+  EXPECT_FALSE(fork.table().Contains({0, 0, 1}));
+}
+
+TEST(SliceStateTest, GoesOnFromASnapshotAsTheOriginalDoes) {
+  for (std::uint32_t seed = 1; seed <= 200; ++seed) {
+    std::mt19937 engine(seed);
+    const auto below = [&engine](std::uint32_t bound) { return static_cast<std::uint32_t>(engine() % bound); };
+    SliceState original = Make();
+    const auto step = [&](SliceState& state, std::uint32_t number) {
+      const Verdict verdict = number % 5 == 3 ? Verdict::kSkip : Verdict::kApply;
+      state.Apply({number / 12, number / 4 % 3, number % 4}, verdict,
+                  Floats(std::vector<float>(kElements, static_cast<float>(number))), 0.25);
+    };
+    const std::uint32_t cut = below(24);
+    for (std::uint32_t number = 0; number < cut; ++number) step(original, number);
+    if (cut >= 12) {
+      for (std::uint32_t shard = 0; shard < 3; ++shard) EXPECT_TRUE(original.table().Retire(0, shard));
+      original.table().Advance(1);
+    }
+    SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+    EXPECT_FALSE(restored.initialised());
+    ASSERT_TRUE(restored.Import(original.Export()).ok());
+    EXPECT_TRUE(restored.initialised());
+    ExpectAlike(restored.Export(), original.Export());
+    for (std::uint32_t number = cut; number < 24; ++number) {
+      step(original, number);
+      step(restored, number);
+    }
+    ExpectAlike(restored.Export(), original.Export());
+  }
+}
+
+TEST(SliceStateTest, ASnapshotThatDoesNotFitChangesNothing) {
+  const SliceSnapshot good = Make().Export();
+  SliceState state = Make();
+  Push(state, {0, 0, 0}, 1);
+  const SliceSnapshot before = state.Export();
+  const auto refused = [&](const SliceSnapshot& snapshot, const char* why) {
+    const absl::Status imported = state.Import(snapshot);
+    EXPECT_EQ(imported.code(), absl::StatusCode::kInvalidArgument) << why;
+    ExpectAlike(state.Export(), before);
+  };
+  SliceSnapshot bad = good;
+  bad.value = nullptr;
+  refused(bad, "no value");
+  bad = good;
+  bad.value = std::make_shared<std::vector<float>>(kElements + 1);
+  refused(bad, "another size");
+  bad = good;
+  bad.optimizer.type = "SGD";
+  refused(bad, "another rule");
+  bad = good;
+  v1::EpochTable* epoch = bad.table.add_epochs();
+  epoch->add_open()->set_shard(99);
+  refused(bad, "a data shard that the plan has not");
+  bad = good;
+  bad.table.set_watermark(1);
+  bad.table.add_epochs();
+  refused(bad, "an epoch below the watermark");
+}
+
+}  // namespace
+}  // namespace downpour::core

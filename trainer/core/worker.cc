@@ -93,6 +93,8 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
     request.set_sample_count(options_.sample_count);
   }
   *request.mutable_stats() = stats_;
+  request.set_cut(ReachedCut());
+  reported_cut_ = request.cut();
   left_ = may_leave;
   sync_in_flight_ = true;
   sync_urgent_ = false;
@@ -172,6 +174,7 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
     case v1::SYNC_OK:
       if (reply->has_view()) AdoptView(reply->view());
       accepted_ = true;
+      cut_ = std::max(cut_, reply->cut());
       if (finished_.has_value()) break;
       if (reply->initialise() && !initialise_) {
         for (SliceState& slice : slices_) slice.initial_done = false;
@@ -203,6 +206,11 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
 
 // ---- work
 
+std::uint32_t WorkerCore::ReachedCut() const {
+  const bool training = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN;
+  return training ? work_.cut : cut_;
+}
+
 std::optional<UpdateId> WorkerCore::NextUpdate() const {
   if (!plan_.has_value()) return std::nullopt;
   for (const auto& [id, held] : leases_) {
@@ -222,7 +230,7 @@ bool WorkerCore::PickWork() {
   if (leaving_ || !failure_.empty()) return false;
   for (auto& [id, held] : leases_) {
     if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value()) continue;
-    work_ = Work{++token_, held.lease.kind(), {}, held.lease.shard().dataset_epoch()};
+    work_ = Work{++token_, held.lease.kind(), {}, cut_, held.lease.shard().dataset_epoch()};
     work_lease_ = id;
     for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
     return true;
@@ -238,7 +246,7 @@ bool WorkerCore::PickWork() {
       continue;
     }
     work_ = Work{++token_, v1::TASK_TRAIN,
-                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0};
+                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, cut_, 0};
     work_lease_ = id;
     return true;
   }
@@ -394,6 +402,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
   const bool hungry = phase_ == Phase::kWaiting && accepted_ && !leaving_;
   if (hungry) next_sync_ = std::min(next_sync_, now + kWaitPeriod);
   if (leaving_ && phase_ == Phase::kWaiting) sync_urgent_ = true;
+  if (ReachedCut() > reported_cut_) sync_urgent_ = true;  // a cut waits for it
   if (!sync_in_flight_) {
     if (sync_urgent_ || now >= next_sync_) Sync(now, output);
     if (!sync_in_flight_) WakeAt(next_sync_);
@@ -503,6 +512,7 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header = MakeHeader(FrameKind::kPush);
         frame.header.slice = number;
         frame.header.update = work_.update;
+        frame.header.cut = work_.cut;
         frame.header.verdict = verdict_;
         frame.header.want_value = true;
         frame.header.version = slice.computed_version;

@@ -51,6 +51,7 @@ struct Work {
   std::uint64_t token = 0;
   v1::TaskKind kind = v1::TASK_TRAIN;
   UpdateId update;                  // TASK_TRAIN
+  std::uint32_t cut = 0;            // the newest that was known when it began
   std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
 };
 
@@ -154,6 +155,8 @@ class WorkerCore {
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
   void DropEverything();
+  // Every push with a lower number has been answered, or is refused from now on.
+  std::uint32_t ReachedCut() const;
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
   bool PickWork();
   void SendPulls(Time now, WorkerOutput* output);
@@ -198,6 +201,8 @@ class WorkerCore {
   std::uint64_t token_ = 0;
   Work work_;
   std::uint64_t work_lease_ = 0;
+  std::uint32_t cut_ = 0;           // the newest heard of
+  std::uint32_t reported_cut_ = 0;  // that the coordinator has been told to be reached
   Verdict verdict_ = Verdict::kPending;
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;

@@ -243,7 +243,7 @@ Simulator::Simulator(const SimulationOptions& options) : options_(options), rand
   plan_ = *core::DataPlan::Create(data);
   if (options.deadly_shard) {
     deadly_ = core::UpdateId{static_cast<std::uint32_t>(options.seed % plan_->epochs()),
-                             static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_per_epoch()), 0};
+                             static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_in_epoch(0)), 0};
     result_.deadly_shard =
         absl::StrCat("data shard ", deadly_->data_shard, " of epoch ", deadly_->dataset_epoch + 1, " ");
   }
@@ -712,8 +712,8 @@ void Simulator::CheckEnd() {
   std::uint64_t skipped = 0;
   std::vector<std::uint64_t> samples(sample_count_, 0);
   for (std::uint32_t epoch = 0; epoch < plan_->epochs(); ++epoch) {
-    for (std::uint32_t shard = 0; shard < plan_->shards_per_epoch(); ++shard) {
-      for (std::uint32_t group = 0; group < plan_->updates_in_shard(shard); ++group) {
+    for (std::uint32_t shard = 0; shard < plan_->shards_in_epoch(epoch); ++shard) {
+      for (std::uint32_t group = 0; group < plan_->updates_in_shard(epoch, shard); ++group) {
         const core::UpdateId update{epoch, shard, group};
         if (Skipped(update)) {
           ++skipped;
@@ -723,7 +723,7 @@ void Simulator::CheckEnd() {
       }
     }
   }
-  const std::uint64_t updates = plan_->updates_per_epoch() * plan_->epochs();
+  const std::uint64_t updates = plan_->updates();
   for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index) {
     // The process that the coordinator counts as this ps.
     const std::shared_ptr<Process> process = by_session_[final_ps_[index]];

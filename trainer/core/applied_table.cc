@@ -14,15 +14,16 @@ absl::StatusOr<AppliedTable> AppliedTable::FromLedger(const DataPlan& plan, cons
           absl::StrCat("table: dataset epoch ", from.dataset_epoch(), " is below the watermark or there twice"));
     }
     Epoch& epoch = table.EpochOf(from.dataset_epoch());
-    epoch.retired = Bitmap::FromBytes(plan.shards_per_epoch(), from.retired());
+    epoch.retired = Bitmap::FromBytes(plan.shards_in_epoch(from.dataset_epoch()), from.retired());
     for (const v1::ShardTable& open : from.open()) {
-      if (open.shard() >= plan.shards_per_epoch() || epoch.retired.Test(open.shard()) ||
+      if (open.shard() >= plan.shards_in_epoch(from.dataset_epoch()) || epoch.retired.Test(open.shard()) ||
           epoch.open.count(open.shard()) != 0) {
         return absl::InvalidArgumentError(absl::StrCat("table: data shard ", open.shard(), " of dataset epoch ",
                                                        from.dataset_epoch(),
                                                        " is not in the plan, retired already, or there twice"));
       }
-      epoch.open.emplace(open.shard(), Bitmap::FromBytes(plan.updates_in_shard(open.shard()), open.applied()));
+      epoch.open.emplace(open.shard(),
+                         Bitmap::FromBytes(plan.updates_in_shard(from.dataset_epoch(), open.shard()), open.applied()));
     }
   }
   return table;
@@ -30,7 +31,7 @@ absl::StatusOr<AppliedTable> AppliedTable::FromLedger(const DataPlan& plan, cons
 
 AppliedTable::Epoch& AppliedTable::EpochOf(std::uint32_t dataset_epoch) {
   auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
-  if (inserted) position->second.retired = Bitmap(plan_.shards_per_epoch());
+  if (inserted) position->second.retired = Bitmap(plan_.shards_in_epoch(dataset_epoch));
   return position->second;
 }
 
@@ -52,7 +53,7 @@ void AppliedTable::Insert(const UpdateId& update) {
   if (IsRetired(update.dataset_epoch, update.data_shard)) return;
   Epoch& epoch = EpochOf(update.dataset_epoch);
   auto [position, inserted] = epoch.open.try_emplace(update.data_shard);
-  if (inserted) position->second = Bitmap(plan_.updates_in_shard(update.data_shard));
+  if (inserted) position->second = Bitmap(plan_.updates_in_shard(update.dataset_epoch, update.data_shard));
   position->second.Set(update.group);
 }
 
@@ -69,7 +70,7 @@ bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, Plan
 }
 
 Bitmap AppliedTable::Applied(std::uint32_t dataset_epoch, std::uint32_t shard) const {
-  const std::uint32_t updates = plan_.updates_in_shard(shard);
+  const std::uint32_t updates = plan_.updates_in_shard(dataset_epoch, shard);
   if (IsRetired(dataset_epoch, shard)) return Bitmap(updates, true);
   const auto epoch = epochs_.find(dataset_epoch);
   if (epoch == epochs_.end()) return Bitmap(updates);
@@ -87,9 +88,9 @@ void AppliedTable::Advance(std::uint32_t target) {
 }
 
 Bitmap AppliedTable::Retired(std::uint32_t dataset_epoch) const {
-  if (dataset_epoch < watermark_) return Bitmap(plan_.shards_per_epoch(), true);
+  if (dataset_epoch < watermark_) return Bitmap(plan_.shards_in_epoch(dataset_epoch), true);
   const auto epoch = epochs_.find(dataset_epoch);
-  return epoch == epochs_.end() ? Bitmap(plan_.shards_per_epoch()) : epoch->second.retired;
+  return epoch == epochs_.end() ? Bitmap(plan_.shards_in_epoch(dataset_epoch)) : epoch->second.retired;
 }
 
 std::uint32_t AppliedTable::end_epoch() const { return epochs_.empty() ? watermark_ : epochs_.rbegin()->first + 1; }

@@ -26,8 +26,8 @@ DataPlan RandomPlan(Random& random) {
 template <typename Visit>
 void ForEachUpdate(const DataPlan& plan, Visit visit) {
   for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
-    for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
-      for (std::uint32_t group = 0; group < plan.updates_in_shard(shard); ++group) {
+    for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) {
+      for (std::uint32_t group = 0; group < plan.updates_in_shard(epoch, shard); ++group) {
         visit(UpdateId{epoch, shard, group});
       }
     }
@@ -41,7 +41,7 @@ void ExpectSame(const DataPlan& plan, const AppliedTable& table, const std::set<
   });
   for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
     const Bitmap retired = table.Retired(epoch);
-    for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
+    for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) {
       ASSERT_EQ(retired.Test(shard), table.IsRetired(epoch, shard));
       const Bitmap applied = table.Applied(epoch, shard);
       for (std::uint32_t group = 0; group < applied.size(); ++group) {
@@ -63,8 +63,8 @@ TEST(AppliedTable, AgreesWithASetUnderAnyOperations) {
     // Mostly of few epochs, so that shards fill up.
     for (int operation = 0; operation < 400; ++operation) {
       const std::uint32_t epoch = random() % plan.epochs();
-      const std::uint32_t shard = random() % plan.shards_per_epoch();
-      const std::uint32_t count = plan.updates_in_shard(shard);
+      const std::uint32_t shard = random() % plan.shards_in_epoch(epoch);
+      const std::uint32_t count = plan.updates_in_shard(epoch, shard);
       const std::uint32_t choice = random() % 10;
       if (choice < 7) {
         const UpdateId update{epoch, shard, random() % count};
@@ -83,7 +83,7 @@ TEST(AppliedTable, AgreesWithASetUnderAnyOperations) {
         table.Advance(target);
         while (watermark < std::min(target, plan.epochs())) {
           bool complete = true;
-          for (std::uint32_t i = 0; i < plan.shards_per_epoch(); ++i) {
+          for (std::uint32_t i = 0; i < plan.shards_in_epoch(epoch); ++i) {
             complete = complete && retired.count({watermark, i}) != 0;
           }
           if (!complete) break;
@@ -110,7 +110,7 @@ TEST(AppliedTable, RetiringEverythingLosesNothingAndLeavesOnlyTheWatermark) {
     for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
       table.Advance(plan.epochs());
       EXPECT_EQ(table.watermark(), epoch) << "not beyond an epoch with an open data shard";
-      for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
+      for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) {
         EXPECT_TRUE(table.Retire(epoch, shard));
         EXPECT_TRUE(table.Retire(epoch, shard)) << "again";
       }
@@ -137,21 +137,23 @@ TEST(AppliedTable, ExportTellsTheSameAsTheTable) {
       if (random() % 8 != 0) table.Insert(update);
     });
     for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
-      for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); shard += 2) table.Retire(epoch, shard);
+      for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); shard += 2) table.Retire(epoch, shard);
     }
     table.Advance(plan.epochs());
     v1::SliceLedger ledger;
     table.Export(&ledger);
     std::set<UpdateId> exported;
     for (const v1::EpochTable& epoch : ledger.epochs()) {
-      const Bitmap retired = Bitmap::FromBytes(plan.shards_per_epoch(), epoch.retired());
+      const Bitmap retired = Bitmap::FromBytes(plan.shards_in_epoch(epoch.dataset_epoch()), epoch.retired());
       for (std::uint32_t shard = 0; shard < retired.size(); ++shard) {
-        for (std::uint32_t group = 0; retired.Test(shard) && group < plan.updates_in_shard(shard); ++group) {
+        for (std::uint32_t group = 0;
+             retired.Test(shard) && group < plan.updates_in_shard(epoch.dataset_epoch(), shard); ++group) {
           exported.insert({epoch.dataset_epoch(), shard, group});
         }
       }
       for (const v1::ShardTable& open : epoch.open()) {
-        const Bitmap applied = Bitmap::FromBytes(plan.updates_in_shard(open.shard()), open.applied());
+        const Bitmap applied =
+            Bitmap::FromBytes(plan.updates_in_shard(epoch.dataset_epoch(), open.shard()), open.applied());
         for (std::uint32_t group = 0; group < applied.size(); ++group) {
           if (applied.Test(group)) exported.insert({epoch.dataset_epoch(), open.shard(), group});
         }

@@ -251,13 +251,13 @@ void CoordinatorCore::Resume(const v1::View& newest, Time now) {
     for (const v1::EpochLedger& ledger : ps.registration->ledger()) end = std::max(end, ledger.dataset_epoch() + 1);
   }
   for (std::uint32_t epoch = watermark_; epoch < std::min(end, plan_->epochs()); ++epoch) {
-    Bitmap retired(plan_->shards_per_epoch(), true);
+    Bitmap retired(plan_->shards_in_epoch(epoch), true);
     for (const Ps& ps : ps_) {
       if (holds(ps) && epoch < ps.registration->watermark()) continue;
-      Bitmap of_ps(plan_->shards_per_epoch());
+      Bitmap of_ps(plan_->shards_in_epoch(epoch));
       for (const v1::EpochLedger& ledger : ps.registration->ledger()) {
         if (holds(ps) && ledger.dataset_epoch() == epoch) {
-          of_ps = Bitmap::FromBytes(plan_->shards_per_epoch(), ledger.retired());
+          of_ps = Bitmap::FromBytes(plan_->shards_in_epoch(epoch), ledger.retired());
         }
       }
       // A ps without a slice of the model has no objection.
@@ -270,7 +270,7 @@ void CoordinatorCore::Resume(const v1::View& newest, Time now) {
     for (std::uint32_t shard = 0; shard < shards.size(); ++shard) {
       if (!retired.Test(shard)) continue;
       shards[shard].state = ShardState::kRetired;
-      retired_updates_ += plan_->updates_in_shard(shard);
+      retired_updates_ += plan_->updates_in_shard(epoch, shard);
     }
   }
   adopt_until_ = now + options_.lease;
@@ -280,7 +280,7 @@ void CoordinatorCore::Resume(const v1::View& newest, Time now) {
 std::vector<CoordinatorCore::Shard>& CoordinatorCore::ShardsOf(std::uint32_t dataset_epoch) {
   auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
   if (inserted) {
-    position->second.resize(plan_->shards_per_epoch());
+    position->second.resize(plan_->shards_in_epoch(dataset_epoch));
     for (Shard& shard : position->second) shard.complete.assign(ps_.size(), false);
   }
   return position->second;
@@ -392,7 +392,8 @@ void CoordinatorCore::ApplyAnswer(std::uint32_t ps, const v1::ShardBitmap& answe
   if (shard == nullptr || shard->state == ShardState::kRetired) return;
   if (answer.complete()) shard->complete[ps] = true;
   if (shard->state == ShardState::kInspecting) {
-    shard->applied[ps] = Bitmap::FromBytes(plan_->updates_in_shard(answer.shard().shard()), answer.applied());
+    shard->applied[ps] = Bitmap::FromBytes(
+        plan_->updates_in_shard(answer.shard().dataset_epoch(), answer.shard().shard()), answer.applied());
   }
   SettleShard({answer.shard().dataset_epoch(), answer.shard().shard()});
 }
@@ -401,14 +402,14 @@ void CoordinatorCore::SettleShard(const ShardKey& key) {
   Shard& shard = epochs_.at(key.first)[key.second];
   if (std::all_of(shard.complete.begin(), shard.complete.end(), [](bool complete) { return complete; })) {
     shard.state = ShardState::kRetired;
-    retired_updates_ += plan_->updates_in_shard(key.second);
+    retired_updates_ += plan_->updates_in_shard(key.first, key.second);
     shard_failures_.erase(key);
     asked_.erase(key);
     fencing_.erase(key);
     return;
   }
   if (shard.state != ShardState::kInspecting) return;
-  Bitmap done(plan_->updates_in_shard(key.second), true);
+  Bitmap done(plan_->updates_in_shard(key.first, key.second), true);
   for (std::size_t ps = 0; ps < ps_.size(); ++ps) {
     if (shard.complete[ps]) continue;
     if (!shard.applied[ps].has_value()) return;
@@ -493,7 +494,7 @@ void CoordinatorCore::JudgeFailure(const ProcessKey& process) {
 
 std::string CoordinatorCore::DescribeShard(const ShardKey& key) const {
   const UpdateId first{key.first, key.second, 0};
-  const UpdateId last{key.first, key.second, plan_->updates_in_shard(key.second) - 1};
+  const UpdateId last{key.first, key.second, plan_->updates_in_shard(key.first, key.second) - 1};
   return absl::StrCat("data shard ", key.second, " of epoch ", key.first + 1, " (samples ",
                       plan_->first_position(first), " to ",
                       plan_->first_position(last) + plan_->samples_in_update(last) - 1, " in the order of that epoch)");
@@ -825,7 +826,7 @@ void CoordinatorCore::StepTraining(Time now) {
       return;
     }
     epochs_.erase(watermark_);
-    retired_updates_ -= plan_->updates_per_epoch();
+    retired_updates_ -= plan_->updates_in_epoch(watermark_);
     ++watermark_;
     if (options_.config.evaluate() && watermark_ < plan_->epochs()) {
       tasks_.try_emplace({watermark_, v1::TASK_EVALUATE});
@@ -975,20 +976,21 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   for (const std::string& warning : warnings_) progress.add_warnings(warning);
   if (plan_.has_value()) {
     progress.set_samples_per_epoch(plan_->proto().sample_count());
-    progress.set_updates_per_epoch(plan_->updates_per_epoch());
-    progress.set_updates_expected(plan_->updates_per_epoch() * plan_->epochs());
-    const std::uint64_t retired = plan_->updates_per_epoch() * watermark_ + retired_updates_;
+    const std::uint64_t before = plan_->updates_before(watermark_);
+    progress.set_updates_per_epoch(plan_->updates_in_epoch(std::min(watermark_, plan_->epochs() - 1)));
+    progress.set_updates_expected(plan_->updates());
     const std::uint64_t reported = slices == 0 ? 0 : applied / slices;
-    const std::uint64_t updates = std::min(std::max(retired, reported), progress.updates_expected());
+    const std::uint64_t updates = std::min(std::max(before + retired_updates_, reported), progress.updates_expected());
     progress.set_updates_applied(updates);
-    const std::uint64_t whole = updates / plan_->updates_per_epoch();
-    const std::uint64_t rest = (updates % plan_->updates_per_epoch()) * plan_->proto().batch_size();
     if (phase_ == Phase::kDone && skipped > 0) {
       progress.add_warnings(absl::StrCat(skipped, " of ", progress.updates_expected(),
                                          " updates were skipped, as their loss or gradient was not finite; a smaller "
                                          "spec.update.optimizer.learningRate may help"));
     }
-    progress.set_samples_done(whole * plan_->proto().sample_count() + rest);
+    // In the epoch that is the first not complete, by its updates.
+    const std::uint64_t of_epoch = updates - std::min(updates, before);
+    const std::uint64_t samples = plan_->proto().sample_count();
+    progress.set_samples_done(watermark_ * samples + samples * of_epoch / plan_->updates_in_epoch(watermark_));
   }
   std::uint64_t active = 0;
   for (const auto& [epoch, shards] : epochs_) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -46,41 +47,137 @@ std::uint32_t DefaultUpdatesPerShard(std::uint64_t sample_count, std::uint32_t b
 }
 
 absl::StatusOr<DataPlan> DataPlan::Create(const v1::DataPlan& plan) {
+  const auto refuse = [&plan](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat("data plan: ", why, ": ", plan.ShortDebugString()));
+  };
   if (plan.sample_count() == 0 || plan.batch_size() == 0 || plan.updates_per_shard() == 0 || plan.epochs() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data plan: every count must be at least 1, got ", plan.ShortDebugString()));
+    return refuse("every count must be at least 1");
   }
   if (plan.sample_count() > (std::uint64_t{1} << 48) || plan.updates_per_shard() > (1u << 20)) {
-    return absl::InvalidArgumentError(absl::StrCat("data plan: a count is too large: ", plan.ShortDebugString()));
+    return refuse("a count is too large");
   }
   DataPlan result;
   result.plan_ = plan;
-  result.updates_per_epoch_ = (plan.sample_count() + plan.batch_size() - 1) / plan.batch_size();
-  const std::uint64_t shards = (result.updates_per_epoch_ + plan.updates_per_shard() - 1) / plan.updates_per_shard();
-  if (shards > (std::uint64_t{1} << 31)) {
-    return absl::InvalidArgumentError(absl::StrCat("data plan: too many data shards: ", plan.ShortDebugString()));
+  result.segments_ = {{0, 0, 0, plan.batch_size()}};
+  const auto too_many = [&result](std::uint32_t epoch, const Segment& segment) {
+    const std::uint64_t samples = std::uint64_t{segment.batch} * result.plan_.updates_per_shard();
+    const std::uint64_t first = segment.epoch == epoch ? segment.shard : 0;
+    return first + result.plan_.sample_count() / samples >= (std::uint64_t{1} << 31);
+  };
+  if (too_many(0, result.segments_[0])) return refuse("too many data shards");
+  for (const v1::BatchChange& change : plan.changes()) {
+    const Segment& before = result.segments_.back();
+    const bool later = std::pair(change.dataset_epoch(), change.shard()) > std::pair(before.epoch, before.shard);
+    if (change.batch_size() == 0 || !later) return refuse("the changes of the batch size are not in order");
+    const Range range = result.RangeOf(change.dataset_epoch(), change.shard());
+    if (range.first == range.end) return refuse("the batch size changes at a data shard that does not exist");
+    result.segments_.push_back({change.dataset_epoch(), change.shard(), range.first, change.batch_size()});
+    if (too_many(change.dataset_epoch(), result.segments_.back())) return refuse("too many data shards");
   }
-  result.shards_per_epoch_ = static_cast<std::uint32_t>(shards);
   return result;
 }
 
-std::uint32_t DataPlan::updates_in_shard(std::uint32_t shard) const {
-  if (shard >= shards_per_epoch_) return 0;
-  const std::uint64_t first = std::uint64_t{shard} * plan_.updates_per_shard();
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(plan_.updates_per_shard(), updates_per_epoch_ - first));
+const DataPlan::Segment& DataPlan::SegmentOf(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  const auto behind = std::upper_bound(segments_.begin() + 1, segments_.end(), std::pair(dataset_epoch, shard),
+                                       [](const std::pair<std::uint32_t, std::uint32_t>& at, const Segment& segment) {
+                                         return at < std::pair(segment.epoch, segment.shard);
+                                       });
+  return *(behind - 1);
+}
+
+DataPlan::Range DataPlan::RangeOf(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  const Segment& segment = SegmentOf(dataset_epoch, shard);
+  const std::uint64_t samples = std::uint64_t{segment.batch} * plan_.updates_per_shard();
+  const bool here = segment.epoch == dataset_epoch;
+  const std::uint64_t first =
+      here ? segment.position + (shard - segment.shard) * samples : std::uint64_t{shard} * samples;
+  const std::uint64_t count = plan_.sample_count();
+  return {std::min(first, count), std::min(first + samples, count), segment.batch};
+}
+
+std::uint32_t DataPlan::shards_in_epoch(std::uint32_t dataset_epoch) const {
+  const Segment& segment = SegmentOf(dataset_epoch, UINT32_MAX);
+  const std::uint64_t samples = std::uint64_t{segment.batch} * plan_.updates_per_shard();
+  const bool here = segment.epoch == dataset_epoch;
+  const std::uint64_t rest = plan_.sample_count() - (here ? segment.position : 0);
+  return static_cast<std::uint32_t>((here ? segment.shard : 0) + (rest + samples - 1) / samples);
+}
+
+std::uint64_t DataPlan::updates_in_epoch(std::uint32_t dataset_epoch) const {
+  std::uint64_t updates = 0;
+  std::uint64_t end = plan_.sample_count();
+  // From its last segment to its first; between two there are whole data shards.
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    if (segment->epoch > dataset_epoch) continue;
+    const std::uint64_t first = segment->epoch == dataset_epoch ? segment->position : 0;
+    updates += (end - first + segment->batch - 1) / segment->batch;
+    end = first;
+    if (first == 0) break;
+  }
+  return updates;
+}
+
+std::uint64_t DataPlan::updates_before(std::uint32_t dataset_epoch) const {
+  std::uint64_t updates = 0;
+  std::uint32_t epoch = 0;
+  // An epoch in which something changes is counted by itself, those between two such alike.
+  for (const Segment& segment : segments_) {
+    if (segment.epoch >= dataset_epoch) break;
+    if (segment.epoch > epoch) {
+      updates += (segment.epoch - epoch) * updates_in_epoch(epoch);
+      epoch = segment.epoch;
+    }
+    if (segment.epoch == epoch) {
+      updates += updates_in_epoch(epoch);
+      ++epoch;
+    }
+  }
+  return epoch < dataset_epoch ? updates + (dataset_epoch - epoch) * updates_in_epoch(epoch) : updates;
+}
+
+absl::StatusOr<DataPlan> DataPlan::WithBatchSize(std::uint32_t dataset_epoch, std::uint32_t shard,
+                                                 std::uint32_t batch_size) const {
+  const std::pair<std::uint32_t, std::uint32_t> from(dataset_epoch, shard);
+  v1::DataPlan plan = plan_;
+  plan.clear_changes();
+  if (from == std::pair<std::uint32_t, std::uint32_t>(0, 0)) {
+    plan.set_batch_size(batch_size);
+    return Create(plan);
+  }
+  std::uint32_t batch = plan.batch_size();
+  for (const v1::BatchChange& change : plan_.changes()) {
+    if (std::pair(change.dataset_epoch(), change.shard()) >= from) break;
+    *plan.add_changes() = change;
+    batch = change.batch_size();
+  }
+  if (batch != batch_size) {
+    v1::BatchChange* change = plan.add_changes();
+    change->set_dataset_epoch(dataset_epoch);
+    change->set_shard(shard);
+    change->set_batch_size(batch_size);
+  }
+  return Create(plan);
+}
+
+std::uint32_t DataPlan::updates_in_shard(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  const Range range = RangeOf(dataset_epoch, shard);
+  return static_cast<std::uint32_t>((range.end - range.first + range.batch - 1) / range.batch);
 }
 
 bool DataPlan::Contains(const UpdateId& update) const {
-  return update.dataset_epoch < plan_.epochs() && update.group < updates_in_shard(update.data_shard);
+  return update.dataset_epoch < plan_.epochs() &&
+         update.group < updates_in_shard(update.dataset_epoch, update.data_shard);
 }
 
 std::uint64_t DataPlan::first_position(const UpdateId& update) const {
-  return (std::uint64_t{update.data_shard} * plan_.updates_per_shard() + update.group) * plan_.batch_size();
+  const Range range = RangeOf(update.dataset_epoch, update.data_shard);
+  return range.first + std::uint64_t{update.group} * range.batch;
 }
 
 std::uint32_t DataPlan::samples_in_update(const UpdateId& update) const {
-  return static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(plan_.batch_size(), plan_.sample_count() - first_position(update)));
+  const Range range = RangeOf(update.dataset_epoch, update.data_shard);
+  const std::uint64_t first = range.first + std::uint64_t{update.group} * range.batch;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(range.batch, range.end - first));
 }
 
 std::vector<std::int64_t> DataPlan::SampleIndices(const UpdateId& update) const {

@@ -13,7 +13,8 @@ namespace downpour::core {
 
 // How the samples of a data set become updates and data shards: a pure function of the plan, known to every role.
 // Every update has `batch_size` samples but the last of an epoch, every data shard `updates_per_shard` updates but the
-// last of an epoch.
+// last of an epoch. Where the plan changes the batch size, this holds on either side of the change, which is between
+// two data shards.
 class DataPlan {
  public:
   DataPlan() = default;
@@ -22,9 +23,16 @@ class DataPlan {
 
   const v1::DataPlan& proto() const { return plan_; }
   std::uint32_t epochs() const { return plan_.epochs(); }
-  std::uint64_t updates_per_epoch() const { return updates_per_epoch_; }
-  std::uint32_t shards_per_epoch() const { return shards_per_epoch_; }
-  std::uint32_t updates_in_shard(std::uint32_t shard) const;
+  // Of any epoch, also behind the last: its data shards go on being numbered as the plan says.
+  std::uint32_t shards_in_epoch(std::uint32_t dataset_epoch) const;
+  std::uint64_t updates_in_epoch(std::uint32_t dataset_epoch) const;
+  // 0: no such shard.
+  std::uint32_t updates_in_shard(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+  // Of all epochs before this one.
+  std::uint64_t updates_before(std::uint32_t dataset_epoch) const;
+  std::uint64_t updates() const { return updates_before(epochs()); }
+  // Of the last epoch.
+  std::uint32_t batch_size() const { return segments_.back().batch; }
   bool Contains(const UpdateId& update) const;
 
   // Positions of the update's samples in the order of its epoch.
@@ -37,10 +45,29 @@ class DataPlan {
   // For dropout and augmentation: a function of (seed, update).
   std::uint64_t UpdateSeed(const UpdateId& update) const;
 
+  // The same from the data shard (dataset_epoch, shard) on with another batch size; changes behind it are dropped.
+  // kInvalidArgument: no such shard.
+  absl::StatusOr<DataPlan> WithBatchSize(std::uint32_t dataset_epoch, std::uint32_t shard,
+                                         std::uint32_t batch_size) const;
+
  private:
+  // From the data shard (epoch, shard) on, which begins at `position` of its epoch.
+  struct Segment {
+    std::uint32_t epoch = 0;
+    std::uint32_t shard = 0;
+    std::uint64_t position = 0;
+    std::uint32_t batch = 1;
+  };
+  struct Range {
+    std::uint64_t first = 0, end = 0;  // positions
+    std::uint32_t batch = 1;
+  };
+  const Segment& SegmentOf(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+  // Of a data shard; empty: no such shard.
+  Range RangeOf(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+
   v1::DataPlan plan_;
-  std::uint64_t updates_per_epoch_ = 0;
-  std::uint32_t shards_per_epoch_ = 0;
+  std::vector<Segment> segments_ = {{}};  // in order; the first is of (0, 0)
 };
 
 // The sample at `position` of a pseudo-random permutation of [0, count) that is a function of (seed, epoch) alone: a

@@ -81,9 +81,9 @@ TEST(DataPlan, UpdatesPartitionEveryEpochExactly) {
       std::uint64_t updates = 0;
       std::uint64_t position = 0;
       std::set<std::uint64_t> seeds;
-      for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
-        const bool last_shard = shard + 1 == plan.shards_per_epoch();
-        const std::uint32_t groups = plan.updates_in_shard(shard);
+      for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(0); ++shard) {
+        const bool last_shard = shard + 1 == plan.shards_in_epoch(0);
+        const std::uint32_t groups = plan.updates_in_shard(epoch, shard);
         ASSERT_GE(groups, 1u);
         if (last_shard) {
           ASSERT_LE(groups, updates_per_shard);
@@ -105,13 +105,63 @@ TEST(DataPlan, UpdatesPartitionEveryEpochExactly) {
         }
         EXPECT_FALSE(plan.Contains({epoch, shard, groups}));
       }
-      EXPECT_EQ(updates, plan.updates_per_epoch());
+      EXPECT_EQ(updates, plan.updates_in_epoch(epoch));
       EXPECT_EQ(seeds.size(), updates);
       EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int count) { return count == 1; }));
-      EXPECT_EQ(plan.updates_in_shard(plan.shards_per_epoch()), 0u);
-      EXPECT_FALSE(plan.Contains({epoch, plan.shards_per_epoch(), 0}));
+      EXPECT_EQ(plan.updates_in_shard(epoch, plan.shards_in_epoch(0)), 0u);
+      EXPECT_FALSE(plan.Contains({epoch, plan.shards_in_epoch(0), 0}));
     }
     EXPECT_FALSE(plan.Contains({2, 0, 0}));
+  }
+}
+
+TEST(DataPlan, ABatchSizeThatChangesLeavesWhatCameBeforeAsItWas) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 300; ++round) {
+    const std::uint64_t samples = 1 + random() % 500;
+    const auto updates_per_shard = static_cast<std::uint32_t>(1 + random() % 9);
+    DataPlan plan = *DataPlan::Create(
+        MakeProto(samples, static_cast<std::uint32_t>(1 + random() % 40), updates_per_shard, 6, random()));
+    std::uint32_t epoch = 0, shard = 0;
+    for (std::uint64_t changes = random() % 5; changes > 0; --changes) {
+      epoch = std::min<std::uint32_t>(5, epoch + static_cast<std::uint32_t>(random() % 3));
+      shard = static_cast<std::uint32_t>(random() % plan.shards_in_epoch(epoch));
+      const auto batch = static_cast<std::uint32_t>(1 + random() % 40);
+      const DataPlan before = plan;
+      const absl::StatusOr<DataPlan> changed = plan.WithBatchSize(epoch, shard, batch);
+      ASSERT_TRUE(changed.ok()) << changed.status();
+      plan = *changed;
+      EXPECT_EQ(plan.batch_size(), batch);
+      EXPECT_EQ(plan.updates_in_shard(epoch, shard),
+                std::min<std::uint64_t>(updates_per_shard,
+                                        (samples - plan.first_position({epoch, shard, 0}) + batch - 1) / batch));
+      for (std::uint32_t earlier = 0; earlier <= epoch; ++earlier) {
+        const std::uint32_t end = earlier == epoch ? shard : before.shards_in_epoch(earlier);
+        for (std::uint32_t s = 0; s < end; ++s) {
+          ASSERT_EQ(plan.updates_in_shard(earlier, s), before.updates_in_shard(earlier, s));
+          ASSERT_EQ(plan.SampleIndices({earlier, s, 0}), before.SampleIndices({earlier, s, 0}));
+        }
+      }
+    }
+    std::uint64_t total = 0;
+    for (std::uint32_t e = 0; e < 6; ++e) {
+      EXPECT_EQ(plan.updates_before(e), total);
+      std::vector<int> used(samples, 0);
+      std::uint64_t updates = 0;
+      for (std::uint32_t s = 0; s < plan.shards_in_epoch(e); ++s) {
+        ASSERT_GE(plan.updates_in_shard(e, s), 1u);
+        for (std::uint32_t group = 0; group < plan.updates_in_shard(e, s); ++group, ++updates) {
+          for (const std::int64_t index : plan.SampleIndices({e, s, group})) ++used.at(static_cast<std::size_t>(index));
+        }
+      }
+      EXPECT_TRUE(std::all_of(used.begin(), used.end(), [](int count) { return count == 1; }));
+      EXPECT_EQ(plan.updates_in_shard(e, plan.shards_in_epoch(e)), 0u);
+      EXPECT_EQ(plan.updates_in_epoch(e), updates);
+      total += updates;
+    }
+    EXPECT_EQ(plan.updates(), total);
+    const DataPlan again = *DataPlan::Create(plan.proto());
+    EXPECT_EQ(again.updates(), total);
   }
 }
 
@@ -129,6 +179,22 @@ TEST(DataPlan, RefusesWhatDoesNotFit) {
     EXPECT_EQ(DataPlan::Create(plan).status().code(), absl::StatusCode::kInvalidArgument) << plan.ShortDebugString();
   }
   EXPECT_TRUE(DataPlan::Create(MakeProto(std::uint64_t{1} << 48, 1 << 20, 1 << 20, 1, 0)).ok());
+  const auto with_change = [](std::uint32_t epoch, std::uint32_t shard, std::uint32_t batch) {
+    v1::DataPlan plan = MakeProto(100, 5, 4, 3, 0);
+    for (int i = 0; i < 2; ++i) {
+      v1::BatchChange* change = plan.add_changes();
+      change->set_dataset_epoch(i == 0 ? 1 : epoch);
+      change->set_shard(i == 0 ? 2 : shard);
+      change->set_batch_size(i == 0 ? 10 : batch);
+    }
+    return DataPlan::Create(plan).status().code();
+  };
+  EXPECT_EQ(with_change(1, 3, 7), absl::StatusCode::kOk);
+  EXPECT_EQ(with_change(1, 4, 7), absl::StatusCode::kInvalidArgument) << "no such data shard";
+  EXPECT_EQ(with_change(1, 3, 0), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(with_change(1, 2, 7), absl::StatusCode::kInvalidArgument) << "not in order";
+  EXPECT_EQ(with_change(0, 1, 7), absl::StatusCode::kInvalidArgument) << "not in order";
+  EXPECT_FALSE(DataPlan::Create(MakeProto(100, 5, 4, 3, 0))->WithBatchSize(0, 99, 6).ok());
 }
 
 TEST(DefaultUpdatesPerShard, IsBetween1And32AndGivesAbout64Shards) {
@@ -141,7 +207,7 @@ TEST(DefaultUpdatesPerShard, IsBetween1And32AndGivesAbout64Shards) {
     ASSERT_LE(updates, 32u);
     const DataPlan plan = *DataPlan::Create(MakeProto(samples, batch, updates, 1, 0));
     if (updates < 32) {
-      EXPECT_LE(plan.shards_per_epoch(), 64u);
+      EXPECT_LE(plan.shards_in_epoch(0), 64u);
     }
   }
 }

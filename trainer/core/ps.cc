@@ -68,7 +68,7 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   }
   request.set_watermark(watermark);
   for (std::uint32_t epoch = watermark; epoch < end; ++epoch) {
-    Bitmap retired(plan_.shards_per_epoch(), true);
+    Bitmap retired(plan_.shards_in_epoch(epoch), true);
     for (const auto& [number, state] : slices_) retired.And(state.table().Retired(epoch));
     v1::EpochLedger* ledger = request.add_ledger();
     ledger->set_dataset_epoch(epoch);
@@ -175,7 +175,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
       v1::ShardBitmap* answer = reply.add_shards();
       *answer->mutable_shard() = shard;
       if (!plan_.Contains({shard.dataset_epoch(), shard.shard(), 0})) continue;
-      Bitmap applied(plan_.updates_in_shard(shard.shard()), true);
+      Bitmap applied(plan_.updates_in_shard(shard.dataset_epoch(), shard.shard()), true);
       bool complete = true;
       for (auto& [number, state] : slices_) {
         // First the bitmap: retiring replaces it.

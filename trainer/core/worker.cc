@@ -215,7 +215,7 @@ std::optional<UpdateId> WorkerCore::NextUpdate() const {
   if (!plan_.has_value()) return std::nullopt;
   for (const auto& [id, held] : leases_) {
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
-    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().shard());
+    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().dataset_epoch(), held.lease.shard().shard());
     const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
     std::uint32_t group = held.next;
     const bool current = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN && id == work_lease_;
@@ -237,7 +237,7 @@ bool WorkerCore::PickWork() {
   }
   for (auto& [id, held] : leases_) {
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
-    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().shard());
+    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().dataset_epoch(), held.lease.shard().shard());
     const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
     while (held.next < count && done.Test(held.next)) ++held.next;
     if (held.next >= count) {
@@ -364,7 +364,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           const bool sent = std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) {
             return slice.push == SliceProgress::kSent || slice.push == SliceProgress::kDone;
           });
-          const std::uint32_t count = plan_->updates_in_shard(work_.update.data_shard);
+          const std::uint32_t count = plan_->updates_in_shard(work_.update.dataset_epoch, work_.update.data_shard);
           if (sent && held != leases_.end() && !held->second.all_sent) {
             const Bitmap done = Bitmap::FromBytes(count, held->second.lease.done());
             std::uint32_t after = work_.update.group + 1;

@@ -1,0 +1,89 @@
+#include "trainer/core/restore.h"
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/core/layout.h"
+
+namespace downpour::core {
+namespace {
+
+// The first that is usable and, where `job_uid` is given, of that job.
+const FoundCheckpoint* First(const std::vector<FoundCheckpoint>& found, const std::string& job_uid,
+                             const std::map<std::string, std::string>& unusable) {
+  for (const FoundCheckpoint& checkpoint : found) {
+    if (!job_uid.empty() && checkpoint.manifest.job_uid() != job_uid) continue;
+    if (unusable.count(checkpoint.uri()) == 0) return &checkpoint;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<FoundCheckpoint>> ChooseCheckpoint(const FoundCheckpoints& found,
+                                                                const v1::TrainingConfig& config,
+                                                                const std::map<std::string, std::string>& unusable) {
+  const FoundCheckpoint* chosen = First(found.own, config.job_uid(), unusable);
+  if (chosen == nullptr) {
+    switch (config.checkpoint().resume()) {
+      case v1::RESUME_LATEST:
+        chosen = First(found.own, "", unusable);
+        break;
+      case v1::RESUME_FROM:
+        chosen = First(found.source, "", unusable);
+        if (chosen == nullptr) {
+          std::string why;
+          for (const std::string& skipped : found.skipped) absl::StrAppend(&why, "; ", skipped);
+          for (const auto& [uri, reason] : unusable) absl::StrAppend(&why, "; ", uri, ": ", reason);
+          return absl::NotFoundError(absl::StrCat("no usable checkpoint in ", config.checkpoint().resume_uri(), why));
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  if (chosen == nullptr) return std::nullopt;
+  return *chosen;
+}
+
+absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConfig& config,
+                       absl::Span<const v1::TensorSpec> tensors, std::uint64_t sample_count) {
+  const v1::CheckpointManifest& manifest = checkpoint.manifest;
+  const auto refuse = [&checkpoint](const std::string& why) {
+    return absl::FailedPreconditionError(absl::StrCat("the checkpoint ", checkpoint.uri(), " does not fit: ", why));
+  };
+  const std::string difference = TensorDifference(tensors, manifest.tensors());
+  if (!difference.empty()) return refuse(absl::StrCat("in the checkpoint ", difference));
+  if (manifest.data().sample_count() != sample_count) {
+    return refuse(absl::StrCat("it was made with ", manifest.data().sample_count(), " training samples, there are ",
+                               sample_count));
+  }
+  if (manifest.data().seed() != config.seed()) {
+    // The order of the samples and what is not trained follow from it.
+    return refuse(
+        absl::StrCat("it was made with spec.training.seed ", manifest.data().seed(), ", the job has ", config.seed()));
+  }
+  if (manifest.optimizer().type() != config.optimizer().type()) {
+    return refuse(absl::StrCat("it was made with spec.update.optimizer.type ",
+                               v1::OptimizerType_Name(manifest.optimizer().type()), ", the job has ",
+                               v1::OptimizerType_Name(config.optimizer().type())));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, const v1::TrainingConfig& config) {
+  absl::StatusOr<DataPlan> plan = DataPlan::Create(manifest.data());
+  if (!plan.ok()) return plan.status();
+  std::uint32_t epoch = manifest.end().dataset_epoch();
+  std::uint32_t shard = manifest.end().shard();
+  if (shard >= plan->shards_in_epoch(epoch)) {
+    ++epoch;
+    shard = 0;
+  }
+  plan = plan->WithBatchSize(epoch, shard, config.batch_size());
+  if (!plan.ok()) return plan.status();
+  v1::DataPlan resumed = plan->proto();
+  resumed.set_epochs(config.epochs());
+  return DataPlan::Create(resumed);
+}
+
+}  // namespace downpour::core

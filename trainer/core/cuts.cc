@@ -41,6 +41,10 @@ void Cuts::Begin(std::string checkpoint, Time now) {
 
 void Cuts::OnStoreReady() { store_ready_ = true; }
 
+void Cuts::OnStoreError(std::string why, Time now) {
+  if (phase_ == Phase::kOpening) Fail(std::move(why), now);
+}
+
 void Cuts::OnPsState(std::uint32_t ps, const v1::CutState& state, Time now) {
   if (phase_ == Phase::kIdle || phase_ == Phase::kCommitting || state.cut() != number_) return;
   if (!state.error().empty()) return Fail(state.error(), now);
@@ -111,7 +115,7 @@ void Cuts::Step(Time now, std::uint64_t members_version, std::uint64_t members_c
   if (phase_ == Phase::kMoving && lagging_.empty() && members_confirmed >= fence_) Enter(Phase::kWriting, now);
   if (phase_ == Phase::kWriting) {
     const bool written = std::all_of(files_.begin(), files_.end(), [](const auto& files) { return files.has_value(); });
-    if (written || options_.bug == PlantedBug::kManifestBeforeData) {
+    if (written) {
       Enter(Phase::kCommitting, now);
     } else if (now - phase_since_ > options_.writing_deadline) {
       return Fail("the ps did not write it in time", now);

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
-#include "trainer/core/planted_bug.h"
 #include "trainer/core/time.h"
 
 namespace downpour::core {
@@ -22,7 +21,6 @@ struct CutOptions {
   absl::Duration first_retry = absl::Seconds(5);  // after a failure; doubled by each further one, up to the interval
   absl::Duration opening_deadline = absl::Seconds(20);  // for store and ps to be ready
   absl::Duration writing_deadline = absl::Minutes(20);  // from the seal to the manifest
-  PlantedBug bug = PlantedBug::kNone;
 };
 
 // The coordinator's side of checkpoints: when a cut begins, and how far it is. Nobody is stopped for it:
@@ -58,6 +56,7 @@ class Cuts {
   std::uint32_t next() const { return highest_ + 1; }
   void Begin(std::string checkpoint, Time now);
   void OnStoreReady();
+  void OnStoreError(std::string why, Time now);
   void OnPsState(std::uint32_t ps, const v1::CutState& state, Time now);
   // A session is there, and has reached `cut`.
   void OnSession(std::uint64_t session, std::uint32_t cut);

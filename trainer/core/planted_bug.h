@@ -14,7 +14,7 @@ enum class PlantedBug {
   kJoinerBeginsWithOldCut,     // a worker that joins while a cut is open is not told its number
   kGenerationIgnored,          // the ps takes pushes of another generation
   kBitmapFreedEarly,           // retiring a data shard that is not complete forgets what of it was applied
-  kManifestBeforeData,         // the manifest is written before the files that it names
+  kManifestBeforeData,         // who writes the files of a ps says so before they are there
 };
 
 }  // namespace downpour::core

@@ -5,6 +5,8 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -13,15 +15,51 @@
 namespace downpour::cli {
 namespace {
 
-// How the updates of one dataset epoch are numbered and cut into data shards.
-struct Shape {
-  std::uint64_t updates = 0;  // of an epoch
-  std::uint64_t updates_per_shard = 0;
-  std::uint32_t epochs = 0;
+// How the updates of one dataset epoch are numbered and cut into data shards: shard i has those from [i] to before
+// [i + 1].
+using Firsts = std::vector<std::uint64_t>;
 
-  std::uint64_t Shards() const { return (updates + updates_per_shard - 1) / updates_per_shard; }
-  std::uint64_t First(std::uint64_t shard) const { return shard * updates_per_shard; }
-  std::uint64_t Size(std::uint64_t shard) const { return std::min(updates_per_shard, updates - First(shard)); }
+// How the updates of each dataset epoch are cut into data shards. The batch size may have changed between two shards
+// when the job was resumed; the size of a shard in updates never does.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(const v1::DataPlan& data, std::uint32_t epochs) : epochs_(epochs), data_(data) {}
+
+  std::uint32_t epochs() const { return epochs_; }
+  std::uint64_t Updates(std::uint32_t epoch) const { return Of(epoch).back(); }
+  std::uint64_t UpdatesBefore(std::uint32_t epoch) const {
+    std::uint64_t updates = 0;
+    for (std::uint32_t i = 0; i < epoch; ++i) updates += Updates(i);
+    return updates;
+  }
+  const Firsts& Of(std::uint32_t epoch) const {
+    // Of epochs without a change there are as many kinds as there are batch sizes.
+    std::uint32_t batch = data_.batch_size();
+    bool changes = false;
+    for (const v1::BatchChange& change : data_.changes()) {
+      if (change.dataset_epoch() < epoch) batch = change.batch_size();
+      changes = changes || change.dataset_epoch() == epoch;
+    }
+    const std::pair<std::uint32_t, std::uint32_t> kind(batch, changes ? epoch + 1 : 0);
+    const auto [found, fresh] = kinds_.try_emplace(kind, Firsts{0});
+    if (!fresh) return found->second;
+    Firsts& firsts = found->second;
+    for (std::uint64_t sample = 0; sample < data_.sample_count();) {
+      for (const v1::BatchChange& change : data_.changes()) {
+        if (change.dataset_epoch() == epoch && change.shard() + 1 == firsts.size()) batch = change.batch_size();
+      }
+      std::uint64_t updates = 0;
+      for (; updates < data_.updates_per_shard() && sample < data_.sample_count(); ++updates) sample += batch;
+      firsts.push_back(firsts.back() + updates);
+    }
+    return firsts;
+  }
+
+ private:
+  std::uint32_t epochs_ = 0;
+  v1::DataPlan data_;
+  mutable std::map<std::pair<std::uint32_t, std::uint32_t>, Firsts> kinds_;
 };
 
 // Bit i is bit i % 8 of byte i / 8; bytes that are not there are zeros.
@@ -50,17 +88,17 @@ absl::Status Contradiction(const v1::SliceLedger& slice, absl::string_view what)
 absl::StatusOr<std::uint64_t> CountEpoch(const Shape& shape, const v1::SliceLedger& slice,
                                          const v1::EpochTable& table) {
   const std::uint32_t epoch = table.dataset_epoch();
-  const bool exists = epoch < shape.epochs;
-  const std::uint64_t shards = exists ? shape.Shards() : 0;
+  static const Firsts kNone = {0};
+  const Firsts& firsts = epoch < shape.epochs() ? shape.Of(epoch) : kNone;
+  const std::uint64_t shards = firsts.size() - 1;
   std::uint64_t retired = 0;
   if (!CountBitsBelow(table.retired(), shards, &retired)) {
     return Contradiction(
         slice, absl::StrCat("retired a data shard that does not exist in epoch ", epoch, " (it has ", shards, ")"));
   }
   std::uint64_t distinct = 0;
-  if (retired > 0) {
-    distinct = retired * shape.updates_per_shard;
-    if (Bit(table.retired(), shards - 1)) distinct -= shape.updates_per_shard - shape.Size(shards - 1);
+  for (std::uint64_t shard = 0; retired > 0 && shard < shards; ++shard) {
+    if (Bit(table.retired(), shard)) distinct += firsts[shard + 1] - firsts[shard];
   }
   std::set<std::uint32_t> seen;
   for (const v1::ShardTable& open : table.open()) {
@@ -69,7 +107,7 @@ absl::StatusOr<std::uint64_t> CountEpoch(const Shape& shape, const v1::SliceLedg
     if (Bit(table.retired(), open.shard())) {
       return Contradiction(slice, absl::StrCat(shard_name, " is open and retired at once"));
     }
-    const std::uint64_t size = open.shard() < shards ? shape.Size(open.shard()) : 0;
+    const std::uint64_t size = open.shard() < shards ? firsts[open.shard() + 1] - firsts[open.shard()] : 0;
     std::uint64_t applied = 0;
     if (!CountBitsBelow(open.applied(), size, &applied)) {
       return Contradiction(slice, absl::StrCat(shard_name, " has an update beyond its ", size));
@@ -85,10 +123,10 @@ absl::StatusOr<std::uint64_t> CountEpoch(const Shape& shape, const v1::SliceLedg
 
 // The distinct updates that a slice records.
 absl::StatusOr<std::uint64_t> CountSlice(const Shape& shape, const v1::SliceLedger& slice) {
-  if (slice.watermark() > shape.epochs) {
-    return Contradiction(slice, absl::StrCat("watermark ", slice.watermark(), " of ", shape.epochs, " epochs"));
+  if (slice.watermark() > shape.epochs()) {
+    return Contradiction(slice, absl::StrCat("watermark ", slice.watermark(), " of ", shape.epochs(), " epochs"));
   }
-  std::uint64_t distinct = slice.watermark() * shape.updates;
+  std::uint64_t distinct = shape.UpdatesBefore(slice.watermark());
   std::set<std::uint32_t> seen;
   for (const v1::EpochTable& table : slice.epochs()) {
     if (!seen.insert(table.dataset_epoch()).second) {
@@ -112,16 +150,18 @@ absl::StatusOr<std::uint64_t> CountSlice(const Shape& shape, const v1::SliceLedg
 void Intersect(const Shape& shape, const v1::SliceLedger& slice, std::uint32_t epoch, std::vector<bool>* common) {
   if (epoch < slice.watermark()) return;
   std::vector<bool> applied(common->size(), false);
+  const Firsts& firsts = shape.Of(epoch);
+  const auto size = [&firsts](std::uint64_t shard) { return firsts[shard + 1] - firsts[shard]; };
   for (const v1::EpochTable& table : slice.epochs()) {
     if (table.dataset_epoch() != epoch) continue;
-    for (std::uint64_t shard = 0; shard < shape.Shards(); ++shard) {
+    for (std::uint64_t shard = 0; shard + 1 < firsts.size(); ++shard) {
       if (!Bit(table.retired(), shard)) continue;
-      for (std::uint64_t i = 0; i < shape.Size(shard); ++i) applied[shape.First(shard) + i] = true;
+      for (std::uint64_t i = 0; i < size(shard); ++i) applied[firsts[shard] + i] = true;
     }
     for (const v1::ShardTable& open : table.open()) {
-      if (open.shard() >= shape.Shards()) continue;
-      for (std::uint64_t i = 0; i < shape.Size(open.shard()); ++i) {
-        if (Bit(open.applied(), i)) applied[shape.First(open.shard()) + i] = true;
+      if (open.shard() + 1 >= firsts.size()) continue;
+      for (std::uint64_t i = 0; i < size(open.shard()); ++i) {
+        if (Bit(open.applied(), i)) applied[firsts[open.shard()] + i] = true;
       }
     }
   }
@@ -138,9 +178,9 @@ std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, cons
     for (const v1::EpochTable& table : slice->epochs()) end = std::max(end, table.dataset_epoch() + 1);
     end = std::max(end, slice->watermark());
   }
-  std::uint64_t count = watermark * shape.updates;
-  for (std::uint32_t epoch = watermark; epoch < std::min(end, shape.epochs); ++epoch) {
-    std::vector<bool> common(shape.updates, true);
+  std::uint64_t count = shape.UpdatesBefore(watermark);
+  for (std::uint32_t epoch = watermark; epoch < std::min(end, shape.epochs()); ++epoch) {
+    std::vector<bool> common(shape.Updates(epoch), true);
     for (const auto& [number, slice] : slices) Intersect(shape, *slice, epoch, &common);
     count += static_cast<std::uint64_t>(std::count(common.begin(), common.end(), true));
   }
@@ -150,6 +190,20 @@ std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, cons
 absl::Status Differs(const v1::LedgerReply& reply, absl::string_view what, std::uint64_t got, std::uint64_t want) {
   return absl::FailedPreconditionError(
       absl::StrCat("ps-", reply.ps_index(), " trains with ", what, " ", got, ", the job asks for ", want));
+}
+
+// Whether both change the batch size alike, and to sizes of at least one sample.
+bool SameSizes(const v1::DataPlan& a, const v1::DataPlan& b) {
+  if (a.batch_size() == 0 || a.batch_size() != b.batch_size() || a.changes_size() != b.changes_size()) return false;
+  for (int i = 0; i < a.changes_size(); ++i) {
+    const v1::BatchChange& x = a.changes(i);
+    const v1::BatchChange& y = b.changes(i);
+    if (x.batch_size() == 0 || x.dataset_epoch() != y.dataset_epoch() || x.shard() != y.shard() ||
+        x.batch_size() != y.batch_size()) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // That every reply speaks of this job, of one generation and of the data that the manifest and the files state.
@@ -174,8 +228,14 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     if (data.sample_count() != expectation.sample_count) {
       return Differs(reply, "a sample count of", data.sample_count(), expectation.sample_count);
     }
-    if (data.batch_size() != expectation.batch_size) {
-      return Differs(reply, "a batch size of", data.batch_size(), expectation.batch_size);
+    const std::uint32_t batch_size =
+        data.changes().empty() ? data.batch_size() : data.changes(data.changes_size() - 1).batch_size();
+    if (batch_size != expectation.batch_size) {
+      return Differs(reply, "a batch size of", batch_size, expectation.batch_size);
+    }
+    if (!SameSizes(data, first.data())) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          name, " and ps-", first.ps_index(), " changed the batch size at ", "different data shards, or to none"));
     }
     if (data.epochs() != expectation.epochs) {
       return Differs(reply, "a number of epochs of", data.epochs(), expectation.epochs);
@@ -186,11 +246,7 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     }
     if (per_shard == 0) return absl::FailedPreconditionError(absl::StrCat(name, " has data shards of no update"));
   }
-  Shape shape;
-  shape.updates = (expectation.sample_count - 1) / expectation.batch_size + 1;
-  shape.updates_per_shard = first.data().updates_per_shard();
-  shape.epochs = expectation.epochs;
-  return shape;
+  return Shape(first.data(), expectation.epochs);
 }
 
 // Every slice 0..n-1 on exactly one ps.
@@ -238,7 +294,7 @@ absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
   if (!slices.ok()) return slices.status();
 
   LedgerSummary summary;
-  summary.expected = shape->updates * shape->epochs;
+  summary.expected = shape->UpdatesBefore(shape->epochs());
   summary.applied = summary.expected;
   for (const auto& [number, slice] : *slices) {
     const auto distinct = CountSlice(*shape, *slice);

@@ -412,5 +412,53 @@ TEST(AuditLedgerTest, NothingToAudit) {
   EXPECT_EQ(AuditLedger(model.expectation, replies).status().code(), absl::StatusCode::kDataLoss);
 }
 
+// 20 samples in batches of 2, 2 updates a data shard; from shard 2 of epoch 1 on in batches of 5.
+TEST(AuditLedgerTest, ABatchSizeThatChangedOnTheWayCountsOnEitherSide) {
+  LedgerExpectation expectation;
+  expectation.job_uid = "0123456789abcdef0123456789abcdef";
+  expectation.sample_count = 20;
+  expectation.batch_size = 5;
+  expectation.epochs = 3;
+  v1::LedgerReply reply;
+  reply.set_job_uid(expectation.job_uid);
+  v1::DataPlan* data = reply.mutable_data();
+  data->set_sample_count(20);
+  data->set_batch_size(2);
+  data->set_updates_per_shard(2);
+  data->set_epochs(3);
+  v1::BatchChange* change = data->add_changes();
+  change->set_dataset_epoch(1);
+  change->set_shard(2);
+  change->set_batch_size(5);
+  v1::SliceLedger* slice = reply.add_slices();
+  slice->set_watermark(1);
+  slice->set_version(10 + 4 + 2);
+  // Of epoch 1: shards of 2 x 2 samples twice, 2 x 5 once, and one update of the 2 samples that are left.
+  v1::EpochTable* table = slice->add_epochs();
+  table->set_dataset_epoch(1);
+  table->set_retired(std::string(1, '\x07'));
+  auto summary = AuditLedger(expectation, {reply});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->expected, 10u + 4 + 2 + 1 + 4);
+  EXPECT_EQ(summary->applied, 16u);
+  EXPECT_EQ(summary->missing, 5u);
+  slice->set_watermark(3);
+  slice->clear_epochs();
+  slice->set_version(21);
+  summary = AuditLedger(expectation, {reply});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->missing, 0u);
+  EXPECT_EQ(summary->duplicated, 0u);
+  // The manifest asks for another size than the job ends with.
+  expectation.batch_size = 2;
+  EXPECT_EQ(AuditLedger(expectation, {reply}).status().code(), absl::StatusCode::kFailedPrecondition);
+  expectation.batch_size = 5;
+  v1::LedgerReply other = reply;
+  other.set_ps_index(1);
+  other.clear_slices();
+  other.mutable_data()->mutable_changes(0)->set_shard(1);
+  EXPECT_EQ(AuditLedger(expectation, {reply, other}).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 }  // namespace
 }  // namespace downpour::cli

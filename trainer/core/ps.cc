@@ -115,6 +115,7 @@ absl::Status PsCore::Install(const v1::View& view) {
   open_cut_.reset();
   restore_given_out_ = false;
   restore_error_.clear();
+  restore_waits_.clear();
   // Another history: nobody of the old one may push until the coordinator says so again.
   for (auto& [session, state] : sessions_) Release(state, ReplyStatus::kRefused, &owed_);
   sessions_.clear();
@@ -197,6 +198,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   reply.set_initialised(initialised());
   if (in_force && open_cut_.has_value()) *reply.mutable_cut() = open_cut_->state();
   reply.set_restore_error(restore_error_);
+  reply.set_restore_waits(restore_waits_);
   *reply.mutable_stats() = stats();
   return reply;
 }
@@ -228,11 +230,18 @@ void PsCore::SetCut(const v1::DirectRequest& request) {
   if (order.sealed()) open_cut_->Seal();
 }
 
+bool PsCore::HasStoreWork() const {
+  const bool cut = open_cut_.has_value() && open_cut_->sealed() && !open_cut_->failed() && !cut_given_out_;
+  return cut || (view_.has_restore() && !restore_given_out_);
+}
+
 std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
   if (!open_cut_.has_value() || !open_cut_->sealed() || open_cut_->failed() || cut_given_out_) return std::nullopt;
   cut_given_out_ = true;
-  return CutToWrite{
-      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, view_.data()};
+  CutToWrite cut{
+      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, plan_, {}};
+  for (const auto& [number, state] : slices_) cut.slices.push_back(number);
+  return cut;
 }
 
 absl::StatusOr<std::optional<SliceSnapshot>> PsCore::TakeSnapshot(std::uint32_t cut) {
@@ -259,6 +268,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   if (generation != view_.stamp().generation() || state == slices_.end()) {
     return absl::AbortedError(absl::StrCat("generation ", generation, " is over"));
   }
+  if (state->second.initialised()) return absl::OkStatus();  // by a try before
   const absl::Status imported = state->second.Import(snapshot);
   if (!imported.ok()) return imported;
   // Of the whole history, so that progress goes on where it was.
@@ -268,7 +278,10 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
 }
 
 void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
-  if (generation == view_.stamp().generation() && !read.ok()) restore_error_ = std::string(read.message());
+  if (!RestoreWanted(generation)) return;
+  restore_waits_.clear();
+  if (read.ok()) return;
+  (absl::IsUnavailable(read) || absl::IsDeadlineExceeded(read) ? restore_waits_ : restore_error_) = read.message();
 }
 
 v1::PsStats PsCore::stats() const {

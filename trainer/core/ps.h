@@ -74,8 +74,11 @@ class PsCore {
     std::uint32_t cut = 0;
     std::string checkpoint;
     std::vector<v1::TensorSpec> tensors;
-    v1::DataPlan data;
+    DataPlan data;
+    std::vector<std::uint32_t> slices;
   };
+  // Whether TakeCutToWrite or TakeRestore has something.
+  bool HasStoreWork() const;
   // A cut that is complete and has not been given out before.
   std::optional<CutToWrite> TakeCutToWrite();
   // The next slice of it; nullopt: that was all. What the one before shared must have been let go. kAborted: the cut is
@@ -93,8 +96,12 @@ class PsCore {
   std::optional<Restore> TakeRestore();
   // kAborted: of another generation; kInvalidArgument: it does not fit.
   absl::Status OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot);
-  // `read`: whether all of them came.
+  // `read`: whether all of them came. kUnavailable and kDeadlineExceeded: they may come yet, whoever reads them tries
+  // on.
   void OnRestored(std::uint64_t generation, const absl::Status& read);
+  bool RestoreWanted(std::uint64_t generation) const {
+    return view_.has_restore() && view_.stamp().generation() == generation;
+  }
 
   // ---- inspection, for tests and metrics
   const v1::View& view() const { return view_; }
@@ -143,7 +150,7 @@ class PsCore {
   std::uint32_t cut_incarnation_ = 0;  // of the newest directive
   std::uint64_t cut_sequence_ = 0;     // likewise
   bool restore_given_out_ = false;
-  std::string restore_error_;
+  std::string restore_error_, restore_waits_;
   std::map<std::uint64_t, SessionState> sessions_;
   std::vector<DataReply> owed_;  // replies that a directive made due; handed out with the next call's
   std::size_t pending_bytes_ = 0;

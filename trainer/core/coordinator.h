@@ -2,21 +2,25 @@
 #define DOWNPOUR_TRAINER_CORE_COORDINATOR_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
-#include "trainer/core/bitmap.h"
-#include "trainer/core/data_plan.h"
+#include "trainer/core/data_leases.h"
+#include "trainer/core/direct_calls.h"
+#include "trainer/core/job_model.h"
+#include "trainer/core/keys.h"
+#include "trainer/core/ledger.h"
+#include "trainer/core/membership.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/ps_registry.h"
+#include "trainer/core/ps_states.h"
+#include "trainer/core/shard_failures.h"
+#include "trainer/core/tasks.h"
 #include "trainer/core/time.h"
 
 namespace downpour::core {
@@ -40,7 +44,8 @@ struct DirectCall {
 };
 
 // Who is a member, which ps holds which slice, who trains on which data shard: without I/O, threads or a clock. All of
-// its state is soft: a new incarnation rebuilds it from the ps and the workers. Not thread-safe.
+// its state is soft: a new incarnation rebuilds it from the ps and the workers. Each part decides about one thing; this
+// is the protocol's face, and what has to be done in which order. Not thread-safe.
 class CoordinatorCore {
  public:
   explicit CoordinatorCore(CoordinatorOptions options, Time now);
@@ -65,100 +70,43 @@ class CoordinatorCore {
   const std::optional<absl::Status>& fenced() const { return fenced_; }
   bool finished() const { return finished_; }
   // Every worker has been told that the job is over, or has gone.
-  bool deserted() const { return finished_ && sessions_.empty(); }
+  bool deserted() const { return finished_ && members_.size() == 0; }
 
  private:
   enum class Phase { kGathering, kAwaitingModel, kInstalling, kInitialising, kTraining, kFinishing, kDone, kFailed };
-  enum class ShardState { kFree, kLeased, kFencing, kInspecting, kRetired };
-
-  struct Ps {
-    std::optional<v1::RegisterPsRequest> registration;
-    Time last_heard = absl::ZeroDuration();
-    v1::ViewStamp confirmed_stamp;
-    std::uint64_t confirmed_members = 0;
-    bool initialised = false;
-    std::uint32_t confirmed_watermark = 0;
-    v1::PsStats stats;
-    std::optional<std::uint64_t> in_flight;
-    Time next_directive = absl::ZeroDuration();
-  };
-  struct Session {
-    std::uint32_t index = 0;
-    bool known = false;       // it has synchronised with this incarnation
-    bool takes_work = false;  // it is not about to leave
-    Time expires = absl::ZeroDuration();
-    Time last_heard = absl::ZeroDuration();
-    std::uint64_t sequence = 0;
-    std::uint64_t members_version = 0;  // from which on every ps must know it
-    std::uint32_t process_incarnation = 0;
-    v1::WorkerStats stats;
-  };
-  struct Shard {
-    ShardState state = ShardState::kFree;
-    std::uint64_t session = 0;
-    std::uint64_t lease = 0;
-    std::uint64_t members_version = 0;           // kFencing: every ps must have confirmed this one
-    std::vector<bool> complete;                  // by ps
-    std::vector<std::optional<Bitmap>> applied;  // by ps; kInspecting
-    Bitmap done;
-  };
-  struct TaskKey {
-    std::uint32_t dataset_epoch = 0;
-    v1::TaskKind kind = v1::TASK_EVALUATE;
-    // Of what can be done with the same weights the export comes first: nothing that goes wrong with the others may
-    // cost the model.
-    friend bool operator<(const TaskKey& a, const TaskKey& b) {
-      return std::tuple(a.dataset_epoch, a.kind != v1::TASK_EXPORT) <
-             std::tuple(b.dataset_epoch, b.kind != v1::TASK_EXPORT);
-    }
-  };
-  // How a task went at one worker that could not do it.
-  struct TaskFailures {
-    int count = 0;
-    std::string error;  // the newest
-  };
-  struct Task {
-    std::uint64_t session = 0;  // 0: nobody has it
-    std::uint64_t lease = 0;
-    bool done = false;
-    std::map<std::uint32_t, TaskFailures> failures = {};  // by the index of the worker
-    Time retry_at = absl::ZeroDuration();                 // by a worker where it failed before
-  };
-
-  using ShardKey = std::pair<std::uint32_t, std::uint32_t>;    // dataset epoch, shard
-  using ProcessKey = std::pair<std::uint32_t, std::uint32_t>;  // index and incarnation of a worker
 
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
-  void ConsiderGathered(Time now);
-  void AdoptSessions(const v1::View& newest, Time now);
-  void Resume(const v1::View& newest, Time now);
-  void ForgetHistory();
-  void StartHistory();
   void StepTraining(Time now);
   void StepFinishing();
-  bool AllFinalTasksDone() const;
-  void CheckModel(const v1::WorkerSyncRequest& request, std::string* refusal);
+  bool over() const { return phase_ == Phase::kDone || phase_ == Phase::kFailed; }
+  void Fail(std::string message, v1::FailureKind kind = v1::FAILURE_OTHER);
+
+  // ---- histories
+  // With every ps there: takes the newest history up again, or begins one.
+  void ConsiderGathered(Time now);
+  void AdoptSessions(const v1::View& newest, Time now);
+  void Resume(v1::View view, Time now);
+  void StartHistory();
+  // Forgets the history before, and has the ps install this one, of which so much is applied already.
+  void BeginHistory(v1::View view, const Ledger& ledger);
+
+  // ---- sessions
+  // The member, with its call taken in; otherwise what the worker is told.
+  const Member* Admit(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* refusal);
   // `left`: the worker said goodbye and gave everything back.
   void EndSession(std::uint64_t session, bool left = false);
-  void JudgeFailure(const ProcessKey& process);
-  std::string DescribeShard(const ShardKey& key) const;
-  bool EverywhereKnown(const Session& session) const;
-  std::vector<Shard>& ShardsOf(std::uint32_t dataset_epoch);
-  Shard* FindShard(const v1::ShardId& id);
+  void Convict(const ShardFailures::Verdict& verdict);
   void Adopt(const v1::WorkerSyncRequest& request);
-  void Grant(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* reply);
-  // Whether the worker of `session` is the one to try a task that nobody has.
-  bool MayTry(const Task& task, std::uint64_t session, Time now) const;
-  void AcceptResult(const v1::TaskResult& result, std::uint64_t session, Time now);
-  void CountTaskFailure(const TaskKey& key, const v1::TaskResult& result, std::uint32_t worker, Time now);
-  void Warn(std::string warning);
-  void ApplyAnswer(std::uint32_t ps, const v1::ShardBitmap& answer);
-  void SettleShard(const ShardKey& key);
-  void Fail(std::string message);
-  v1::DirectRequest MakeDirective(std::uint32_t index) const;
-  template <typename Predicate>
-  bool EveryPs(Predicate holds) const;
+  void Grant(const v1::WorkerSyncRequest& request, const Member& member, Time now, v1::WorkerSyncReply* reply);
+
+  // ---- ps
+  bool IsSettled(std::uint32_t ps) const;
+  v1::DirectRequest MakeDirective(std::uint32_t ps) const;
+
+  v1::JobPhase ReportedPhase() const;
+  // What it waits for or why it failed.
+  std::string ReportedMessage() const;
 
   CoordinatorOptions options_;
   Time started_;
@@ -166,41 +114,27 @@ class CoordinatorCore {
   Time next_timer_;
   Phase phase_ = Phase::kGathering;
   std::string message_;
+  v1::FailureKind failure_ = v1::FAILURE_OTHER;
   std::optional<absl::Status> fenced_;
   bool finished_ = false;
 
-  std::vector<Ps> ps_;
+  // The ps: who they are and what they brought, what they have now, what is under way to them.
+  PsRegistry registry_;
+  PsStates states_;
+  DirectCalls calls_;
+  // The history at hand.
+  JobModel model_;
   v1::View view_;
   bool parameters_lost_ = false;
-  std::optional<DataPlan> plan_;
-  std::vector<v1::TensorSpec> tensors_;
-  std::uint64_t sample_count_ = 0;
-
-  std::map<std::uint64_t, Session> sessions_;
-  std::set<std::uint64_t> ended_sessions_;  // of this incarnation, so that they are told so
-  std::uint64_t members_version_ = 1;
+  std::optional<DataLeases> leases_;  // from the first view on
+  Tasks tasks_;
+  std::uint64_t initialiser_ = 0;
   // After a restart: until then, leases are adopted from the workers that hold them and none is granted.
   std::optional<Time> adopt_until_;
-
-  std::map<std::uint32_t, std::vector<Shard>> epochs_;  // from the watermark on
-  std::set<ShardKey> asked_;                            // data shards that the ps are asked about
-  std::set<ShardKey> fencing_;
-  std::uint32_t watermark_ = 0;
-  std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
-  std::uint64_t next_lease_ = 1;
-  std::uint64_t next_call_ = 1;
-  std::uint64_t initialiser_ = 0;
-  std::map<TaskKey, Task> tasks_;
-  std::vector<std::string> warnings_;  // each once
-  std::vector<v1::Evaluation> evaluations_;
-  std::string model_path_;
-  std::optional<ProcessKey> model_writer_;
-  // Failures: what a worker held when its newest session ended, and how it ended, until both are known.
-  std::map<ProcessKey, std::vector<ShardKey>> held_at_end_;
-  std::map<ProcessKey, v1::MemberFailure> reported_;
-  std::set<ProcessKey> judged_;
-  std::map<ShardKey, int> shard_failures_;
-  v1::FailureKind failure_ = v1::FAILURE_OTHER;
+  // The workers, over all histories.
+  Membership members_;
+  ShardFailures shard_failures_;
+  LeaseNumbers lease_numbers_;
   std::uint64_t first_update_milliseconds_ = 0;
   std::uint64_t lease_expirations_ = 0;
 };

@@ -281,7 +281,8 @@ void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
   if (!RestoreWanted(generation)) return;
   restore_waits_.clear();
   if (read.ok()) return;
-  (absl::IsUnavailable(read) || absl::IsDeadlineExceeded(read) ? restore_waits_ : restore_error_) = read.message();
+  (absl::IsUnavailable(read) || absl::IsDeadlineExceeded(read) ? restore_waits_ : restore_error_) =
+      std::string(read.message());
 }
 
 v1::PsStats PsCore::stats() const {

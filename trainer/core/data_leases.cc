@@ -1,0 +1,206 @@
+#include "trainer/core/data_leases.h"
+
+#include <algorithm>
+
+namespace downpour::core {
+
+DataLeases::DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledger& ledger, PlantedBug bug)
+    : plan_(plan), ps_count_(ps_count), bug_(bug), watermark_(std::min(ledger.watermark, plan.epochs())) {
+  for (const auto& [epoch, retired] : ledger.retired) {
+    if (epoch < watermark_ || epoch >= plan_.epochs()) continue;
+    std::vector<Shard>& shards = EpochOf(epoch).shards;
+    for (std::uint32_t number = 0; number < shards.size(); ++number) {
+      if (retired.Test(number)) Retire({epoch, number}, shards[number]);
+    }
+  }
+}
+
+DataLeases::Epoch& DataLeases::EpochOf(std::uint32_t dataset_epoch) {
+  const auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
+  Epoch& epoch = position->second;
+  if (inserted) {
+    epoch.shards.resize(plan_.shards_in_epoch(dataset_epoch));
+    for (Shard& shard : epoch.shards) shard.incomplete_ps = ps_count_;
+    for (std::uint32_t number = 0; number < epoch.shards.size(); ++number) epoch.free.insert(epoch.free.end(), number);
+  }
+  return epoch;
+}
+
+DataLeases::Shard* DataLeases::Find(const ShardKey& key) {
+  const auto epoch = epochs_.find(key.first);
+  if (epoch == epochs_.end() || key.second >= epoch->second.shards.size()) return nullptr;
+  return &epoch->second.shards[key.second];
+}
+
+void DataLeases::Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease) {
+  Epoch& epoch = epochs_.at(key.first);
+  Shard& shard = epoch.shards[key.second];
+  epoch.free.erase(key.second);
+  shard.state = State::kLeased;
+  shard.session = session;
+  shard.lease = lease;
+  ++leased_;
+  held_[session].insert(key);
+}
+
+// Whatever it was, it is not on any list afterwards; but of those that are fenced, which find out themselves.
+void DataLeases::Release(const ShardKey& key, Shard& shard) {
+  asked_.erase(key);
+  epochs_.at(key.first).free.erase(key.second);
+  if (shard.state != State::kLeased) return;
+  --leased_;
+  const auto held = held_.find(shard.session);
+  held->second.erase(key);
+  if (held->second.empty()) held_.erase(held);
+}
+
+void DataLeases::Inspect(const ShardKey& key, Shard& shard) {
+  Release(key, shard);
+  shard.state = State::kInspecting;
+  shard.inspected = shard.complete;
+  shard.inspected.resize(ps_count_);
+  shard.uninspected_ps = shard.incomplete_ps;
+  shard.done = Bitmap(plan_.updates_in_shard(key.first, key.second), true);
+  asked_.insert(key);
+}
+
+void DataLeases::Retire(const ShardKey& key, Shard& shard) {
+  Release(key, shard);
+  shard.state = State::kRetired;
+  retired_updates_ += plan_.updates_in_shard(key.first, key.second);
+  ++epochs_.at(key.first).retired;
+}
+
+void DataLeases::Add(const ShardKey& key, const Shard& shard, v1::WorkerSyncReply* reply) {
+  v1::Lease* lease = reply->add_leases();
+  lease->set_lease(shard.lease);
+  lease->set_kind(v1::TASK_TRAIN);
+  lease->mutable_shard()->set_dataset_epoch(key.first);
+  lease->mutable_shard()->set_shard(key.second);
+  lease->set_done(shard.done.bytes());
+}
+
+// ---- of sessions
+
+void DataLeases::Adopt(const v1::HeldLease& held, std::uint64_t session) {
+  const ShardKey key{held.shard().dataset_epoch(), held.shard().shard()};
+  if (!plan_.Contains({key.first, key.second, 0}) || key.first < watermark_) return;
+  if (EpochOf(key.first).shards[key.second].state == State::kFree) Lease(key, session, held.lease());
+}
+
+void DataLeases::InspectFree() {
+  for (auto& [number, epoch] : epochs_) {
+    for (const std::uint32_t shard : std::set<std::uint32_t>(epoch.free)) Inspect({number, shard}, epoch.shards[shard]);
+  }
+}
+
+std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64_t>& all_sent,
+                               v1::WorkerSyncReply* reply) {
+  const auto held = held_.find(session);
+  if (held == held_.end()) return 0;
+  std::uint32_t working = 0;
+  for (const ShardKey& key : std::set<ShardKey>(held->second)) {
+    ++looked_at_;
+    Shard& shard = *Find(key);
+    if (all_sent.count(shard.lease) == 0) {
+      ++working;
+    } else if (bug_ == PlantedBug::kRetiredOnWorkersWord) {
+      Retire(key, shard);
+      continue;
+    } else {
+      asked_.insert(key);
+    }
+    Add(key, shard, reply);
+  }
+  return working;
+}
+
+void DataLeases::Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
+  // The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
+  const std::uint32_t end = std::min(watermark_ + 2, plan_.epochs());
+  for (std::uint32_t number = watermark_; number < end && count > 0; ++number) {
+    Epoch& epoch = EpochOf(number);
+    for (; count > 0 && !epoch.free.empty(); --count) {
+      ++looked_at_;
+      const ShardKey key{number, *epoch.free.begin()};
+      Lease(key, session, numbers.Next());
+      Add(key, epoch.shards[key.second], reply);
+    }
+  }
+}
+
+std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_t members_version) {
+  std::vector<ShardKey> working;
+  const auto held = held_.find(session);
+  if (held == held_.end()) return working;
+  for (const ShardKey& key : std::set<ShardKey>(held->second)) {
+    ++looked_at_;
+    // What is only waiting to be confirmed was not being worked on.
+    if (asked_.count(key) == 0) working.push_back(key);
+    Shard& shard = *Find(key);
+    Release(key, shard);
+    shard.state = State::kFencing;
+    fencing_.emplace_back(members_version, key);
+  }
+  return working;
+}
+
+// ---- of ps
+
+void DataLeases::Confirm(std::uint64_t members_version) {
+  while (!fencing_.empty() && fencing_.front().first <= members_version) {
+    const ShardKey key = fencing_.front().second;
+    fencing_.pop_front();
+    ++looked_at_;
+    // A late answer of the ps may have retired it, and its epoch.
+    Shard* shard = Find(key);
+    if (shard != nullptr && shard->state == State::kFencing) Inspect(key, *shard);
+  }
+}
+
+void DataLeases::Ask(std::uint32_t ps, v1::DirectRequest* directive) const {
+  for (const ShardKey& key : asked_) {
+    ++looked_at_;
+    const Shard& shard = epochs_.at(key.first).shards[key.second];
+    const std::vector<bool>& answered = shard.state == State::kInspecting ? shard.inspected : shard.complete;
+    if (ps < answered.size() && answered[ps]) continue;
+    v1::ShardId* id = directive->add_retire();
+    id->set_dataset_epoch(key.first);
+    id->set_shard(key.second);
+  }
+}
+
+std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitmap& answer) {
+  const ShardKey key{answer.shard().dataset_epoch(), answer.shard().shard()};
+  Shard* shard = Find(key);
+  ++looked_at_;
+  if (shard == nullptr || shard->state == State::kRetired) return std::nullopt;
+  shard->complete.resize(ps_count_);
+  if (answer.complete() && !shard->complete[ps]) {
+    shard->complete[ps] = true;
+    --shard->incomplete_ps;
+  }
+  if (shard->incomplete_ps == 0) {
+    Retire(key, *shard);
+    return key;
+  }
+  if (shard->state != State::kInspecting || shard->inspected[ps]) return std::nullopt;
+  shard->inspected[ps] = true;
+  if (!answer.complete()) shard->done.And(Bitmap::FromBytes(shard->done.size(), answer.applied()));
+  if (--shard->uninspected_ps > 0) return std::nullopt;
+  Release(key, *shard);
+  shard->state = State::kFree;
+  epochs_.at(key.first).free.insert(key.second);
+  return std::nullopt;
+}
+
+bool DataLeases::Advance() {
+  const Epoch& epoch = EpochOf(watermark_);
+  if (epoch.retired < epoch.shards.size()) return false;
+  epochs_.erase(watermark_);
+  retired_updates_ -= plan_.updates_in_epoch(watermark_);
+  ++watermark_;
+  return true;
+}
+
+}  // namespace downpour::core

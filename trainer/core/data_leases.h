@@ -1,0 +1,109 @@
+#ifndef DOWNPOUR_TRAINER_CORE_DATA_LEASES_H_
+#define DOWNPOUR_TRAINER_CORE_DATA_LEASES_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/bitmap.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/keys.h"
+#include "trainer/core/ledger.h"
+#include "trainer/core/planted_bug.h"
+
+namespace downpour::core {
+
+// Who trains on which data shard, in one history. A data shard is
+//
+//   free        anybody may have it;
+//   leased      to one session. When its worker says that all is sent, the ps are asked;
+//   fencing     its session is over, but some ps may not know that yet;
+//   inspecting  nobody can push updates of it: the ps are asked which ones they have, then it is free or retired;
+//   retired     every ps has all of it, on its own word.
+//
+// Not thread-safe.
+class DataLeases {
+ public:
+  DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledger& ledger, PlantedBug bug = PlantedBug::kNone);
+
+  const DataPlan& plan() const { return plan_; }
+  std::uint32_t watermark() const { return watermark_; }
+  std::uint64_t leased() const { return leased_; }  // data shards
+  // That every ps has, in epochs before the watermark and in retired data shards of later ones.
+  std::uint64_t retired_updates() const { return plan_.updates_before(watermark_) + retired_updates_; }
+
+  // ---- of sessions
+  // Keeps what a worker had of the coordinator before, unless somebody else has it.
+  void Adopt(const v1::HeldLease& held, std::uint64_t session);
+  // Nobody else will adopt anything: what is free may be applied in part, and is asked for before it is leased.
+  void InspectFree();
+  // Lists the leases of `session` and asks the ps about those that are all sent. How many it still works on.
+  std::uint32_t List(std::uint64_t session, const std::set<std::uint64_t>& all_sent, v1::WorkerSyncReply* reply);
+  // Leases it `count` more, or as many as there are.
+  void Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // Its leases go to nobody before every ps has confirmed `members_version`, from which on it is no member. Those that
+  // it was still working on.
+  std::vector<ShardKey> EndSession(std::uint64_t session, std::uint64_t members_version);
+
+  // ---- of ps
+  // Every ps has confirmed `members_version`.
+  void Confirm(std::uint64_t members_version);
+  // Some ps are asked about some data shards.
+  bool asking() const { return !asked_.empty(); }
+  // Puts what it has not answered yet into a directive for a ps.
+  void Ask(std::uint32_t ps, v1::DirectRequest* directive) const;
+  // The data shard, if this retired it.
+  std::optional<ShardKey> Answer(std::uint32_t ps, const v1::ShardBitmap& answer);
+  // Raises the watermark by an epoch if all of it is retired.
+  bool Advance();
+
+  // How many data shards the calls so far have looked at.
+  std::uint64_t looked_at() const { return looked_at_; }
+
+ private:
+  enum class State { kFree, kLeased, kFencing, kInspecting, kRetired };
+  struct Shard {
+    State state = State::kFree;
+    std::uint64_t session = 0;    // kLeased
+    std::uint64_t lease = 0;      // kLeased
+    std::vector<bool> complete;   // by ps; empty: nowhere
+    std::vector<bool> inspected;  // by ps; kInspecting: it is complete there, or counted in `done`
+    std::uint32_t incomplete_ps = 0;
+    std::uint32_t uninspected_ps = 0;  // kInspecting
+    Bitmap done;                       // updates that every ps has
+  };
+  struct Epoch {
+    std::vector<Shard> shards;
+    std::set<std::uint32_t> free;
+    std::uint32_t retired = 0;
+  };
+
+  Epoch& EpochOf(std::uint32_t dataset_epoch);
+  Shard* Find(const ShardKey& key);
+  void Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease);
+  void Release(const ShardKey& key, Shard& shard);
+  void Inspect(const ShardKey& key, Shard& shard);
+  void Retire(const ShardKey& key, Shard& shard);
+  static void Add(const ShardKey& key, const Shard& shard, v1::WorkerSyncReply* reply);
+
+  DataPlan plan_;
+  std::uint32_t ps_count_;
+  PlantedBug bug_;
+  std::uint32_t watermark_ = 0;
+  std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
+  std::uint64_t leased_ = 0;
+  std::map<std::uint32_t, Epoch> epochs_;                   // from the watermark on
+  std::map<std::uint64_t, std::set<ShardKey>> held_;        // by session
+  std::deque<std::pair<std::uint64_t, ShardKey>> fencing_;  // by members version, which only grows
+  std::set<ShardKey> asked_;
+  mutable std::uint64_t looked_at_ = 0;
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_DATA_LEASES_H_

@@ -1,0 +1,191 @@
+#include "trainer/core/data_leases.h"
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr std::uint32_t kPs = 2;
+
+DataPlan PlanOf(std::uint32_t shards, std::uint32_t epochs) {
+  v1::DataPlan plan;
+  plan.set_sample_count(4 * std::uint64_t{shards});
+  plan.set_batch_size(1);
+  plan.set_updates_per_shard(4);
+  plan.set_epochs(epochs);
+  return *DataPlan::Create(plan);
+}
+
+v1::ShardBitmap AnswerOf(const ShardKey& key, const std::vector<std::uint32_t>& applied) {
+  v1::ShardBitmap answer;
+  answer.mutable_shard()->set_dataset_epoch(key.first);
+  answer.mutable_shard()->set_shard(key.second);
+  Bitmap bitmap(4);
+  for (const std::uint32_t update : applied) bitmap.Set(update);
+  answer.set_applied(bitmap.bytes());
+  answer.set_complete(bitmap.All());
+  return answer;
+}
+
+class DataLeasesTest : public testing::Test {
+ protected:
+  std::vector<v1::Lease> Grant(std::uint64_t session, std::uint32_t count) {
+    v1::WorkerSyncReply reply;
+    leases_.Grant(session, count, numbers_, &reply);
+    return {reply.leases().begin(), reply.leases().end()};
+  }
+  std::vector<v1::Lease> List(std::uint64_t session, const std::set<std::uint64_t>& all_sent = {}) {
+    v1::WorkerSyncReply reply;
+    leases_.List(session, all_sent, &reply);
+    return {reply.leases().begin(), reply.leases().end()};
+  }
+  std::set<ShardKey> AskedOf(std::uint32_t ps) const {
+    v1::DirectRequest directive;
+    leases_.Ask(ps, &directive);
+    std::set<ShardKey> asked;
+    for (const v1::ShardId& id : directive.retire()) asked.insert({id.dataset_epoch(), id.shard()});
+    return asked;
+  }
+  // Everything that is asked is there.
+  void ConfirmAll() {
+    for (std::uint32_t ps = 0; ps < kPs; ++ps) {
+      for (const ShardKey& key : AskedOf(ps)) leases_.Answer(ps, AnswerOf(key, {0, 1, 2, 3}));
+    }
+  }
+
+  LeaseNumbers numbers_{1};
+  DataLeases leases_{PlanOf(/*shards=*/3, /*epochs=*/3), kPs, Ledger{}};
+};
+
+TEST_F(DataLeasesTest, GivesEachShardOnceInOrderOfTwoEpochs) {
+  const std::vector<v1::Lease> first = Grant(1, 2);
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[1].shard().shard(), 1u);
+  const std::vector<v1::Lease> rest = Grant(2, 100);
+  ASSERT_EQ(rest.size(), 4u) << "the third epoch is not open yet";
+  EXPECT_EQ(rest[0].shard().shard(), 2u);
+  EXPECT_EQ(rest[1].shard().dataset_epoch(), 1u);
+  EXPECT_EQ(leases_.leased(), 6u);
+  EXPECT_EQ(List(1).size(), 2u);
+  EXPECT_EQ(List(3).size(), 0u);
+}
+
+TEST_F(DataLeasesTest, RetiresOnTheWordOfEveryPsAlone) {
+  const v1::Lease lease = Grant(1, 1).at(0);
+  EXPECT_TRUE(AskedOf(0).empty());
+  EXPECT_EQ(List(1, {lease.lease()}).size(), 1u) << "held until it is retired";
+  const ShardKey key{0, 0};
+  EXPECT_EQ(AskedOf(0), std::set<ShardKey>{key});
+  EXPECT_EQ(leases_.Answer(0, AnswerOf(key, {0, 1, 2, 3})), std::nullopt);
+  EXPECT_EQ(leases_.Answer(0, AnswerOf(key, {0, 1, 2, 3})), std::nullopt) << "twice the same";
+  EXPECT_TRUE(AskedOf(0).empty());
+  EXPECT_EQ(leases_.Answer(1, AnswerOf(key, {0, 1})), std::nullopt);
+  EXPECT_EQ(AskedOf(1), std::set<ShardKey>{key});
+  EXPECT_EQ(leases_.Answer(1, AnswerOf(key, {0, 1, 2, 3})), key);
+  EXPECT_FALSE(leases_.asking());
+  EXPECT_TRUE(List(1).empty());
+  EXPECT_EQ(leases_.retired_updates(), 4u);
+}
+
+TEST_F(DataLeasesTest, AfterItsHolderIsGoneAShardIsFencedAndInspectedFirst) {
+  const std::uint64_t sent = Grant(1, 2).at(1).lease();
+  List(1, {sent});
+  EXPECT_EQ(leases_.EndSession(1, /*members_version=*/5), std::vector<ShardKey>({{0, 0}}))
+      << "what was sent in full was not being worked on";
+  EXPECT_EQ(leases_.leased(), 0u);
+  leases_.Confirm(4);
+  EXPECT_FALSE(leases_.asking()) << "some ps may still take its updates";
+  EXPECT_EQ(Grant(2, 1).at(0).shard().shard(), 2u);
+  leases_.Confirm(5);
+  EXPECT_EQ(AskedOf(1), (std::set<ShardKey>{{0, 0}, {0, 1}}));
+  leases_.Answer(0, AnswerOf({0, 0}, {0, 1}));
+  leases_.Answer(1, AnswerOf({0, 0}, {1, 2}));
+  const v1::Lease again = Grant(3, 1).at(0);
+  EXPECT_EQ(again.shard().shard(), 0u);
+  const Bitmap done = Bitmap::FromBytes(4, again.done());
+  EXPECT_EQ(done.Count(), 1u);
+  EXPECT_TRUE(done.Test(1)) << "what every ps has";
+}
+
+TEST_F(DataLeasesTest, ALateAnswerMayRetireWhatIsFenced) {
+  const v1::Lease lease = Grant(1, 1).at(0);
+  List(1, {lease.lease()});
+  leases_.EndSession(1, 5);
+  for (std::uint32_t ps = 0; ps < kPs; ++ps) leases_.Answer(ps, AnswerOf({0, 0}, {0, 1, 2, 3}));
+  leases_.Confirm(5);
+  EXPECT_FALSE(leases_.asking());
+  EXPECT_EQ(leases_.retired_updates(), 4u);
+}
+
+TEST_F(DataLeasesTest, TheWatermarkPassesWholeEpochs) {
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_EQ(leases_.watermark(), epoch);
+    std::set<std::uint64_t> sent;
+    for (const v1::Lease& lease : Grant(1, 3)) {
+      EXPECT_FALSE(leases_.Advance());
+      sent.insert(lease.lease());
+    }
+    List(1, sent);
+    ConfirmAll();
+    EXPECT_TRUE(leases_.Advance());
+    EXPECT_EQ(leases_.retired_updates(), 12u * (epoch + 1));
+  }
+  EXPECT_TRUE(Grant(1, 1).empty());
+}
+
+TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
+  Bitmap retired(3);
+  retired.Set(2);
+  DataLeases leases(PlanOf(3, 3), kPs, Ledger{.watermark = 1, .retired = {{1, retired}}});
+  EXPECT_EQ(leases.retired_updates(), 16u);
+  v1::HeldLease held;
+  held.set_lease(77);
+  held.mutable_shard()->set_dataset_epoch(1);
+  leases.Adopt(held, 1);
+  leases.Adopt(held, 2);  // somebody has it
+  held.mutable_shard()->set_shard(2);
+  leases.Adopt(held, 1);  // retired
+  held.mutable_shard()->set_dataset_epoch(0);
+  leases.Adopt(held, 1);  // before the watermark
+  held.mutable_shard()->set_dataset_epoch(3);
+  leases.Adopt(held, 1);  // no such epoch
+  EXPECT_EQ(leases.leased(), 1u);
+  leases.InspectFree();
+  v1::DirectRequest directive;
+  leases.Ask(0, &directive);
+  ASSERT_EQ(directive.retire_size(), 1) << "what nobody claimed and is not retired";
+  EXPECT_EQ(directive.retire(0).dataset_epoch(), 1u);
+  EXPECT_EQ(directive.retire(0).shard(), 1u);
+  v1::WorkerSyncReply reply;
+  leases.Grant(3, 1, numbers_, &reply);
+  EXPECT_EQ(reply.leases(0).shard().dataset_epoch(), 2u) << "nothing of it can have been applied";
+}
+
+// What a call looks at is what it is about, however many data shards there are.
+TEST_F(DataLeasesTest, ACallLooksAtTheLeasesOfItsSessionAlone) {
+  for (const std::uint32_t shards : {1000u, 10000u}) {
+    DataLeases leases(PlanOf(shards, 3), kPs, Ledger{});
+    v1::WorkerSyncReply reply;
+    // A worker that is gone for each of half of them; the rest goes to others.
+    for (std::uint64_t session = 1; session <= shards; ++session) leases.Grant(session, 2, numbers_, &reply);
+    std::uint64_t before = leases.looked_at();
+    leases.List(shards / 2, {}, &reply);
+    EXPECT_EQ(leases.looked_at() - before, 2u);
+    before = leases.looked_at();
+    leases.Grant(shards + 1, 2, numbers_, &reply);
+    EXPECT_EQ(leases.looked_at() - before, 0u) << "none is free";
+    leases.EndSession(shards / 2, 5);
+    EXPECT_EQ(leases.looked_at() - before, 2u);
+    for (int round = 0; round < 100; ++round) leases.Confirm(4);
+    EXPECT_EQ(leases.looked_at() - before, 2u) << "nothing new is confirmed";
+    leases.Confirm(5);
+    EXPECT_EQ(leases.looked_at() - before, 4u);
+  }
+}
+
+}  // namespace
+}  // namespace downpour::core

@@ -1,0 +1,52 @@
+#include "trainer/core/direct_calls.h"
+
+#include <algorithm>
+
+namespace downpour::core {
+
+void DirectCalls::Hear(std::uint32_t index, bool new_process, Time now) {
+  Ps& ps = ps_[index];
+  if (new_process && ps.call.has_value()) {
+    under_way_.erase(*ps.call);
+    ps.call.reset();
+  }
+  ps.last_heard = ps.unsettled = ps.settled = now;
+}
+
+void DirectCalls::ForgetAll() {
+  under_way_.clear();
+  for (Ps& ps : ps_) {
+    ps.call.reset();
+    ps.unsettled = ps.settled = absl::ZeroDuration();
+  }
+}
+
+std::optional<Time> DirectCalls::Due(std::uint32_t index, bool settled) const {
+  const Ps& ps = ps_[index];
+  if (ps.call.has_value()) return std::nullopt;
+  return settled ? ps.settled : std::min(ps.settled, ps.unsettled);
+}
+
+std::uint64_t DirectCalls::Begin(std::uint32_t index, Time now) {
+  const std::uint64_t call = next_call_++;
+  ps_[index].call = call;
+  ps_[index].settled = now + period_;
+  under_way_.emplace(call, index);
+  return call;
+}
+
+std::optional<std::uint32_t> DirectCalls::End(std::uint64_t call) {
+  const auto found = under_way_.find(call);
+  if (found == under_way_.end()) return std::nullopt;
+  const std::uint32_t index = found->second;
+  under_way_.erase(found);
+  ps_[index].call.reset();
+  return index;
+}
+
+void DirectCalls::Answered(std::uint32_t index, Time now) {
+  ps_[index].last_heard = now;
+  ps_[index].unsettled = now + pace_;
+}
+
+}  // namespace downpour::core

@@ -1,0 +1,70 @@
+#include "trainer/core/job_model.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/layout.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
+
+}  // namespace
+
+std::string JobModel::Check(const v1::WorkerSyncRequest& request) {
+  if (!known()) {
+    tensors_.assign(request.tensors().begin(), request.tensors().end());
+    sample_count_ = request.sample_count();
+    return "";
+  }
+  if (request.sample_count() != sample_count_) {
+    return absl::StrCat("worker-", request.index(), " sees ", request.sample_count(), " training samples, the job has ",
+                        sample_count_);
+  }
+  const std::string difference = TensorDifference(tensors_, request.tensors());
+  if (difference.empty()) return "";
+  return absl::StrCat("worker-", request.index(), " has another model than the job: ", difference);
+}
+
+void JobModel::TakeFrom(const v1::View& view) {
+  tensors_.assign(view.tensors().begin(), view.tensors().end());
+  sample_count_ = view.data().sample_count();
+}
+
+absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, const v1::ViewStamp& stamp,
+                                            const std::vector<v1::PsMember>& ps) const {
+  absl::StatusOr<std::vector<Slice>> slices = CutTensors(tensors_);
+  if (!slices.ok()) return slices.status();
+  v1::View view;
+  *view.mutable_stamp() = stamp;
+  for (const v1::TensorSpec& tensor : tensors_) *view.add_tensors() = tensor;
+  for (std::uint32_t primary : PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size()))) {
+    view.add_layout()->set_primary(primary);
+  }
+  for (const v1::PsMember& member : ps) *view.add_ps() = member;
+  v1::DataPlan* data = view.mutable_data();
+  data->set_sample_count(sample_count_);
+  data->set_batch_size(config.batch_size());
+  data->set_epochs(config.epochs());
+  data->set_seed(config.seed());
+  data->set_updates_per_shard(config.updates_per_shard() != 0
+                                  ? config.updates_per_shard()
+                                  : DefaultUpdatesPerShard(sample_count_, config.batch_size()));
+  const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
+  if (!plan.ok()) return plan.status();
+  view.set_mode(config.mode());
+  *view.mutable_optimizer() = config.optimizer();
+  return view;
+}
+
+absl::StatusOr<std::uint64_t> NextGeneration(std::uint64_t previous, std::uint32_t incarnation) {
+  const std::uint64_t first = (std::uint64_t{incarnation} - 1) * kGenerationsOfIncarnation + 1;
+  const std::uint64_t next = std::max(previous + 1, first);
+  if (next < first + kGenerationsOfIncarnation) return next;
+  return absl::ResourceExhaustedError(absl::StrCat("the parameters were lost ", kGenerationsOfIncarnation, " times"));
+}
+
+}  // namespace downpour::core

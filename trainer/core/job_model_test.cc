@@ -1,0 +1,65 @@
+#include "trainer/core/job_model.h"
+
+#include "gtest/gtest.h"
+
+namespace downpour::core {
+namespace {
+
+v1::WorkerSyncRequest RequestOf(std::uint64_t samples, std::int64_t extent) {
+  v1::WorkerSyncRequest request;
+  request.set_index(2);
+  request.set_sample_count(samples);
+  v1::TensorSpec* tensor = request.add_tensors();
+  tensor->set_name("weight");
+  tensor->set_type(v1::FLOAT32);
+  tensor->add_shape(extent);
+  return request;
+}
+
+TEST(JobModelTest, TheFirstWorkerSaysWhatItIsAndTheOthersHaveTheSame) {
+  JobModel model;
+  EXPECT_FALSE(model.known());
+  EXPECT_EQ(model.Check(RequestOf(24, 3)), "");
+  EXPECT_TRUE(model.known());
+  EXPECT_EQ(model.Check(RequestOf(24, 3)), "");
+  EXPECT_EQ(model.Check(RequestOf(25, 3)), "worker-2 sees 25 training samples, the job has 24");
+  EXPECT_NE(model.Check(RequestOf(24, 4)), "");
+}
+
+TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
+  JobModel model;
+  ASSERT_EQ(model.Check(RequestOf(24, 3)), "");
+  v1::TrainingConfig config;
+  config.set_batch_size(2);
+  config.set_epochs(5);
+  config.mutable_optimizer()->set_learning_rate(0.5);
+  v1::ViewStamp stamp;
+  stamp.set_generation(9);
+  std::vector<v1::PsMember> ps(2);
+  ps[1].set_index(1);
+  const absl::StatusOr<v1::View> view = model.MakeView(config, stamp, ps);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->stamp().generation(), 9u);
+  EXPECT_EQ(view->layout_size(), 1);
+  EXPECT_EQ(view->ps_size(), 2);
+  EXPECT_EQ(view->data().updates_per_shard(), 1u) << "chosen, as the configuration says nothing";
+  EXPECT_EQ(view->optimizer().learning_rate(), 0.5);
+  JobModel same;
+  same.TakeFrom(*view);
+  EXPECT_EQ(same.Check(RequestOf(24, 3)), "");
+  EXPECT_NE(same.Check(RequestOf(25, 3)), "");
+
+  config.set_batch_size(0);
+  EXPECT_TRUE(absl::IsInvalidArgument(model.MakeView(config, stamp, ps).status()));
+}
+
+TEST(JobModelTest, EachIncarnationNumbersHistoriesFromARangeOfItsOwn) {
+  EXPECT_EQ(*NextGeneration(0, 1), 1u);
+  EXPECT_EQ(*NextGeneration(5, 1), 6u);
+  EXPECT_EQ(*NextGeneration(5, 2), (1u << 20) + 1);
+  EXPECT_EQ(*NextGeneration((1u << 20) + 1, 2), (1u << 20) + 2);
+  EXPECT_TRUE(absl::IsResourceExhausted(NextGeneration(1u << 20, 1).status()));
+}
+
+}  // namespace
+}  // namespace downpour::core

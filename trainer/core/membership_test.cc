@@ -1,0 +1,94 @@
+#include "trainer/core/membership.h"
+
+#include <cstdint>
+#include <set>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr absl::Duration kLease = absl::Seconds(3);
+constexpr Time kStart = absl::Seconds(100);
+
+v1::WorkerSyncRequest CallOf(std::uint64_t session, std::uint32_t index, std::uint32_t start = 1,
+                             std::uint32_t wanted = 2) {
+  v1::WorkerSyncRequest request;
+  request.set_session(session);
+  request.set_index(index);
+  request.set_process_incarnation(start);
+  request.set_wanted(wanted);
+  request.set_sequence(1);
+  return request;
+}
+
+TEST(MembershipTest, ASessionIsAMemberOnceAndIsReplacedByANewerOneOfItsIndex) {
+  Membership members(kLease);
+  members.Add(7);
+  EXPECT_FALSE(members.all_known());
+  EXPECT_EQ(members.Find(7)->version, members.version());
+  EXPECT_EQ(members.Hear(CallOf(7, 3), kStart), std::nullopt);
+  EXPECT_TRUE(members.all_known());
+  EXPECT_TRUE(members.InSession({3, 1}));
+  EXPECT_EQ(members.available(), std::set<std::uint32_t>{3});
+
+  members.Add(8);
+  EXPECT_EQ(members.Hear(CallOf(8, 3, 2), kStart), 7u);
+  EXPECT_EQ(members.Hear(CallOf(8, 3, 2), kStart), std::nullopt);
+  EXPECT_TRUE(members.IsZombie({3, 1}));
+  EXPECT_FALSE(members.IsZombie({3, 2}));
+  EXPECT_FALSE(members.IsZombie({4, 1}));
+  const std::uint64_t before = members.version();
+  EXPECT_EQ(members.End(7)->process(), ProcessKey(3, 1));
+  EXPECT_EQ(members.version(), before + 1);
+  EXPECT_EQ(members.End(7), std::nullopt);
+  EXPECT_EQ(members.version(), before + 1);
+  EXPECT_TRUE(members.ended(7));
+  EXPECT_FALSE(members.InSession({3, 1}));
+  EXPECT_TRUE(members.InSession({3, 2}));
+  EXPECT_EQ(members.available(), std::set<std::uint32_t>{3});
+  members.Hear(CallOf(8, 3, 2, /*wanted=*/0), kStart);
+  EXPECT_TRUE(members.available().empty()) << "it is about to leave";
+}
+
+TEST(MembershipTest, ALeaseRunsOutOnceAndIsExtendedByACallAndForAll) {
+  Membership members(kLease);
+  for (const std::uint64_t session : {1, 2}) {
+    members.Add(session);
+    members.Hear(CallOf(session, static_cast<std::uint32_t>(session)), kStart);
+  }
+  members.Adopt(3, kStart);
+  EXPECT_TRUE(members.Expired(kStart + kLease).empty());
+  members.Hear(CallOf(1, 1), kStart + absl::Seconds(1));
+  const Time after = kStart + kLease + absl::Milliseconds(1);
+  EXPECT_EQ(members.Expired(after), (std::vector<std::uint64_t>{2, 3}));
+  members.End(2);
+  members.End(3);
+  members.Extend(after);
+  EXPECT_TRUE(members.Expired(after + kLease).empty());
+  EXPECT_EQ(members.Expired(after + kLease + absl::Milliseconds(1)), std::vector<std::uint64_t>{1});
+}
+
+// Each member calls six times a lease, and time is looked at after every call, as the coordinator does.
+TEST(MembershipTest, ExpiryLooksAtAMemberOnceALease) {
+  constexpr std::uint32_t kMembers = 1000;
+  constexpr int kLeases = 10;
+  Membership members(kLease);
+  for (std::uint32_t index = 0; index < kMembers; ++index) members.Adopt(1 + index, kStart);
+  Time now = kStart;
+  std::uint64_t calls = 0;
+  for (int round = 0; round < 6 * kLeases; ++round) {
+    for (std::uint32_t index = 0; index < kMembers; ++index) {
+      members.Hear(CallOf(1 + index, index), now);
+      ASSERT_TRUE(members.Expired(now).empty());
+      ++calls;
+      now += kLease / 6 / kMembers;
+    }
+  }
+  EXPECT_EQ(calls, 6u * kLeases * kMembers);
+  EXPECT_LE(members.looked_at(), kMembers * (kLeases + 2u));
+}
+
+}  // namespace
+}  // namespace downpour::core

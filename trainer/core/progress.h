@@ -1,0 +1,22 @@
+#ifndef DOWNPOUR_TRAINER_CORE_PROGRESS_H_
+#define DOWNPOUR_TRAINER_CORE_PROGRESS_H_
+
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/data_leases.h"
+#include "trainer/core/direct_calls.h"
+#include "trainer/core/ps_registry.h"
+#include "trainer/core/ps_states.h"
+#include "trainer/core/time.h"
+
+namespace downpour::core {
+
+// What the coordinator reports of its ps; one that was not heard of for `patience` is silent.
+void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCalls& calls, absl::Duration patience,
+              Time now, v1::ProgressReply* progress);
+
+// How far the data is: what is retired, or where that is more, what the ps counted.
+void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, v1::ProgressReply* progress);
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_PROGRESS_H_

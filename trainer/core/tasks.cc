@@ -1,0 +1,170 @@
+#include "trainer/core/tasks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr std::size_t kEvaluationsKept = 100;
+constexpr std::size_t kWarningsKept = 100;
+// A task is tried once at each worker, and so often more at those where it failed: for about a minute, in which another
+// worker may come or the reason may pass.
+constexpr int kRetries = 7;
+constexpr absl::Duration kFirstPause = absl::Seconds(1);
+constexpr absl::Duration kMostPause = absl::Seconds(15);
+
+}  // namespace
+
+void Tasks::Add(const TaskKey& key) {
+  if (done_.count(key) == 0) open_.try_emplace(key);
+}
+
+void Tasks::Adopt(const v1::HeldLease& held, std::uint64_t session) {
+  const TaskKey key{held.shard().dataset_epoch(), held.kind()};
+  if (done_.count(key) == 0) open_.try_emplace(key, Task{session, held.lease()});
+}
+
+void Tasks::EndSession(std::uint64_t session) {
+  for (auto& [key, task] : open_) {
+    if (task.session == session) task.session = 0;
+  }
+}
+
+void Tasks::DropWaiting(std::uint32_t dataset_epoch) {
+  std::erase_if(open_, [dataset_epoch](const auto& entry) {
+    return entry.first.dataset_epoch < dataset_epoch && entry.second.session == 0;
+  });
+}
+
+void Tasks::Forget() {
+  open_.clear();
+  done_.clear();
+  warnings_.clear();
+  evaluations_.clear();
+}
+
+bool Tasks::MayTry(const Task& task, std::uint32_t worker, const std::set<std::uint32_t>& available, Time now) {
+  const auto failures_at = [&task](std::uint32_t index) {
+    const auto found = task.failures.find(index);
+    return found == task.failures.end() ? 0 : found->second.count;
+  };
+  const int here = failures_at(worker);
+  if (here == 0) return true;
+  if (now < task.retry_at) return false;
+  return std::none_of(available.begin(), available.end(),
+                      [&](std::uint32_t other) { return failures_at(other) < here; });
+}
+
+void Tasks::Grant(std::uint64_t session, std::uint32_t worker, bool wants, const std::set<std::uint32_t>& available,
+                  Time now, LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
+  bool has_one =
+      std::any_of(open_.begin(), open_.end(), [session](const auto& entry) { return entry.second.session == session; });
+  for (auto& [key, task] : open_) {
+    if (task.session != 0 && task.session != session) continue;
+    if (task.session == 0) {
+      if (has_one || !wants || !MayTry(task, worker, available, now)) continue;
+      has_one = true;
+      task.session = session;
+      task.lease = numbers.Next();
+    }
+    v1::Lease* lease = reply->add_leases();
+    lease->set_lease(task.lease);
+    lease->set_kind(key.kind);
+    lease->mutable_shard()->set_dataset_epoch(key.dataset_epoch);
+  }
+}
+
+std::optional<Tasks::Failure> Tasks::Accept(const v1::TaskResult& result, std::uint64_t session,
+                                            const ProcessKey& process, Time now) {
+  const TaskKey key{result.dataset_epoch(), result.kind()};
+  const auto task = open_.find(key);
+  if (task == open_.end() || task->second.session != session || task->second.lease != result.lease()) {
+    return std::nullopt;
+  }
+  if (!result.warning().empty()) Warn(result.warning());
+  if (!result.error().empty()) return CountFailure(key, result, process.first, now);
+  Finish(key);
+  if (result.samples() > 0) {
+    v1::Evaluation evaluation;
+    evaluation.set_dataset_epoch(result.dataset_epoch());
+    if (result.has_accuracy()) evaluation.set_accuracy(result.accuracy());
+    evaluation.set_loss(result.loss());
+    evaluation.set_samples(result.samples());
+    *evaluation.mutable_metrics() = result.metrics();
+    evaluations_.push_back(evaluation);
+    if (evaluations_.size() > kEvaluationsKept) evaluations_.erase(evaluations_.begin());
+  }
+  if (!result.path().empty()) {
+    model_path_ = result.path();
+    model_writer_ = process;
+  }
+  return std::nullopt;
+}
+
+std::optional<Tasks::Failure> Tasks::CountFailure(const TaskKey& key, const v1::TaskResult& result,
+                                                  std::uint32_t worker, Time now) {
+  if (result.failure() != v1::FAILURE_OTHER) return Failure{result.failure(), result.error()};
+  Task& task = open_.at(key);
+  task.session = 0;
+  Tries& here = task.failures[worker];
+  ++here.count;
+  here.error = result.error();
+  int tries = 0;
+  std::vector<std::string> errors;
+  for (const auto& [index, failures] : task.failures) {
+    tries += failures.count;
+    errors.push_back(failures.error);
+  }
+  const int retries = tries - static_cast<int>(task.failures.size());
+  task.retry_at = now + std::min(kFirstPause * (1 << retries), kMostPause);
+  if (retries < kRetries) return std::nullopt;
+  Finish(key);
+  const bool exports = key.kind == v1::TASK_EXPORT;
+  std::string message =
+      absl::StrCat(exports ? "the model could not be written"
+                           : absl::StrCat("the evaluation after epoch ", key.dataset_epoch, " could not be made"),
+                   " in ", tries, " tries: ", absl::StrJoin(errors, "; "));
+  // Only the model is what the job is for: an accuracy can be had of it later.
+  if (exports) return Failure{v1::FAILURE_OTHER, std::move(message)};
+  Warn(std::move(message));
+  return std::nullopt;
+}
+
+void Tasks::Finish(const TaskKey& key) {
+  open_.erase(key);
+  done_.insert(key);
+}
+
+void Tasks::Warn(std::string warning) {
+  if (warnings_.size() >= kWarningsKept || std::find(warnings_.begin(), warnings_.end(), warning) != warnings_.end()) {
+    return;
+  }
+  warnings_.push_back(std::move(warning));
+}
+
+bool Tasks::AllDone(std::uint32_t dataset_epoch) const {
+  return open_.empty() || open_.rbegin()->first.dataset_epoch < dataset_epoch;
+}
+
+std::vector<std::string> Tasks::Errors() const {
+  std::vector<std::string> errors;
+  for (const auto& [key, task] : open_) {
+    for (const auto& [index, failures] : task.failures) errors.push_back(failures.error);
+  }
+  return errors;
+}
+
+void Tasks::Report(v1::ProgressReply* progress) const {
+  for (const v1::Evaluation& evaluation : evaluations_) *progress->add_evaluations() = evaluation;
+  for (const std::string& warning : warnings_) progress->add_warnings(warning);
+  progress->set_model_path(model_path_);
+  if (!model_writer_.has_value()) return;
+  progress->set_model_worker(model_writer_->first);
+  progress->set_model_worker_incarnation(model_writer_->second);
+}
+
+}  // namespace downpour::core

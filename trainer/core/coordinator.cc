@@ -24,6 +24,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
       registry_(options_.config.ps_replicas()),
       states_(options_.config.ps_replicas()),
       calls_(options_.config.ps_replicas(), options_.directive_pace, options_.directive_period),
+      checkpoints_(options_.config, options_.incarnation),
       members_(options_.lease),
       lease_numbers_(options_.incarnation) {}
 
@@ -49,11 +50,38 @@ void CoordinatorCore::Step(Time now) {
     EndSession(session);
   }
   if (phase_ == Phase::kGathering) ConsiderGathered(now);
-  if (phase_ == Phase::kAwaitingModel && model_.known()) StartHistory();
+  if (phase_ == Phase::kAwaitingModel) {
+    checkpoints_.Seek(now);  // while the first worker is on its way
+    if (model_.known()) phase_ = Phase::kSeeking;
+  }
+  if (phase_ == Phase::kSeeking) StartHistory(now);
   if (phase_ == Phase::kInstalling && states_.all_have_view()) phase_ = Phase::kInitialising;
   if (phase_ == Phase::kInitialising && states_.all_initialised()) phase_ = Phase::kTraining;
   if (phase_ == Phase::kTraining) StepTraining(now);
   if (phase_ == Phase::kFinishing) StepFinishing();
+  StepCheckpoints(now);
+}
+
+void CoordinatorCore::StepCheckpoints(Time now) {
+  JobCheckpoints::Situation situation;
+  situation.training = (phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && !adopt_until_.has_value();
+  situation.stamp = view_.stamp();
+  situation.members_version = members_.version();
+  situation.members_confirmed = states_.least_members_version();
+  situation.sessions = [this] { return members_.sessions(); };
+  situation.describe = [this](v1::CheckpointManifest* manifest) {
+    *manifest->mutable_tensors() = view_.tensors();
+    *manifest->mutable_data() = view_.data();
+    manifest->set_mode(view_.mode());
+    *manifest->mutable_optimizer() = view_.optimizer();
+    tasks_.Describe(manifest);
+  };
+  checkpoints_.Step(now, situation);
+}
+
+void CoordinatorCore::OnStoreReply(std::uint64_t call, StoreReply reply, Time now) {
+  checkpoints_.OnStoreReply(call, std::move(reply), now);
+  Step(now);
 }
 
 void CoordinatorCore::StepTraining(Time now) {
@@ -78,7 +106,8 @@ void CoordinatorCore::StepFinishing() {
   // Also where nothing is written: a model that is not finite is no success.
   tasks_.Add({last, v1::TASK_EXPORT});
   if (options_.config.evaluate()) tasks_.Add({last, v1::TASK_EVALUATE});
-  if (tasks_.AllDone(last) && states_.least_watermark() == last) phase_ = Phase::kDone;
+  const bool kept = checkpoints_.FinalCutEnded();
+  if (tasks_.AllDone(last) && states_.least_watermark() == last && kept) phase_ = Phase::kDone;
 }
 
 v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
@@ -98,6 +127,7 @@ v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
 
 void CoordinatorCore::ConsiderGathered(Time now) {
   if (!registry_.complete()) return;
+  checkpoints_.cuts().NoteNumber(registry_.HighestCut());
   const v1::View* newest = registry_.Newest();
   if (view_.has_stamp() && (newest == nullptr || CompareStamps(newest->stamp(), view_.stamp()) <= 0)) newest = &view_;
   if (newest == nullptr) {
@@ -114,11 +144,18 @@ void CoordinatorCore::ConsiderGathered(Time now) {
     AdoptSessions(*newest, now);
   }
   if (registry_.IsWhole(*newest)) return Resume(*newest, now);
-  // A ps that held slices is gone. Without a standby or a checkpoint the last cut is the beginning.
+  // A ps that held slices is gone. Without a standby all go back to the last cut.
   view_ = v1::View(*newest);
   model_.TakeFrom(view_);
+  LoseHistory(now);
+}
+
+void CoordinatorCore::LoseHistory(Time now) {
   parameters_lost_ = true;
-  StartHistory();
+  if (leases_.has_value())
+    updates_at_loss_ = std::max({updates_seen_, leases_->retired_updates(), updates_at_loss_.value_or(0)});
+  phase_ = Phase::kSeeking;
+  StartHistory(now);
 }
 
 void CoordinatorCore::AdoptSessions(const v1::View& newest, Time now) {
@@ -146,11 +183,15 @@ void CoordinatorCore::Resume(v1::View view, Time now) {
   for (v1::PsMember& member : *view.mutable_ps()) member = *registry_.Find(member.index());
   model_.TakeFrom(view);
   parameters_lost_ = view.stamp().generation() > 1;
+  checkpoints_.ResumeHistory(view.restore(), now);
   BeginHistory(std::move(view), ledger);
   adopt_until_ = now + options_.lease;
 }
 
-void CoordinatorCore::StartHistory() {
+void CoordinatorCore::StartHistory(Time now) {
+  const JobCheckpoints::Beginning beginning = checkpoints_.Seek(now);
+  if (absl::IsUnavailable(beginning.status)) return;
+  if (!beginning.status.ok()) return Fail(std::string(beginning.status.message()), v1::FAILURE_CHECKPOINT);
   const absl::StatusOr<std::uint64_t> generation = NextGeneration(view_.stamp().generation(), options_.incarnation);
   if (!generation.ok()) return Fail(std::string(generation.status().message()));
   v1::ViewStamp stamp;
@@ -159,7 +200,28 @@ void CoordinatorCore::StartHistory() {
   stamp.set_epoch(1);
   absl::StatusOr<v1::View> view = model_.MakeView(options_.config, stamp, registry_.members());
   if (!view.ok()) return Fail(std::string(view.status().message()));
-  BeginHistory(*std::move(view), Ledger{});
+  Ledger ledger;
+  if (beginning.checkpoint.has_value()) {
+    const FoundCheckpoint& checkpoint = *beginning.checkpoint;
+    absl::Status fits = CheckFits(checkpoint, options_.config, model_.tensors(), model_.sample_count());
+    const absl::StatusOr<DataPlan> plan = ResumedPlan(checkpoint.manifest, options_.config);
+    if (fits.ok()) fits = plan.status();
+    if (!fits.ok()) return Fail(std::string(fits.message()), v1::FAILURE_CHECKPOINT);
+    *view->mutable_data() = plan->proto();
+    view->mutable_restore()->set_store(checkpoint.store);
+    view->mutable_restore()->set_checkpoint(checkpoint.name);
+    ledger = LedgerOf(checkpoint.manifest, *plan);
+  }
+  BeginHistory(*std::move(view), ledger);
+  checkpoints_.BeginHistory(beginning.checkpoint, updates_at_loss_, now);
+  updates_at_loss_.reset();
+  if (!beginning.checkpoint.has_value()) return;
+  const v1::CheckpointManifest& manifest = beginning.checkpoint->manifest;
+  updates_seen_ = manifest.updates();
+  tasks_.Restore(manifest);
+  const std::uint32_t done = ledger.watermark;
+  if (options_.config.evaluate() && done > 0 && done < leases_->plan().epochs()) tasks_.Add({done, v1::TASK_EVALUATE});
+  adopt_until_ = now;  // nobody holds anything, and what is not retired may be applied in part
 }
 
 void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
@@ -172,6 +234,8 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   calls_.ForgetAll();
   adopt_until_.reset();
   initialiser_ = 0;
+  updates_seen_ = 0;
+  restore_waits_.clear();
   phase_ = Phase::kInstalling;
 }
 
@@ -210,6 +274,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
   } else {
     registry_.Register(request);
     states_.Forget(self.index());
+    checkpoints_.cuts().Abort(now);
     // Whoever else has a place in the view, this process has none: another view is needed.
     phase_ = Phase::kGathering;
   }
@@ -219,7 +284,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
 
 bool CoordinatorCore::IsSettled(std::uint32_t ps) const {
   return states_.has_view(ps) && states_.members_version(ps) == members_.version() && states_.initialised(ps) &&
-         !leases_->asking() && states_.watermark(ps) == leases_->watermark();
+         !leases_->asking() && states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps);
 }
 
 v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
@@ -231,14 +296,18 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
   members_.Tell(states_.members_version(ps), &request);
   leases_->Ask(ps, &request);
   request.set_watermark(leases_->watermark());
+  if (const std::optional<v1::CutOrder> order = checkpoints_.cuts().order(); order.has_value()) {
+    *request.mutable_cut() = *order;
+  }
   return request;
 }
 
 std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
   Step(now);
   std::vector<DirectCall> due;
-  next_timer_ = now + options_.lease / 6;
-  if (fenced_.has_value() || !leases_.has_value() || phase_ == Phase::kGathering || phase_ == Phase::kAwaitingModel) {
+  next_timer_ = std::min(now + options_.lease / 6, std::max(now, checkpoints_.next_timer()));
+  if (fenced_.has_value() || !leases_.has_value() || phase_ == Phase::kGathering || phase_ == Phase::kAwaitingModel ||
+      phase_ == Phase::kSeeking) {
     return due;
   }
   for (std::uint32_t ps = 0; ps < registry_.count(); ++ps) {
@@ -250,11 +319,13 @@ std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
       next_timer_ = std::min(next_timer_, *at);
       continue;
     }
-    due.push_back({.call = calls_.Begin(ps, now),
+    const std::uint64_t call = calls_.Begin(ps, now);
+    due.push_back({.call = call,
                    .ps = ps,
                    .address = self->address(),
                    .request = MakeDirective(ps),
                    .deadline = options_.directive_deadline});
+    due.back().request.set_sequence(call);
   }
   return due;
 }
@@ -277,7 +348,16 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
       const std::optional<ShardKey> retired = leases_->Answer(*ps, answer);
       if (retired.has_value()) shard_failures_.Retire(*retired);
     }
-    if (first_update_milliseconds_ == 0 && reply->stats().applied() > 0) {
+    if (reply->has_cut()) checkpoints_.cuts().OnPsState(*ps, reply->cut(), now);
+    restore_waits_ = reply->initialised() ? "" : reply->restore_waits();
+    if (!reply->restore_error().empty() && phase_ == Phase::kInitialising) {
+      checkpoints_.OnRestoreError(absl::StrCat("ps-", *ps, ": ", reply->restore_error()));
+      return LoseHistory(now);
+    }
+    if (reply->initialised() && reply->stats().slices() > 0) {
+      updates_seen_ = std::max(updates_seen_, reply->stats().applied() / reply->stats().slices());
+    }
+    if (first_update_milliseconds_ == 0 && reply->stats().applied() > reply->stats().restored()) {
       first_update_milliseconds_ =
           static_cast<std::uint64_t>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(now - started_)));
     }
@@ -291,6 +371,7 @@ void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
   const std::optional<Member> member = members_.End(session);
   if (!member.has_value()) return;
   if (initialiser_ == session) initialiser_ = 0;
+  checkpoints_.cuts().OnSessionEnded(session, members_.version());
   tasks_.EndSession(session);
   std::vector<ShardKey> held;
   if (leases_.has_value()) held = leases_->EndSession(session, members_.version());
@@ -300,6 +381,7 @@ void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
 }
 
 void CoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
+  checkpoints_.OnRequest(request.checkpoint_request());
   for (const v1::MemberFailure& failure : request.failures()) {
     Convict(shard_failures_.Report(failure, members_.InSession({failure.index(), failure.process_incarnation()})));
   }
@@ -399,12 +481,20 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
                          phase_ == Phase::kDone;
   if (!committed || states_.least_members_version() < member->version) return answer(v1::SYNC_WAIT);
   if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
+  // Before it is given anything to begin with.
+  Cuts& cuts = checkpoints_.cuts();
+  cuts.NoteNumber(request.cut());
+  cuts.OnSession(request.session(), request.cut());
+  const bool told = options_.bug != PlantedBug::kJoinerBeginsWithOldCut || request.accepted();
+  if (told) reply.set_cut(cuts.announced());
   if (request.view().generation() == view_.stamp().generation()) {
     for (const v1::TaskResult& result : request.results()) {
       const std::optional<Tasks::Failure> failure = tasks_.Accept(result, request.session(), member->process(), now);
       if (failure.has_value()) Fail(failure->message, failure->kind);
     }
-    if (phase_ == Phase::kInitialising) {
+    if (phase_ == Phase::kInitialising && view_.has_restore()) {
+      // The ps load the values.
+    } else if (phase_ == Phase::kInitialising) {
       if (initialiser_ == 0) initialiser_ = request.session();
       reply.set_initialise(initialiser_ == request.session());
     } else {
@@ -422,6 +512,7 @@ v1::JobPhase CoordinatorCore::ReportedPhase() const {
   switch (phase_) {
     case Phase::kGathering:
     case Phase::kAwaitingModel:
+    case Phase::kSeeking:
     case Phase::kInstalling:
     case Phase::kInitialising:
       return options_.incarnation > 1 || parameters_lost_ ? v1::PHASE_RECOVERING : v1::PHASE_STARTING;
@@ -446,9 +537,15 @@ std::string CoordinatorCore::ReportedMessage() const {
     }
     case Phase::kAwaitingModel:
       return "waiting for the first worker";
+    case Phase::kSeeking:
+      return checkpoints_.search_message();
     case Phase::kInstalling:
       return "waiting for every ps to take the view";
     case Phase::kInitialising:
+      if (view_.has_restore()) {
+        return absl::StrCat("loading the checkpoint ", view_.restore().store(), "/", view_.restore().checkpoint(),
+                            restore_waits_.empty() ? "" : "; tried again after an error: ", restore_waits_);
+      }
       return members_.size() == 0 ? "waiting for a worker to initialise the parameters" : "initialising the parameters";
     case Phase::kTraining:
       return members_.size() == 0 ? "waiting for a worker" : "";
@@ -477,6 +574,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   progress.set_lease_expirations(lease_expirations_);
   ReportPs(registry_, states_, calls_, options_.lease, now, &progress);
   members_.Report(now, &progress);
+  checkpoints_.Report(now, &progress);
   tasks_.Report(&progress);
   if (leases_.has_value()) ReportUpdates(*leases_, states_, phase_ == Phase::kDone, &progress);
   return progress;

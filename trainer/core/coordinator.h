@@ -12,6 +12,7 @@
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/data_leases.h"
 #include "trainer/core/direct_calls.h"
+#include "trainer/core/job_checkpoints.h"
 #include "trainer/core/job_model.h"
 #include "trainer/core/keys.h"
 #include "trainer/core/ledger.h"
@@ -62,6 +63,10 @@ class CoordinatorCore {
 
   void OnDirectReply(std::uint64_t call, const absl::StatusOr<v1::DirectReply>& reply, Time now);
 
+  // What is to be done with the store. To be called like TakeDirectives; answered once each.
+  std::vector<StoreCall> TakeStoreCalls() { return checkpoints_.TakeStoreCalls(); }
+  void OnStoreReply(std::uint64_t call, StoreReply reply, Time now);
+
   // Directives that are due. To be called after every other call and at next_timer().
   std::vector<DirectCall> TakeDirectives(Time now);
   Time next_timer() const { return next_timer_; }
@@ -73,7 +78,17 @@ class CoordinatorCore {
   bool deserted() const { return finished_ && members_.size() == 0; }
 
  private:
-  enum class Phase { kGathering, kAwaitingModel, kInstalling, kInitialising, kTraining, kFinishing, kDone, kFailed };
+  enum class Phase {
+    kGathering,
+    kAwaitingModel,
+    kSeeking,
+    kInstalling,
+    kInitialising,
+    kTraining,
+    kFinishing,
+    kDone,
+    kFailed
+  };
 
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
@@ -87,9 +102,13 @@ class CoordinatorCore {
   void ConsiderGathered(Time now);
   void AdoptSessions(const v1::View& newest, Time now);
   void Resume(v1::View view, Time now);
-  void StartHistory();
+  // A new one, with a checkpoint or with initial values, once that is known.
+  void StartHistory(Time now);
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
   void BeginHistory(v1::View view, const Ledger& ledger);
+  // The one at hand is lost: `updates` had been applied in it.
+  void LoseHistory(Time now);
+  void StepCheckpoints(Time now);
 
   // ---- sessions
   // The member, with its call taken in; otherwise what the worker is told.
@@ -131,6 +150,10 @@ class CoordinatorCore {
   std::uint64_t initialiser_ = 0;
   // After a restart: until then, leases are adopted from the workers that hold them and none is granted.
   std::optional<Time> adopt_until_;
+  JobCheckpoints checkpoints_;
+  std::uint64_t updates_seen_ = 0;  // applied in this history, as far as a ps has told
+  std::optional<std::uint64_t> updates_at_loss_;
+  std::string restore_waits_;  // why the checkpoint is not loaded yet
   // The workers, over all histories.
   Membership members_;
   ShardFailures shard_failures_;

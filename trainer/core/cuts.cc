@@ -135,6 +135,12 @@ std::optional<v1::CutOrder> Cuts::order() const {
   return order;
 }
 
+bool Cuts::Told(std::uint32_t ps) const {
+  if (phase_ == Phase::kIdle) return true;
+  const bool sealed = phase_ == Phase::kWriting || phase_ == Phase::kCommitting;
+  return opened_[ps].cut() == number_ && (opened_[ps].sealed() || !sealed);
+}
+
 std::vector<v1::PsFiles> Cuts::TakeFilesToCommit() {
   commit_given_out_ = true;
   std::vector<v1::PsFiles> files;

@@ -75,6 +75,8 @@ class Cuts {
   // ---- what is to be done
   // For directives; nullopt: no cut is open.
   std::optional<v1::CutOrder> order() const;
+  // Whether the ps has heard of it.
+  bool Told(std::uint32_t ps) const;
   // For workers: what updates carry from now on.
   std::uint32_t announced() const { return announced_; }
   // What to commit, once: when every ps has written.

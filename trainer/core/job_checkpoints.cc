@@ -55,6 +55,7 @@ void JobCheckpoints::OnStoreReply(std::uint64_t call, StoreReply reply, Time now
     find_pause_ = absl::ZeroDuration();
     found_ = std::move(reply.found);
     search_ = Search::kKnown;
+    numbers_known_ = true;
     cuts_.NoteNumber(found_.highest_cut);
   } else if (call == begin_call_) {
     begin_call_ = 0;
@@ -77,15 +78,21 @@ void JobCheckpoints::OnStoreReply(std::uint64_t call, StoreReply reply, Time now
   }
 }
 
-JobCheckpoints::Beginning JobCheckpoints::Seek(Time now) {
-  if (!enabled()) return {absl::OkStatus(), std::nullopt};
+bool JobCheckpoints::Found(Time now) {
   if (search_ == Search::kIdle && now >= find_again_) {
     find_call_ = AddCall(StoreCall::Kind::kFind).call;
     search_ = Search::kAsked;
   }
-  if (search_ != Search::kKnown) {
-    return {absl::UnavailableError(find_error_.empty() ? "looking for a checkpoint" : find_error_), std::nullopt};
-  }
+  return search_ == Search::kKnown;
+}
+
+std::string JobCheckpoints::search_message() const {
+  return find_error_.empty() ? "looking for a checkpoint" : absl::StrCat("looking for a checkpoint: ", find_error_);
+}
+
+JobCheckpoints::Beginning JobCheckpoints::Seek(Time now) {
+  if (!enabled()) return {absl::OkStatus(), std::nullopt};
+  if (!Found(now)) return {absl::UnavailableError(search_message()), std::nullopt};
   absl::StatusOr<std::optional<FoundCheckpoint>> chosen = ChooseCheckpoint(found_, config_, unusable_);
   if (!chosen.ok()) return {chosen.status(), std::nullopt};
   return {absl::OkStatus(), *std::move(chosen)};
@@ -122,6 +129,17 @@ void JobCheckpoints::BeginHistory(const std::optional<FoundCheckpoint>& checkpoi
   if (checkpoint.has_value() || restoration.skipped_size() > 0) restoration_ = std::move(restoration);
 }
 
+void JobCheckpoints::ResumeHistory(const v1::RestoreSource& source, Time now) {
+  cuts_.Abort(now);
+  restoration_.reset();
+  final_wish_.reset();
+  in_use_ = source.store() == config_.checkpoint().uri() ? source.checkpoint() : "";
+  beginning_uri_ = source.checkpoint().empty() ? "" : absl::StrCat(source.store(), "/", source.checkpoint());
+  if (beginning_uri_.empty() || !enabled()) return;
+  restoration_.emplace();
+  restoration_->set_checkpoint(beginning_uri_);
+}
+
 void JobCheckpoints::OnRestoreError(const std::string& why) {
   if (!beginning_uri_.empty()) unusable_.emplace(beginning_uri_, why);
 }
@@ -142,6 +160,7 @@ void JobCheckpoints::Step(Time now, const Situation& situation) {
   if (!enabled()) return;
   if (!situation.training) return;
   cuts_.StartClock(now);
+  if (!numbers_known_ && !Found(now)) return;
   if (cuts_.Due(now)) {
     cuts_.Begin(CheckpointName(cuts_.next(), situation.stamp.generation(), incarnation_, config_.job_uid()), now);
     StoreCall& begin = AddCall(StoreCall::Kind::kBegin);

@@ -64,8 +64,13 @@ class JobCheckpoints {
   Beginning Seek(Time now);
   // A history begins so. `updates`: that were applied in the one before, if it is known.
   void BeginHistory(const std::optional<FoundCheckpoint>& checkpoint, std::optional<std::uint64_t> updates, Time now);
+  // A history of an earlier coordinator goes on, that began with `source`, if with a checkpoint.
+  void ResumeHistory(const v1::RestoreSource& source, Time now);
   // A ps could not load the checkpoint of this history: the next Seek gives another.
   void OnRestoreError(const std::string& why);
+
+  // What is waited for.
+  std::string search_message() const;
 
   // ---- cuts
   // A wish of whoever runs the job; as often as wanted, another text is another wish.
@@ -88,6 +93,8 @@ class JobCheckpoints {
 
  private:
   StoreCall& AddCall(StoreCall::Kind kind);
+  // Whether the store has been looked through since the last history began; asks for it.
+  bool Found(Time now);
 
   v1::TrainingConfig config_;
   std::uint32_t incarnation_;
@@ -96,6 +103,7 @@ class JobCheckpoints {
   std::uint64_t next_call_ = 1;
 
   enum class Search { kIdle, kAsked, kKnown };
+  bool numbers_known_ = false;  // the next cut is newer than all that is in the store
   Search search_ = Search::kIdle;
   std::uint64_t find_call_ = 0;
   Time find_again_ = absl::ZeroDuration();

@@ -21,6 +21,11 @@ class JobCheckpointsTest : public ::testing::Test {
     Restart();
   }
   void Restart() { checkpoints_ = std::make_unique<JobCheckpoints>(config_, 2); }
+  void Begin() {
+    EXPECT_FALSE(checkpoints_->Seek(now_).status.ok());
+    Answer(StoreCall::Kind::kFind, {});
+    checkpoints_->BeginHistory(std::nullopt, std::nullopt, now_);
+  }
   static FoundCheckpoint Found(const std::string& store, const std::string& name, const std::string& uid,
                                std::uint64_t updates) {
     FoundCheckpoint found{store, name, {}};
@@ -91,7 +96,7 @@ TEST_F(JobCheckpointsTest, NothingBeginsAnewWhileTheStoreIsAway) {
   away.status = absl::UnavailableError("no route to the store");
   for (int i = 0; i < 10; ++i) {
     Answer(StoreCall::Kind::kFind, away);
-    EXPECT_EQ(checkpoints_->Seek(now_).status.message(), "no route to the store");
+    EXPECT_EQ(checkpoints_->Seek(now_).status.message(), "looking for a checkpoint: no route to the store");
     EXPECT_TRUE(checkpoints_->TakeStoreCalls().empty()) << "not at once";
     now_ = checkpoints_->next_timer();
     EXPECT_EQ(checkpoints_->Seek(now_).status.code(), absl::StatusCode::kUnavailable);
@@ -117,9 +122,7 @@ TEST_F(JobCheckpointsTest, NothingBeginsAnewWhileTheStoreIsAway) {
 }
 
 TEST_F(JobCheckpointsTest, ARollBackSaysWhatItCost) {
-  EXPECT_FALSE(checkpoints_->Seek(now_).status.ok());
-  Answer(StoreCall::Kind::kFind, {});
-  checkpoints_->BeginHistory(std::nullopt, std::nullopt, now_);
+  Begin();
   EXPECT_FALSE(Report().has_restoration());
   Step();
   now_ += absl::Seconds(60);
@@ -151,7 +154,24 @@ TEST_F(JobCheckpointsTest, ARollBackSaysWhatItCost) {
   EXPECT_EQ(restoration.skipped(1), "/store/job/cut-0000000001-g4-i2-00112233: ps-0.state: wrong checksum");
 }
 
+TEST_F(JobCheckpointsTest, ANewCoordinatorLooksIntoTheStoreBeforeItNumbersACut) {
+  v1::RestoreSource source;
+  source.set_store("/store/job");
+  source.set_checkpoint("cut-3");
+  checkpoints_->ResumeHistory(source, now_);
+  EXPECT_EQ(Report().restoration().checkpoint(), "/store/job/cut-3");
+  Step();
+  now_ += absl::Minutes(1);
+  StoreReply found;
+  found.found.highest_cut = 8;
+  Answer(StoreCall::Kind::kFind, found);
+  MakeCut(4);
+  EXPECT_EQ(last_call_.manifest.cut(), 9u);
+  EXPECT_EQ(last_call_.in_use, "cut-3");
+}
+
 TEST_F(JobCheckpointsTest, AWishIsAnsweredByItsText) {
+  Begin();
   checkpoints_->OnRequest("");
   EXPECT_EQ(Report().checkpoint().request_state(), v1::REQUEST_NONE);
   checkpoints_->OnRequest("suspend-1");

@@ -19,9 +19,11 @@ class JobModel {
   // Taken over from the first worker that is asked. Otherwise why this one cannot take part; empty: it can.
   std::string Check(const v1::WorkerSyncRequest& request);
   void TakeFrom(const v1::View& view);
+  const std::vector<v1::TensorSpec>& tensors() const { return tensors_; }
+  std::uint64_t sample_count() const { return sample_count_; }
 
-  // The view that a history begins with, on these ps. kInvalidArgument: the tensors cannot be cut, or the data set
-  // cannot be planned.
+  // The view that a history begins with, on these ps, with initial values. kInvalidArgument: the tensors cannot be cut,
+  // or the data set cannot be planned.
   absl::StatusOr<v1::View> MakeView(const v1::TrainingConfig& config, const v1::ViewStamp& stamp,
                                     const std::vector<v1::PsMember>& ps) const;
 

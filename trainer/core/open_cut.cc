@@ -44,6 +44,7 @@ void OpenCut::OnWritten(const absl::StatusOr<v1::PsFiles>& files) {
 v1::CutState OpenCut::state() const {
   v1::CutState state;
   state.set_cut(cut_);
+  state.set_sealed(sealed_);
   state.set_extra_bytes(fork_bytes_ + taken_bytes_);
   if (files_.has_value()) *state.mutable_files() = *files_;
   state.set_error(error_);

@@ -273,6 +273,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   if (!imported.ok()) return imported;
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());
+  stats_.set_restored(stats_.restored() + state->second.version());
   stats_.set_skipped(std::max(stats_.skipped(), state->second.skipped()));
   return absl::OkStatus();
 }

@@ -47,6 +47,14 @@ std::vector<v1::PsMember> PsRegistry::members() const {
   return members;
 }
 
+std::uint32_t PsRegistry::HighestCut() const {
+  std::uint32_t highest = 0;
+  for (const auto& registration : registrations_) {
+    if (registration.has_value()) highest = std::max(highest, registration->highest_cut());
+  }
+  return highest;
+}
+
 const v1::View* PsRegistry::Newest() const {
   const v1::View* newest = nullptr;
   for (const auto& registration : registrations_) {

@@ -34,6 +34,8 @@ class PsRegistry {
   bool complete() const { return missing().empty(); }
   std::vector<std::uint32_t> missing() const;
   std::vector<v1::PsMember> members() const;
+  // Of the cuts that any of them was told of.
+  std::uint32_t HighestCut() const;
 
   // ---- once it is complete
   // The newest view that one of them holds; null: none does.

@@ -1,5 +1,7 @@
 #include "trainer/core/restore.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/layout.h"
@@ -84,6 +86,17 @@ absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, con
   v1::DataPlan resumed = plan->proto();
   resumed.set_epochs(config.epochs());
   return DataPlan::Create(resumed);
+}
+
+Ledger LedgerOf(const v1::CheckpointManifest& manifest, const DataPlan& plan) {
+  Ledger ledger;
+  ledger.watermark = std::min(manifest.watermark(), plan.epochs());
+  for (const v1::EpochLedger& epoch : manifest.ledger()) {
+    if (epoch.dataset_epoch() < ledger.watermark || epoch.dataset_epoch() >= plan.epochs()) continue;
+    ledger.retired.emplace(epoch.dataset_epoch(),
+                           Bitmap::FromBytes(plan.shards_in_epoch(epoch.dataset_epoch()), epoch.retired()));
+  }
+  return ledger;
 }
 
 }  // namespace downpour::core

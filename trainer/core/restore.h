@@ -13,6 +13,7 @@
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/data_plan.h"
+#include "trainer/core/ledger.h"
 
 // Which checkpoint a generation begins with, and how it goes on from there.
 namespace downpour::core {
@@ -48,6 +49,9 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
 // The data plan from there on: what was begun keeps its updates, the next data shard on has the batch size of `config`,
 // whose epochs count.
 absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, const v1::TrainingConfig& config);
+
+// What of it is applied for good, as far as the plan goes.
+Ledger LedgerOf(const v1::CheckpointManifest& manifest, const DataPlan& plan);
 
 }  // namespace downpour::core
 

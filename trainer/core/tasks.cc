@@ -167,4 +167,16 @@ void Tasks::Report(v1::ProgressReply* progress) const {
   progress->set_model_worker_incarnation(model_writer_->second);
 }
 
+void Tasks::Describe(v1::CheckpointManifest* manifest) const {
+  for (const v1::Evaluation& evaluation : evaluations_) *manifest->add_evaluations() = evaluation;
+  for (const TaskKey& key : done_) {
+    if (key.kind == v1::TASK_EVALUATE) manifest->add_evaluated(key.dataset_epoch);
+  }
+}
+
+void Tasks::Restore(const v1::CheckpointManifest& manifest) {
+  evaluations_.assign(manifest.evaluations().begin(), manifest.evaluations().end());
+  for (std::uint32_t epoch : manifest.evaluated()) done_.insert({epoch, v1::TASK_EVALUATE});
+}
+
 }  // namespace downpour::core

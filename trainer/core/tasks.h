@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "downpour/v1/checkpoint.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/keys.h"
 #include "trainer/core/time.h"
@@ -59,6 +60,9 @@ class Tasks {
   // The newest errors of what is not done; empty: none.
   std::vector<std::string> Errors() const;
   void Report(v1::ProgressReply* progress) const;
+  // What a checkpoint keeps of them: evaluations, and which need not be done again.
+  void Describe(v1::CheckpointManifest* manifest) const;
+  void Restore(const v1::CheckpointManifest& manifest);
 
  private:
   // How a task went at one worker that could not do it.

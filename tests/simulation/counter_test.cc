@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
                                          Planted{core::PlantedBug::kDeduplicationLostAtRetire,
                                                  "DeduplicationLostAtRetire"},
                                          Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked"},
-                                         Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord"}),
+                                         Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord"},
+                                         Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept"}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..4] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..5] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "the seed")->required();
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 4));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 5));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

@@ -405,7 +405,10 @@ void Simulator::CarryOut(const std::shared_ptr<Process>& process, std::vector<co
               target.sessions_over.clear();
               target.sessions_confirmed.clear();
             }
-            const std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
+            std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
+            if (request.members_since() != 0)
+              live.insert(target.sessions_confirmed.begin(), target.sessions_confirmed.end());
+            for (std::uint64_t session : request.ended()) live.erase(session);
             if (live != target.sessions_confirmed) {
               std::string names;
               for (std::uint64_t session : live) absl::StrAppend(&names, " ", session);

@@ -110,6 +110,7 @@ class CoordinatorTest : public ::testing::Test {
       }
     }
     for (const DirectCall& call : coordinator.TakeDirectives(now_)) {
+      sessions_told_ += call.request.sessions_size() + call.request.ended_size();
       coordinator.OnDirectReply(call.call, ps_[call.ps]->OnDirect(call.request, now_), now_);
     }
     now_ += kTick;
@@ -177,6 +178,7 @@ class CoordinatorTest : public ::testing::Test {
   Time now_ = absl::Seconds(1000);
   std::vector<std::unique_ptr<PsCore>> ps_;
   std::unique_ptr<CoordinatorCore> coordinator_;
+  int sessions_told_ = 0;  // in all directives
 };
 
 TEST_F(CoordinatorTest, ASilentWorkerLosesItsLeasesAndIsFenced) {
@@ -250,6 +252,40 @@ TEST_F(CoordinatorTest, NoDataShardIsLeasedTwice) {
     }
   }
   EXPECT_EQ(shards.size(), 12u) << "6 data shards an epoch, 2 epochs";
+}
+
+TEST_F(CoordinatorTest, APsIsToldOfASessionOnce) {
+  constexpr int kWorkers = 200;
+  std::vector<Worker> workers;
+  const auto settle = [&](int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (Worker& worker : workers) Sync(worker);
+      Tick(1);
+    }
+  };
+  for (std::uint32_t index = 0; index < kWorkers; ++index) workers.push_back({.index = index, .session = 20 + index});
+  settle(10);
+  const int ps = static_cast<int>(ps_.size());
+  EXPECT_LE(sessions_told_, ps * (kWorkers + 1)) << "all of them, but that the first one came alone";
+  sessions_told_ = 0;
+  settle(100);
+  EXPECT_EQ(sessions_told_, 0) << "nobody came or went";
+  workers.push_back({.index = kWorkers, .session = 20 + kWorkers});
+  settle(10);
+  EXPECT_TRUE(workers.back().accepted);
+  EXPECT_EQ(sessions_told_, ps);
+  workers.erase(workers.begin(), workers.begin() + 3);  // they are silent from now on
+  sessions_told_ = 0;
+  settle(static_cast<int>(absl::Seconds(4) / kTick));
+  EXPECT_EQ(Progress().lease_expirations(), 3u);
+  EXPECT_EQ(sessions_told_, 3 * ps);
+
+  coordinator_ = MakeCoordinator(2);
+  now_ += absl::Milliseconds(2100);
+  sessions_told_ = 0;
+  settle(20);
+  EXPECT_EQ(Progress().phase(), v1::PHASE_TRAINING);
+  EXPECT_EQ(sessions_told_, ps * (kWorkers - 2)) << "a new coordinator says all of it, once";
 }
 
 TEST_F(CoordinatorTest, AWorkerWithOtherDataOrAnotherModelIsRefused) {

@@ -105,8 +105,18 @@ std::vector<std::uint64_t> Membership::Expired(Time now) {
 
 void Membership::Tell(std::uint64_t since, v1::DirectRequest* directive) const {
   directive->set_members_version(version_);
-  for (const auto& [session, member] : members_) directive->add_sessions(session);
-  (void)since;
+  if (since == 0 || since > version_ || version_ - since > changes_.size()) {
+    for (const auto& [session, member] : members_) directive->add_sessions(session);
+    return;
+  }
+  directive->set_members_since(since);
+  for (std::size_t i = changes_.size() - (version_ - since); i < changes_.size(); ++i) {
+    if (changes_[i].ended) {
+      directive->add_ended(changes_[i].session);
+    } else if (members_.count(changes_[i].session) != 0) {
+      directive->add_sessions(changes_[i].session);
+    }
+  }
 }
 
 void Membership::Report(Time now, v1::ProgressReply* progress) const {

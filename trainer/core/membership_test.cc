@@ -1,6 +1,8 @@
 #include "trainer/core/membership.h"
 
 #include <cstdint>
+#include <iterator>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -68,6 +70,67 @@ TEST(MembershipTest, ALeaseRunsOutOnceAndIsExtendedByACallAndForAll) {
   members.Extend(after);
   EXPECT_TRUE(members.Expired(after + kLease).empty());
   EXPECT_EQ(members.Expired(after + kLease + absl::Milliseconds(1)), std::vector<std::uint64_t>{1});
+}
+
+v1::DirectRequest Told(const Membership& members, std::uint64_t since) {
+  v1::DirectRequest directive;
+  members.Tell(since, &directive);
+  EXPECT_EQ(directive.members_version(), members.version());
+  return directive;
+}
+
+TEST(MembershipTest, APsIsToldWhatChangedSinceItsVersion) {
+  constexpr std::uint64_t kMembers = 1000;
+  Membership members(kLease);
+  for (std::uint64_t session = 1; session <= kMembers; ++session) members.Add(session);
+  EXPECT_EQ(Told(members, 0).sessions_size(), 1000) << "it has none";
+  const std::uint64_t version = members.version();
+  const v1::DirectRequest nothing = Told(members, version);
+  EXPECT_EQ(nothing.sessions_size() + nothing.ended_size(), 0);
+  EXPECT_EQ(nothing.members_since(), version);
+  members.End(5);
+  members.Add(2000);
+  members.Add(2001);
+  members.End(2001);
+  const v1::DirectRequest some = Told(members, version);
+  EXPECT_EQ(some.members_since(), version);
+  EXPECT_EQ(std::vector<std::uint64_t>(some.sessions().begin(), some.sessions().end()),
+            std::vector<std::uint64_t>{2000});
+  EXPECT_EQ(std::vector<std::uint64_t>(some.ended().begin(), some.ended().end()),
+            (std::vector<std::uint64_t>{5, 2001}));
+  EXPECT_EQ(Told(members, members.version() + 1).members_since(), 0u) << "a version that there is not";
+}
+
+// Whatever the ps has, a difference brings it to the newest list, and is never longer than the list.
+TEST(MembershipTest, DifferencesLeadToTheListFromAnyVersionSince) {
+  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    Membership members(kLease);
+    std::vector<std::set<std::uint64_t>> lists(2);  // by version
+    std::uint64_t next = 1;
+    for (int i = 0; i < 60; ++i) {
+      std::set<std::uint64_t> list = lists.back();
+      if (list.empty() || random() % 5 < 3) {
+        members.Add(next);
+        list.insert(next++);
+      } else {
+        const std::uint64_t session = *std::next(list.begin(), random() % list.size());
+        members.End(session);
+        list.erase(session);
+      }
+      lists.push_back(list);
+      ASSERT_EQ(lists.size() - 1, members.version());
+      const std::uint64_t since = random() % lists.size();
+      const v1::DirectRequest directive = Told(members, since);
+      EXPECT_LE(directive.sessions_size() + directive.ended_size(), static_cast<int>(list.size()));
+      for (std::uint64_t version = directive.members_since(); version < lists.size(); ++version) {
+        std::set<std::uint64_t> result(directive.sessions().begin(), directive.sessions().end());
+        if (directive.members_since() != 0) result.insert(lists[version].begin(), lists[version].end());
+        for (const std::uint64_t session : directive.ended()) result.erase(session);
+        EXPECT_EQ(result, list) << "seed " << seed << ", since " << since << ", at " << version;
+      }
+    }
+  }
 }
 
 // Each member calls six times a lease, and time is looked at after every call, as the coordinator does.

@@ -15,6 +15,7 @@ enum class PlantedBug {
   kGenerationIgnored,          // the ps takes pushes of another generation
   kBitmapFreedEarly,           // retiring a data shard that is not complete forgets what of it was applied
   kManifestBeforeData,         // who writes the files of a ps says so before they are there
+  kEndedSessionsKept,          // the ps takes in who came since a version of the list, but not who is over
 };
 
 }  // namespace downpour::core

@@ -125,19 +125,28 @@ absl::Status PsCore::Install(const v1::View& view) {
 
 void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
   const bool newer_coordinator = request.stamp().incarnation() > members_incarnation_;
-  if (!newer_coordinator && request.members_version() <= members_version_) return;
-  members_incarnation_ = request.stamp().incarnation();
-  members_version_ = request.members_version();
-  const std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
-  for (auto session = sessions_.begin(); session != sessions_.end();) {
-    if (live.count(session->first) != 0) {
-      ++session;
-      continue;
-    }
-    Release(session->second, ReplyStatus::kRefused, replies);
-    session = sessions_.erase(session);
+  const bool whole = request.members_since() == 0;
+  if (newer_coordinator) {
+    if (!whole) return;  // a difference to a list that is not here: the whole one will come
+    members_incarnation_ = request.stamp().incarnation();
+  } else if (request.members_version() <= members_version_ || request.members_since() > members_version_) {
+    return;
   }
-  for (std::uint64_t session : live) sessions_.try_emplace(session);
+  members_version_ = request.members_version();
+  // Sessions never come back, so a difference may begin before the version that is here.
+  const std::set<std::uint64_t> added(request.sessions().begin(), request.sessions().end());
+  std::vector<std::uint64_t> ended(request.ended().begin(), request.ended().end());
+  if (options_.bug == PlantedBug::kEndedSessionsKept) ended.clear();
+  for (const auto& [session, state] : sessions_) {
+    if (whole && added.count(session) == 0) ended.push_back(session);
+  }
+  for (std::uint64_t session : ended) {
+    const auto found = sessions_.find(session);
+    if (found == sessions_.end()) continue;
+    Release(found->second, ReplyStatus::kRefused, replies);
+    sessions_.erase(found);
+  }
+  for (std::uint64_t session : added) sessions_.try_emplace(session);
 }
 
 v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
@@ -192,7 +201,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
       watermark = std::min(watermark, state.table().watermark());
     }
     reply.set_watermark(watermark);
-    reply.set_members_version(members_version_);
+    if (members_incarnation_ == request.stamp().incarnation()) reply.set_members_version(members_version_);
   }
   if (view_.has_stamp()) *reply.mutable_stamp() = view_.stamp();
   reply.set_initialised(initialised());

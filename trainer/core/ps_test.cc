@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -273,6 +274,42 @@ TEST_F(PsTest, AnEndedSessionIsRefusedAndItsPendingPushesAreReleased) {
   ps_->OnDirect(MakeDirective(MakeView(), {kWorker}, 1), absl::ZeroDuration());
   EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kRefused);
   EXPECT_EQ(Value(0), All(0));
+}
+
+TEST_F(PsTest, ADifferenceCountsIfItBeginsWithAListThatWasHere) {
+  constexpr std::uint64_t kAfter = 9;
+  Begin();  // version 1
+  const auto direct = [this](std::uint32_t incarnation, std::uint64_t since, std::uint64_t version,
+                             std::vector<std::uint64_t> sessions, std::vector<std::uint64_t> ended) {
+    v1::DirectRequest directive = MakeDirective(MakeView(1, incarnation), std::move(sessions), version);
+    directive.set_members_since(since);
+    for (const std::uint64_t session : ended) directive.add_ended(session);
+    return ps_->OnDirect(directive, absl::ZeroDuration()).members_version();
+  };
+  const auto accepted = [this] {
+    std::set<std::uint64_t> sessions;
+    for (const std::uint64_t session : {kWorker, kAfter}) {
+      Frame push = Push(0, kFirst, Verdict::kApply);
+      push.header.session = session;
+      if (SendOne(push) != ReplyStatus::kRefused) sessions.insert(session);
+    }
+    return sessions;
+  };
+  EXPECT_EQ(direct(1, /*since=*/2, 3, {kAfter}, {kWorker}), 1u) << "version 2 was never here";
+  EXPECT_EQ(accepted(), std::set<std::uint64_t>{kWorker});
+  EXPECT_EQ(direct(1, /*since=*/1, 2, {kAfter}, {}), 2u);
+  EXPECT_EQ(accepted(), (std::set<std::uint64_t>{kWorker, kAfter}));
+  EXPECT_EQ(direct(1, /*since=*/1, 3, {kAfter}, {kWorker}), 3u) << "as the answer before was lost";
+  EXPECT_EQ(accepted(), std::set<std::uint64_t>{kAfter});
+  EXPECT_EQ(direct(1, /*since=*/1, 2, {kAfter}, {}), 3u) << "it was overtaken";
+  EXPECT_EQ(direct(1, /*since=*/3, 3, {}, {}), 3u);
+  EXPECT_EQ(accepted(), std::set<std::uint64_t>{kAfter});
+
+  // Another coordinator counts from the beginning, and says all of it first.
+  EXPECT_EQ(direct(2, /*since=*/3, 4, {}, {kAfter}), 0u);
+  EXPECT_EQ(accepted(), std::set<std::uint64_t>{kAfter});
+  EXPECT_EQ(direct(2, /*since=*/0, 2, {kWorker}, {}), 2u);
+  EXPECT_EQ(accepted(), std::set<std::uint64_t>{kWorker});
 }
 
 TEST_F(PsTest, TheValueInAReplyIsNotChangedByLaterPushes) {

@@ -261,13 +261,18 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
   if (self.index() >= registry_.count()) {
     return refuse(v1::SYNC_REFUSED, absl::StrCat("this job has ", registry_.count(), " ps"));
   }
+  const bool known = registry_.Knows(self);
   if (request.highest_incarnation() < options_.incarnation) {
     // What it says counts only once it refuses older coordinators: until then they may still change it.
+    reply.set_tell_all(!known);
     return refuse(v1::SYNC_WAIT, "register again");
   }
   if (registry_.IsZombie(self)) return refuse(v1::SYNC_REPLACED, "replaced by a newer process");
-  const bool known = registry_.Knows(self);
   if (!known && over()) return refuse(v1::SYNC_WAIT, "the job is over");
+  if (!known && request.has_holds() && !request.has_view()) {
+    reply.set_tell_all(true);
+    return refuse(v1::SYNC_WAIT, "say what you hold");
+  }
   calls_.Hear(self.index(), /*new_process=*/!known, now);
   if (known) {
     registry_.SetAddress(self);

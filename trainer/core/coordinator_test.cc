@@ -105,7 +105,10 @@ class CoordinatorTest : public ::testing::Test {
   void Tick(CoordinatorCore& coordinator) {
     for (const std::unique_ptr<PsCore>& ps : ps_) {
       for (int i = 0; i < 2 && ps->ShouldRegister(now_); ++i) {
-        const absl::Status status = ps->OnRegisterReply(coordinator.OnRegisterPs(ps->MakeRegistration(), now_), now_);
+        const v1::RegisterPsRequest request = ps->MakeRegistration();
+        ++registrations_;
+        if (request.has_view()) ++told_all_;
+        const absl::Status status = ps->OnRegisterReply(coordinator.OnRegisterPs(request, now_), now_);
         EXPECT_TRUE(status.ok()) << status;
       }
     }
@@ -179,6 +182,8 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<std::unique_ptr<PsCore>> ps_;
   std::unique_ptr<CoordinatorCore> coordinator_;
   int sessions_told_ = 0;  // in all directives
+  int registrations_ = 0;
+  int told_all_ = 0;  // of these, with all that the ps holds
 };
 
 TEST_F(CoordinatorTest, ASilentWorkerLosesItsLeasesAndIsFenced) {
@@ -286,6 +291,47 @@ TEST_F(CoordinatorTest, APsIsToldOfASessionOnce) {
   settle(20);
   EXPECT_EQ(Progress().phase(), v1::PHASE_TRAINING);
   EXPECT_EQ(sessions_told_, ps * (kWorkers - 2)) << "a new coordinator says all of it, once";
+}
+
+TEST_F(CoordinatorTest, APsSaysWhatItHoldsOnceToEachCoordinator) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Tick(static_cast<int>(absl::Seconds(60) / kTick));
+  EXPECT_GT(registrations_, 50);
+  EXPECT_EQ(told_all_, 0) << "they held nothing when they came";
+  for (const std::uint32_t incarnation : {2u, 3u}) {
+    coordinator_ = MakeCoordinator(incarnation);
+    told_all_ = 0;
+    Tick(static_cast<int>(absl::Seconds(60) / kTick));
+    EXPECT_EQ(told_all_, 2);
+    EXPECT_EQ(Progress().view().generation(), 1u);
+    EXPECT_EQ(Progress().phase(), v1::PHASE_TRAINING);
+  }
+}
+
+TEST_F(CoordinatorTest, APictureOfAPsCountsOnceItRefusesOlderCoordinators) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  coordinator_ = MakeCoordinator(2);
+  v1::RegisterPsRequest early = ps_[0]->MakeRegistration();
+  *early.mutable_view() = ps_[0]->view();
+  const v1::RegisterPsReply reply = coordinator_->OnRegisterPs(early, now_);
+  EXPECT_EQ(reply.status(), v1::SYNC_WAIT);
+  EXPECT_TRUE(reply.tell_all());
+  early.set_highest_incarnation(2);
+  early.clear_view();
+  EXPECT_TRUE(coordinator_->OnRegisterPs(early, now_).tell_all()) << "what it holds is not known";
+  EXPECT_EQ(Progress().members_size(), 0);
+  ASSERT_TRUE(ps_[0]->OnRegisterReply(reply, now_).ok());
+  const v1::RegisterPsRequest all = ps_[0]->MakeRegistration();
+  EXPECT_TRUE(all.has_view());
+  EXPECT_EQ(all.sessions_size(), 1);
+  const v1::RegisterPsReply accepted = coordinator_->OnRegisterPs(all, now_);
+  EXPECT_EQ(accepted.status(), v1::SYNC_OK);
+  EXPECT_FALSE(accepted.tell_all());
+  EXPECT_EQ(Progress().members_size(), 1);
+  ASSERT_TRUE(ps_[0]->OnRegisterReply(accepted, now_).ok());
+  EXPECT_FALSE(ps_[0]->MakeRegistration().has_view());
 }
 
 TEST_F(CoordinatorTest, AWorkerWithOtherDataOrAnotherModelIsRefused) {

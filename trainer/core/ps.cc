@@ -35,6 +35,7 @@ absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now)
   wrong_job_.Forget();
   if (reply.incarnation() < highest_incarnation_) return absl::OkStatus();
   highest_incarnation_ = reply.incarnation();
+  tell_all_ = reply.tell_all();
   if (reply.status() == v1::SYNC_OK) last_registered_ = now;
   if (reply.status() == v1::SYNC_WAIT) last_registered_.reset();
   if (reply.status() == v1::SYNC_REPLACED) return absl::AbortedError(reply.message());
@@ -57,6 +58,8 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   request.set_highest_cut(highest_cut_);
   request.mutable_self()->set_process_incarnation(options_.process_incarnation);
   if (!view_.has_stamp()) return request;
+  *request.mutable_holds() = view_.stamp();
+  if (!tell_all_) return request;
   *request.mutable_view() = view_;
   for (const auto& [session, state] : sessions_) request.add_sessions(session);
   // What every slice here agrees on. Without slices there is nothing to disagree with.

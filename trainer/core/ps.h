@@ -54,6 +54,7 @@ class PsCore {
 
   // ---- control
   v1::DirectReply OnDirect(const v1::DirectRequest& request, Time now);
+  // With all that it holds if the coordinator has asked for that.
   v1::RegisterPsRequest MakeRegistration() const;
   // Registers at start, when the coordinator has been silent for a while, and now and then anyway: an older coordinator
   // that lives on may be the one that talks, and the name leads to the newest.
@@ -159,6 +160,7 @@ class PsCore {
   std::uint64_t members_version_ = 0;
   std::optional<Time> last_directive_;
   std::optional<Time> last_registered_;
+  bool tell_all_ = false;
   WrongJob wrong_job_;
   v1::PsStats stats_;
   double staleness_mean_ = 0;

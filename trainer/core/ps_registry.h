@@ -25,7 +25,7 @@ class PsRegistry {
   bool IsZombie(const v1::PsMember& self) const;
   // This process has registered.
   bool Knows(const v1::PsMember& self) const;
-  // A process comes that is not known yet.
+  // A process comes that is not known yet, and says all that it holds.
   void Register(const v1::RegisterPsRequest& request) { registrations_[request.self().index()] = request; }
   // A process that is known comes again.
   void SetAddress(const v1::PsMember& self);

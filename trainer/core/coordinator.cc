@@ -235,7 +235,6 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   adopt_until_.reset();
   initialiser_ = 0;
   updates_seen_ = 0;
-  restore_waits_.clear();
   phase_ = Phase::kInstalling;
 }
 
@@ -354,7 +353,7 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
       if (retired.has_value()) shard_failures_.Retire(*retired);
     }
     if (reply->has_cut()) checkpoints_.cuts().OnPsState(*ps, reply->cut(), now);
-    restore_waits_ = reply->initialised() ? "" : reply->restore_waits();
+    checkpoints_.OnRestoreWaits(reply->initialised() ? "" : reply->restore_waits());
     if (!reply->restore_error().empty() && phase_ == Phase::kInitialising) {
       checkpoints_.OnRestoreError(absl::StrCat("ps-", *ps, ": ", reply->restore_error()));
       return LoseHistory(now);
@@ -513,64 +512,12 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
 
 // ---- progress
 
-v1::JobPhase CoordinatorCore::ReportedPhase() const {
-  switch (phase_) {
-    case Phase::kGathering:
-    case Phase::kAwaitingModel:
-    case Phase::kSeeking:
-    case Phase::kInstalling:
-    case Phase::kInitialising:
-      return options_.incarnation > 1 || parameters_lost_ ? v1::PHASE_RECOVERING : v1::PHASE_STARTING;
-    case Phase::kTraining:
-      return adopt_until_.has_value() ? v1::PHASE_RECOVERING : v1::PHASE_TRAINING;
-    case Phase::kFinishing:
-      return v1::PHASE_FINISHING;
-    case Phase::kDone:
-      return v1::PHASE_DONE;
-    case Phase::kFailed:
-      break;
-  }
-  return v1::PHASE_FAILED;
-}
-
-std::string CoordinatorCore::ReportedMessage() const {
-  switch (phase_) {
-    case Phase::kGathering: {
-      std::string missing;
-      for (std::uint32_t ps : registry_.missing()) absl::StrAppend(&missing, missing.empty() ? "ps-" : ", ps-", ps);
-      return missing.empty() ? "" : absl::StrCat("waiting for ", missing, " to register");
-    }
-    case Phase::kAwaitingModel:
-      return "waiting for the first worker";
-    case Phase::kSeeking:
-      return checkpoints_.search_message();
-    case Phase::kInstalling:
-      return "waiting for every ps to take the view";
-    case Phase::kInitialising:
-      if (view_.has_restore()) {
-        return absl::StrCat("loading the checkpoint ", view_.restore().store(), "/", view_.restore().checkpoint(),
-                            restore_waits_.empty() ? "" : "; tried again after an error: ", restore_waits_);
-      }
-      return members_.size() == 0 ? "waiting for a worker to initialise the parameters" : "initialising the parameters";
-    case Phase::kTraining:
-      return members_.size() == 0 ? "waiting for a worker" : "";
-    case Phase::kFinishing: {
-      std::string message = "evaluating and writing the model";
-      for (const std::string& error : tasks_.Errors())
-        absl::StrAppend(&message, "; tried again after an error: ", error);
-      return message;
-    }
-    case Phase::kDone:
-    case Phase::kFailed:
-      break;
-  }
-  return message_;
-}
-
 v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   v1::ProgressReply progress;
-  progress.set_phase(ReportedPhase());
-  progress.set_message(ReportedMessage());
+  const bool again = options_.incarnation > 1 || parameters_lost_;
+  progress.set_phase(JobPhaseOf(phase_, again, adopt_until_.has_value()));
+  progress.set_message(phase_ == Phase::kFailed ? message_
+                                                : Awaited(phase_, registry_, members_, tasks_, checkpoints_));
   progress.set_failure(failure_);
   if (view_.has_stamp()) *progress.mutable_view() = view_.stamp();
   progress.set_epochs(options_.config.epochs());

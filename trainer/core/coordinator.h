@@ -17,6 +17,7 @@
 #include "trainer/core/keys.h"
 #include "trainer/core/ledger.h"
 #include "trainer/core/membership.h"
+#include "trainer/core/phase.h"
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/ps_registry.h"
 #include "trainer/core/ps_states.h"
@@ -78,18 +79,6 @@ class CoordinatorCore {
   bool deserted() const { return finished_ && members_.size() == 0; }
 
  private:
-  enum class Phase {
-    kGathering,
-    kAwaitingModel,
-    kSeeking,
-    kInstalling,
-    kInitialising,
-    kTraining,
-    kFinishing,
-    kDone,
-    kFailed
-  };
-
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
   void StepTraining(Time now);
@@ -123,10 +112,6 @@ class CoordinatorCore {
   bool IsSettled(std::uint32_t ps) const;
   v1::DirectRequest MakeDirective(std::uint32_t ps) const;
 
-  v1::JobPhase ReportedPhase() const;
-  // What it waits for or why it failed.
-  std::string ReportedMessage() const;
-
   CoordinatorOptions options_;
   Time started_;
   Time last_activity_;
@@ -153,7 +138,6 @@ class CoordinatorCore {
   JobCheckpoints checkpoints_;
   std::uint64_t updates_seen_ = 0;  // applied in this history, as far as a ps has told
   std::optional<std::uint64_t> updates_at_loss_;
-  std::string restore_waits_;  // why the checkpoint is not loaded yet
   // The workers, over all histories.
   Membership members_;
   ShardFailures shard_failures_;

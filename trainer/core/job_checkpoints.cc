@@ -21,6 +21,10 @@ CutOptions MakeCutOptions(const v1::TrainingConfig& config) {
   return options;
 }
 
+std::string TriedAgain(const std::string& error) {
+  return error.empty() ? "" : absl::StrCat("; tried again after an error: ", error);
+}
+
 }  // namespace
 
 std::string CheckpointName(std::uint32_t cut, std::uint64_t generation, std::uint32_t incarnation,
@@ -86,13 +90,17 @@ bool JobCheckpoints::Found(Time now) {
   return search_ == Search::kKnown;
 }
 
-std::string JobCheckpoints::search_message() const {
-  return find_error_.empty() ? "looking for a checkpoint" : absl::StrCat("looking for a checkpoint: ", find_error_);
+std::string JobCheckpoints::AwaitedOfStore() const {
+  return absl::StrCat("looking for a checkpoint", TriedAgain(find_error_));
+}
+
+std::string JobCheckpoints::AwaitedOfPs() const {
+  return absl::StrCat("loading the checkpoint ", beginning_uri_, TriedAgain(restore_waits_));
 }
 
 JobCheckpoints::Beginning JobCheckpoints::Seek(Time now) {
   if (!enabled()) return {absl::OkStatus(), std::nullopt};
-  if (!Found(now)) return {absl::UnavailableError(search_message()), std::nullopt};
+  if (!Found(now)) return {absl::UnavailableError(AwaitedOfStore()), std::nullopt};
   absl::StatusOr<std::optional<FoundCheckpoint>> chosen = ChooseCheckpoint(found_, config_, unusable_);
   if (!chosen.ok()) return {chosen.status(), std::nullopt};
   return {absl::OkStatus(), *std::move(chosen)};
@@ -105,6 +113,7 @@ void JobCheckpoints::BeginHistory(const std::optional<FoundCheckpoint>& checkpoi
   restoration_.reset();
   in_use_.clear();
   beginning_uri_.clear();
+  restore_waits_.clear();
   final_wish_.reset();
   if (!enabled()) return;
   v1::Restoration restoration;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -69,8 +70,13 @@ class JobCheckpoints {
   // A ps could not load the checkpoint of this history: the next Seek gives another.
   void OnRestoreError(const std::string& why);
 
-  // What is waited for.
-  std::string search_message() const;
+  // Why they try again and again; empty: they do not.
+  void OnRestoreWaits(std::string why) { restore_waits_ = std::move(why); }
+  // This history begins with a checkpoint.
+  bool restored() const { return !beginning_uri_.empty(); }
+  // What is waited for, for people: until Seek knows, and then while the ps load.
+  std::string AwaitedOfStore() const;
+  std::string AwaitedOfPs() const;
 
   // ---- cuts
   // A wish of whoever runs the job; as often as wanted, another text is another wish.
@@ -116,6 +122,7 @@ class JobCheckpoints {
   std::optional<v1::Restoration> restoration_;
   std::string in_use_;  // name of the checkpoint of this history, if it lies in the job's own folder
   std::string beginning_uri_;
+  std::string restore_waits_;
 
   // The newest of this coordinator's life, or the one that its history began with.
   std::string newest_uri_;

@@ -96,7 +96,7 @@ TEST_F(JobCheckpointsTest, NothingBeginsAnewWhileTheStoreIsAway) {
   away.status = absl::UnavailableError("no route to the store");
   for (int i = 0; i < 10; ++i) {
     Answer(StoreCall::Kind::kFind, away);
-    EXPECT_EQ(checkpoints_->Seek(now_).status.message(), "looking for a checkpoint: no route to the store");
+    EXPECT_EQ(checkpoints_->Seek(now_).status.message(), "looking for a checkpoint; tried again after an error: no route to the store");
     EXPECT_TRUE(checkpoints_->TakeStoreCalls().empty()) << "not at once";
     now_ = checkpoints_->next_timer();
     EXPECT_EQ(checkpoints_->Seek(now_).status.code(), absl::StatusCode::kUnavailable);

@@ -7,6 +7,58 @@
 
 namespace downpour::core {
 
+v1::JobPhase JobPhaseOf(Phase phase, bool again, bool adopting) {
+  switch (phase) {
+    case Phase::kGathering:
+    case Phase::kAwaitingModel:
+    case Phase::kSeeking:
+    case Phase::kInstalling:
+    case Phase::kInitialising:
+      return again ? v1::PHASE_RECOVERING : v1::PHASE_STARTING;
+    case Phase::kTraining:
+      return adopting ? v1::PHASE_RECOVERING : v1::PHASE_TRAINING;
+    case Phase::kFinishing:
+      return v1::PHASE_FINISHING;
+    case Phase::kDone:
+      return v1::PHASE_DONE;
+    case Phase::kFailed:
+      break;
+  }
+  return v1::PHASE_FAILED;
+}
+
+std::string Awaited(Phase phase, const PsRegistry& registry, const Membership& members, const Tasks& tasks,
+                    const JobCheckpoints& checkpoints) {
+  switch (phase) {
+    case Phase::kGathering: {
+      std::string missing;
+      for (std::uint32_t ps : registry.missing()) absl::StrAppend(&missing, missing.empty() ? "ps-" : ", ps-", ps);
+      return missing.empty() ? "" : absl::StrCat("waiting for ", missing, " to register");
+    }
+    case Phase::kAwaitingModel:
+      return "waiting for the first worker";
+    case Phase::kSeeking:
+      return checkpoints.AwaitedOfStore();
+    case Phase::kInstalling:
+      return "waiting for every ps to take the view";
+    case Phase::kInitialising:
+      if (checkpoints.restored()) return checkpoints.AwaitedOfPs();
+      return members.size() == 0 ? "waiting for a worker to initialise the parameters" : "initialising the parameters";
+    case Phase::kTraining:
+      return members.size() == 0 ? "waiting for a worker" : "";
+    case Phase::kFinishing: {
+      std::string message = "evaluating and writing the model";
+      for (const std::string& error : tasks.Errors())
+        absl::StrAppend(&message, "; tried again after an error: ", error);
+      return message;
+    }
+    case Phase::kDone:
+    case Phase::kFailed:
+      break;
+  }
+  return "";
+}
+
 void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCalls& calls, absl::Duration patience,
               Time now, v1::ProgressReply* progress) {
   progress->set_ps_expected(registry.count());

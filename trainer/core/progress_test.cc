@@ -7,6 +7,20 @@
 namespace downpour::core {
 namespace {
 
+TEST(AwaitedTest, NamesThePsThatAreMissing) {
+  PsRegistry registry(3);
+  const Membership members(absl::Seconds(3));
+  const Tasks tasks;
+  v1::RegisterPsRequest request;
+  request.mutable_self()->set_index(1);
+  registry.Register(request);
+  JobCheckpoints checkpoints(v1::TrainingConfig(), 1);
+  EXPECT_EQ(Awaited(Phase::kSeeking, registry, members, tasks, checkpoints), "looking for a checkpoint");
+  EXPECT_EQ(Awaited(Phase::kGathering, registry, members, tasks, checkpoints), "waiting for ps-0, ps-2 to register");
+  EXPECT_EQ(Awaited(Phase::kTraining, registry, members, tasks, checkpoints), "waiting for a worker");
+  EXPECT_EQ(Awaited(Phase::kDone, registry, members, tasks, checkpoints), "");
+}
+
 TEST(ReportPsTest, NamesThoseThatCameAndWhoIsSilent) {
   constexpr absl::Duration kPatience = absl::Seconds(3);
   PsRegistry registry(3);

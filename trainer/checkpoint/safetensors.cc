@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "trainer/checkpoint/file_system.h"
 
 namespace downpour::checkpoint {
 namespace {
@@ -73,26 +74,7 @@ absl::StatusOr<std::string> EncodeHeader(const std::vector<NamedTensor>& tensors
 }
 
 absl::Status SystemError(const std::string& path, const char* what, int error) {
-  const std::string message = absl::StrFormat("%s: %s: %s", path, what, std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return absl::NotFoundError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG:
-      return absl::ResourceExhaustedError(message);
-    case EACCES:
-    case EPERM:
-    case EROFS:
-      return absl::PermissionDeniedError(message);
-    case EINVAL:
-    case ENOSYS:
-    case ENOTSUP:
-      return absl::UnimplementedError(message);
-    default:
-      return absl::UnavailableError(message);
-  }
+  return checkpoint::SystemError(absl::StrCat(path, ": ", what), error);
 }
 
 // 0, or the errno of the failure.

@@ -8,15 +8,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
-// Where checkpoints lie: whole files under names, created once and never changed. A name is one or more parts of letters,
-// digits, '-', '_' and '.', joined by '/'; no part begins with a dot. Errors name the file and what the system or the
-// server said. All of it is bounded in time.
+// Where checkpoints lie: whole files under names, created once and never changed. A name is one or more parts of
+// letters, digits, '-', '_' and '.', joined by '/'; no part begins with a dot. Errors name the file and what the system
+// or the server said. All of it is bounded in time.
 namespace downpour::checkpoint {
 
-// A file in the making. Nothing is under its name before Commit has returned OK; one that is destroyed without leaves at
-// most what Store::RemoveLeftovers takes away.
+// A file in the making. Nothing is under its name before Commit has returned OK; one that is destroyed without leaves
+// at most what Store::RemoveLeftovers takes away.
 class StoreWriter {
  public:
   virtual ~StoreWriter() = default;
@@ -49,14 +50,17 @@ class Store {
   virtual absl::StatusOr<std::unique_ptr<StoreWriter>> Create(const std::string& name) = 0;
   // kNotFound: there is none.
   virtual absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& name) = 0;
-  // The files whose names begin with `prefix`, sorted by name; temporary ones are none. A store that is not there yet is
-  // empty.
+  // The files whose names begin with `prefix`, sorted by name; temporary ones are none. A store that is not there yet
+  // is empty.
   virtual absl::StatusOr<std::vector<StoredFile>> List(const std::string& prefix) = 0;
   // OK also if there is none. Directories that become empty go too.
   virtual absl::Status Remove(const std::string& name) = 0;
   // Temporary files and unfinished uploads of names that begin with `prefix`.
   virtual absl::Status RemoveLeftovers(const std::string& prefix) = 0;
 };
+
+// kInvalidArgument: no name as they are described above.
+absl::Status CheckStoreName(absl::string_view name);
 
 // A directory (a path, absolute or relative; made when the first file is created) or s3://BUCKET/PREFIX. What S3 needs
 // besides comes from the environment, as the AWS tools name it. kInvalidArgument: neither.

@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "trainer/checkpoint/directory_store.h"
+#include "trainer/checkpoint/store.h"
+
+namespace downpour::checkpoint {
+
+absl::Status CheckStoreName(absl::string_view name) {
+  for (const absl::string_view part : absl::StrSplit(name, '/')) {
+    const bool characters = std::all_of(part.begin(), part.end(), [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+    });
+    if (part.empty() || part[0] == '.' || !characters) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", absl::CHexEscape(name),
+          "\": no name in a store: parts of letters, digits, '-', '_' and '.', joined by '/', none of which "
+          "begins with a dot"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& uri) {
+  if (absl::StartsWith(uri, "s3://")) {
+    return absl::UnimplementedError(absl::StrCat(uri, ": checkpoints in S3 are not supported yet; give a directory"));
+  }
+  if (uri.empty() || absl::StrContains(uri, "://") || absl::StrContains(uri, '\0')) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", absl::CHexEscape(uri), "\": must be a path or s3://BUCKET/PREFIX"));
+  }
+  return MakeDirectoryStore(PosixFileSystem(), uri);
+}
+
+}  // namespace downpour::checkpoint

@@ -44,35 +44,6 @@ bool ByteCount(const std::vector<std::int64_t>& shape, std::uint64_t* bytes) {
   return true;
 }
 
-absl::StatusOr<std::string> EncodeHeader(const std::vector<NamedTensor>& tensors,
-                                         const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
-  std::uint64_t offset = 0;
-  for (const NamedTensor& tensor : tensors) {
-    std::uint64_t bytes = 0;
-    if (!ByteCount(tensor.shape, &bytes) || bytes != tensor.values.size() * sizeof(float)) {
-      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": %d values do not fill the shape [%s]",
-                                                        tensor.name, tensor.values.size(),
-                                                        absl::StrJoin(tensor.shape, ", ")));
-    }
-    if (tensor.name == kMetadata || header.contains(tensor.name)) {
-      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": the name is taken", tensor.name));
-    }
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, offset + bytes}}};
-    offset += bytes;
-  }
-  std::string text;
-  try {
-    text = header.dump();
-  } catch (const nlohmann::json::exception&) {
-    return absl::InvalidArgumentError("a name or a metadata value is not UTF-8");
-  }
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kMaxHeaderBytes) return absl::InvalidArgumentError("the header would exceed 100 MB");
-  return text;
-}
-
 absl::Status SystemError(const std::string& path, const char* what, int error) {
   return checkpoint::SystemError(absl::StrCat(path, ": ", what), error);
 }
@@ -110,11 +81,13 @@ std::string RandomName() {
   return absl::StrFormat("%08x%08x", random(), random());
 }
 
-using Pieces = std::vector<absl::Span<const char>>;
+// Takes the bytes of a file one piece after another.
+using Sink = std::function<absl::Status(absl::Span<const char>)>;
 
 // `unsynced`: the errno with which the directory could not be synchronised, 0 if it was; the file is there all the
 // same. `keep`: if it is whole and cannot be renamed, it stays under the name that the error says.
-absl::Status WriteWhole(const std::string& path, const Pieces& pieces, bool keep, int* unsynced) {
+absl::Status WriteWhole(const std::string& path, const std::function<absl::Status(const Sink&)>& content, bool keep,
+                        int* unsynced) {
   const std::string temporary = absl::StrCat(path, ".tmp-", RandomName());
   // With the mode that the umask leaves to any new file.
   const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -124,11 +97,11 @@ absl::Status WriteWhole(const std::string& path, const Pieces& pieces, bool keep
     if (open) ::close(descriptor);
     ::unlink(temporary.c_str());
   };
-  int error = 0;
-  for (const absl::Span<const char> piece : pieces) {
-    if (error == 0) error = WriteAll(descriptor, piece.data(), piece.size());
-  }
-  if (error != 0) return SystemError(path, "cannot write", error);
+  const absl::Status produced = content([&](absl::Span<const char> piece) {
+    const int error = WriteAll(descriptor, piece.data(), piece.size());
+    return error == 0 ? absl::OkStatus() : SystemError(path, "cannot write", error);
+  });
+  if (!produced.ok()) return produced;
   if (::fsync(descriptor) != 0 && !IsAbsent(errno)) return SystemError(path, "cannot sync", errno);
   open = false;
   if (::close(descriptor) != 0) return SystemError(path, "cannot close", errno);
@@ -169,20 +142,74 @@ absl::StatusOr<std::vector<std::int64_t>> ParseShape(const std::string& name, co
 
 }  // namespace
 
-absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                                             const std::map<std::string, std::string>& metadata) {
-  const absl::StatusOr<std::string> header = EncodeHeader(tensors, metadata);
+absl::StatusOr<std::string> EncodeSafetensorsHeader(const std::vector<TensorShape>& tensors,
+                                                    const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[kMetadata] = metadata;
+  std::set<std::string> names = {kMetadata};
+  std::uint64_t offset = 0;
+  for (const TensorShape& tensor : tensors) {
+    std::uint64_t bytes = 0;
+    if (!ByteCount(tensor.shape, &bytes) || __builtin_add_overflow(offset, bytes, &bytes)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("tensor \"%s\": [%s] is no shape", tensor.name, absl::StrJoin(tensor.shape, ", ")));
+    }
+    if (!names.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(absl::StrFormat("tensor \"%s\": the name is taken", tensor.name));
+    }
+    // An object of nlohmann's that keeps its order looks through all of its members for each new one.
+    header.get_ref<nlohmann::ordered_json::object_t&>().emplace_back(
+        tensor.name,
+        nlohmann::ordered_json{{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, bytes}}});
+    offset = bytes;
+  }
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    return absl::InvalidArgumentError("a name or a metadata value is not UTF-8");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  if (text.size() > kMaxHeaderBytes) return absl::InvalidArgumentError("the header would exceed 100 MB");
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
+}
+
+absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<TensorShape>& tensors,
+                                             const std::map<std::string, std::string>& metadata,
+                                             const std::function<absl::Status(const ValueSink&)>& values) {
+  const absl::StatusOr<std::string> header = EncodeSafetensorsHeader(tensors, metadata);
   if (!header.ok()) {
     return absl::Status(header.status().code(), absl::StrCat(path, ": ", header.status().message()));
   }
-  const std::uint64_t length = header->size();
-  Pieces pieces = {BytesOf(&length, 1), BytesOf(header->data(), header->size())};
-  for (const NamedTensor& tensor : tensors) pieces.push_back(BytesOf(tensor.values.data(), tensor.values.size()));
+  const auto content = [&](const Sink& sink) {
+    if (absl::Status begun = sink(BytesOf(header->data(), header->size())); !begun.ok()) return begun;
+    return values([&](absl::Span<const float> run) { return sink(BytesOf(run.data(), run.size())); });
+  };
   int unsynced = 0;
-  if (absl::Status written = WriteWhole(path, pieces, /*keep=*/true, &unsynced); !written.ok()) return written;
+  if (absl::Status written = WriteWhole(path, content, /*keep=*/true, &unsynced); !written.ok()) return written;
   if (unsynced == 0) return WrittenFile{};
   return WrittenFile{absl::StrCat(SystemError(path, "the directory cannot be synced", unsynced).message(),
                                   "; the file is whole, but may be lost if the machine stops now")};
+}
+
+absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
+                                             const std::map<std::string, std::string>& metadata) {
+  std::vector<TensorShape> shapes;
+  for (const NamedTensor& tensor : tensors) {
+    std::uint64_t bytes = 0;
+    if (!ByteCount(tensor.shape, &bytes) || bytes != tensor.values.size() * sizeof(float)) {
+      return absl::InvalidArgumentError(absl::StrFormat("%s: tensor \"%s\": %d values do not fill the shape [%s]", path,
+                                                        tensor.name, tensor.values.size(),
+                                                        absl::StrJoin(tensor.shape, ", ")));
+    }
+    shapes.push_back({tensor.name, tensor.shape});
+  }
+  return WriteSafetensors(path, shapes, metadata, [&](const ValueSink& sink) {
+    absl::Status status;
+    for (auto tensor = tensors.begin(); status.ok() && tensor != tensors.end(); ++tensor) status = sink(tensor->values);
+    return status;
+  });
 }
 
 absl::Status CheckWritable(const std::string& path) {
@@ -193,7 +220,9 @@ absl::Status CheckWritable(const std::string& path) {
   const std::string probe = absl::StrCat(path, ".probe-", RandomName());
   constexpr char kContent[] = "can this be written?\n";
   int unsynced = 0;
-  absl::Status status = WriteWhole(probe, {BytesOf(kContent, sizeof(kContent) - 1)}, /*keep=*/false, &unsynced);
+  absl::Status status = WriteWhole(
+      probe, [&](const Sink& sink) { return sink(BytesOf(kContent, sizeof(kContent) - 1)); }, /*keep=*/false,
+      &unsynced);
   if (status.ok()) ::unlink(probe.c_str());
   status = absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{probe, path}}));
   if (status.ok() && unsynced != 0) status = SystemError(path, "the directory cannot be synced", unsynced);
@@ -221,19 +250,21 @@ absl::Status CheckFinite(const std::vector<NamedTensor>& tensors) {
                       bad_tensors, tensors.size(), first));
 }
 
-absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {
-  if (bytes.size() < kLengthBytes) {
-    return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", bytes.size()));
-  }
-  std::uint64_t header_size = 0;
-  std::memcpy(&header_size, bytes.data(), kLengthBytes);
-  if (header_size > kMaxHeaderBytes || header_size > bytes.size() - kLengthBytes) {
-    return absl::DataLossError(
-        absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_size, bytes.size()));
-  }
-  const std::uint8_t* text = bytes.data() + kLengthBytes;
-  const absl::Span<const std::uint8_t> data = bytes.subspan(kLengthBytes + header_size);
+namespace {
 
+absl::Status CheckHeaderLength(std::uint64_t header_bytes, std::uint64_t file_bytes) {
+  if (header_bytes <= kMaxHeaderBytes && header_bytes <= file_bytes - kLengthBytes) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_bytes, file_bytes));
+}
+
+absl::Status CheckFileLength(std::uint64_t file_bytes) {
+  if (file_bytes >= kLengthBytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", file_bytes));
+}
+
+// `text`: the JSON, behind which the file has so many bytes of data.
+absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const std::uint8_t> text, std::uint64_t data_bytes) {
   // Duplicate keys would be lost silently in the parsed document, so they are watched for; what is nested deeper than
   // {name: {field: [..]}} is not kept.
   constexpr int kMaxDepth = 3;
@@ -246,20 +277,14 @@ absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes
     if ((event == Event::array_start || event == Event::object_start) && depth >= kMaxDepth) deep = true;
     return !deep;
   };
-  const nlohmann::json header = nlohmann::json::parse(text, text + header_size, watch, /*allow_exceptions=*/false);
-  if (header_size == 0 || text[0] != '{' || deep || !header.is_object()) {
+  const nlohmann::json header = nlohmann::json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
+  if (text.empty() || text[0] != '{' || deep || !header.is_object()) {
     return absl::DataLossError("the safetensors header is not a JSON object of tensors");
   }
   if (duplicate) return absl::DataLossError("a name appears twice in the safetensors header");
 
-  LoadedFile file;
-  struct Extent {
-    std::uint64_t begin;
-    std::uint64_t end;
-    std::string name;
-    std::vector<std::int64_t> shape;
-  };
-  std::vector<Extent> extents;
+  SafetensorsHeader file;
+  const std::uint64_t data_begin = kLengthBytes + text.size();
   for (const auto& [name, entry] : header.items()) {
     if (!entry.is_object()) return absl::DataLossError(absl::StrFormat("%s is not an object", Quoted(name)));
     if (name == kMetadata) {
@@ -287,30 +312,59 @@ absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes
     const auto begin = (*offsets)[0].get<std::uint64_t>();
     const auto end = (*offsets)[1].get<std::uint64_t>();
     std::uint64_t size = 0;
-    if (!ByteCount(*shape, &size) || begin > end || end > data.size() || end - begin != size) {
+    if (!ByteCount(*shape, &size) || begin > end || end > data_bytes || end - begin != size) {
       return absl::DataLossError(
           absl::StrFormat("tensor %s: data_offsets [%d, %d] do not fit the shape [%s] in %d bytes of data",
-                          Quoted(name), begin, end, absl::StrJoin(*shape, ", "), data.size()));
+                          Quoted(name), begin, end, absl::StrJoin(*shape, ", "), data_bytes));
     }
-    extents.push_back({begin, end, name, *std::move(shape)});
+    file.tensors.push_back({name, *std::move(shape), begin, end});
   }
-  std::sort(extents.begin(), extents.end(),
-            [](const Extent& a, const Extent& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::sort(file.tensors.begin(), file.tensors.end(), [](const TensorPlace& a, const TensorPlace& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   std::uint64_t position = 0;
-  for (Extent& extent : extents) {
-    if (extent.begin != position) {
+  for (TensorPlace& tensor : file.tensors) {
+    if (tensor.begin != position) {
       return absl::DataLossError(absl::StrFormat("tensor %s: data begins at %d, expected %d: a hole or an overlap",
-                                                 Quoted(extent.name), extent.begin, position));
+                                                 Quoted(tensor.name), tensor.begin, position));
     }
-    position = extent.end;
-    LoadedTensor tensor{std::move(extent.shape), std::vector<float>((extent.end - extent.begin) / sizeof(float))};
-    if (!tensor.values.empty()) {
-      std::memcpy(tensor.values.data(), data.data() + extent.begin, extent.end - extent.begin);
-    }
-    file.tensors.emplace(std::move(extent.name), std::move(tensor));
+    position = tensor.end;
+    tensor.begin += data_begin;
+    tensor.end += data_begin;
   }
-  if (position != data.size()) {
-    return absl::DataLossError(absl::StrFormat("%d bytes of data belong to no tensor", data.size() - position));
+  if (position != data_bytes) {
+    return absl::DataLossError(absl::StrFormat("%d bytes of data belong to no tensor", data_bytes - position));
+  }
+  return file;
+}
+
+}  // namespace
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(StoreReader& file) {
+  if (absl::Status status = CheckFileLength(file.size()); !status.ok()) return status;
+  std::uint64_t header_size = 0;
+  absl::Status status = file.ReadAt(0, {reinterpret_cast<std::uint8_t*>(&header_size), kLengthBytes});
+  if (status.ok()) status = CheckHeaderLength(header_size, file.size());
+  if (!status.ok()) return status;
+  std::vector<std::uint8_t> text(header_size);
+  if (status = file.ReadAt(kLengthBytes, absl::MakeSpan(text)); !status.ok()) return status;
+  return ParseHeader(text, file.size() - kLengthBytes - header_size);
+}
+
+absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {
+  if (absl::Status status = CheckFileLength(bytes.size()); !status.ok()) return status;
+  std::uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), kLengthBytes);
+  if (absl::Status status = CheckHeaderLength(header_size, bytes.size()); !status.ok()) return status;
+  absl::StatusOr<SafetensorsHeader> header =
+      ParseHeader(bytes.subspan(kLengthBytes, header_size), bytes.size() - kLengthBytes - header_size);
+  if (!header.ok()) return header.status();
+  LoadedFile file;
+  file.metadata = std::move(header->metadata);
+  for (TensorPlace& place : header->tensors) {
+    LoadedTensor tensor{std::move(place.shape), std::vector<float>((place.end - place.begin) / sizeof(float))};
+    if (!tensor.values.empty()) std::memcpy(tensor.values.data(), bytes.data() + place.begin, place.end - place.begin);
+    file.tensors.emplace(std::move(place.name), std::move(tensor));
   }
   return file;
 }

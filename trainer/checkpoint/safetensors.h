@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CHECKPOINT_SAFETENSORS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/checkpoint/store.h"
 
 // The safetensors format (fp32 only): u64 little-endian header length, JSON header padded with spaces to 8 bytes, data.
 namespace downpour::checkpoint {
@@ -31,6 +33,23 @@ struct WrittenFile {
 absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                                              const std::map<std::string, std::string>& metadata);
 
+struct TensorShape {
+  std::string name;
+  std::vector<std::int64_t> shape;
+};
+
+// The same for values that are not all in memory at once: `values` hands them to its argument run by run, in the order
+// of the tensors. What either answers ends it.
+using ValueSink = std::function<absl::Status(absl::Span<const float>)>;
+absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<TensorShape>& tensors,
+                                             const std::map<std::string, std::string>& metadata,
+                                             const std::function<absl::Status(const ValueSink&)>& values);
+
+// What a file begins with: the values of the tensors follow, one after another. kInvalidArgument: a name that appears
+// twice or is not UTF-8, a shape that is none.
+absl::StatusOr<std::string> EncodeSafetensorsHeader(const std::vector<TensorShape>& tensors,
+                                                    const std::map<std::string, std::string>& metadata);
+
 // Whether WriteSafetensors can write `path`: does with a small file beside it all that it will do, and removes it. A
 // directory whose fsync fails is an error here. kFailedPrecondition: what trying again does not change (no such
 // directory, no right, read-only, `path` is a directory, no rename); other codes: it may be otherwise later or
@@ -49,6 +68,21 @@ struct LoadedFile {
   std::map<std::string, LoadedTensor> tensors;
   std::map<std::string, std::string> metadata;
 };
+
+struct TensorPlace {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // from the start of the file
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::vector<TensorPlace> tensors;  // in the order of their values, which cover the rest of the file
+  std::map<std::string, std::string> metadata;
+};
+
+// The header alone; the values can be read where it says. Trusts as little as the readers of whole files.
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(StoreReader& file);
 
 // Trusts nothing: header length capped at 100 MB and at the file, offsets contiguous and in range, sizes
 // overflow-checked.

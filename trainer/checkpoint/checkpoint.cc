@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,11 +13,28 @@
 #include "absl/strings/str_format.h"
 #include "trainer/checkpoint/block.h"
 #include "trainer/checkpoint/state_file.h"
+#include "trainer/core/bitmap.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/layout.h"
 
 namespace downpour::checkpoint {
 namespace {
+
+// The data shard behind all that the table has something of.
+std::pair<std::uint32_t, std::uint32_t> EndOf(const core::DataPlan& plan, const v1::SliceLedger& table) {
+  std::pair<std::uint32_t, std::uint32_t> end(table.watermark(), 0);
+  for (const v1::EpochTable& epoch : table.epochs()) {
+    const std::uint32_t shards = plan.shards_in_epoch(epoch.dataset_epoch());
+    const core::Bitmap retired = core::Bitmap::FromBytes(shards, epoch.retired());
+    for (std::uint32_t shard = 0; shard < shards; ++shard) {
+      if (retired.Test(shard)) end = std::max(end, std::pair(epoch.dataset_epoch(), shard + 1));
+    }
+    for (const v1::ShardTable& open : epoch.open()) {
+      end = std::max(end, std::pair(epoch.dataset_epoch(), open.shard() + 1));
+    }
+  }
+  return end;
+}
 
 absl::Status About(const std::string& what, const absl::Status& status) {
   return status.ok() ? status : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
@@ -125,6 +143,8 @@ class SliceReader {
     if (header != *expected) return About(weights, absl::DataLossError("the header is not that of its slices"));
 
     Ledger common = Ledger::Everything(plan_);
+    std::uint64_t updates = std::numeric_limits<std::uint64_t>::max();
+    std::pair<std::uint32_t, std::uint32_t> end(0, 0);
     for (const StateRecord& record : part.state->records()) {
       if (record.value_begin != position) {
         return Wrong(record.slice, weights, absl::StrCat("begins at ", record.value_begin, ", expected ", position));
@@ -133,11 +153,15 @@ class SliceReader {
       const absl::StatusOr<core::SliceSnapshot> snapshot = Read(record.slice);
       if (!snapshot.ok()) return snapshot.status();
       common.And(Ledger::Of(snapshot->table));
+      updates = std::min(updates, snapshot->table.version());
+      end = std::max(end, EndOf(plan_, snapshot->table));
     }
     if (position != part.weights->size()) {
       return About(weights, absl::DataLossError(absl::StrCat(part.weights->size(), " bytes, expected ", position)));
     }
-    if (const Ledger said = Ledger::Of(files); common.watermark != said.watermark || common.retired != said.retired) {
+    const Ledger said = Ledger::Of(files);
+    if (common.watermark != said.watermark || common.retired != said.retired || updates != files.updates() ||
+        end != std::pair(files.end().dataset_epoch(), files.end().shard())) {
       return About(Path(checkpoint_, kManifestFile),
                    absl::DataLossError(absl::StrCat("ps ", files.ps(), ": the ledger is not that of its slices")));
     }
@@ -317,6 +341,8 @@ absl::StatusOr<v1::PsFiles> WritePsFiles(Store& store, const PsCut& cut, const T
   }
   std::uint64_t position = header->size();
   Ledger common = Ledger::Everything(*plan);
+  std::uint64_t updates = std::numeric_limits<std::uint64_t>::max();
+  std::pair<std::uint32_t, std::uint32_t> end(0, 0);
   for (const std::uint32_t number : cut.slices) {
     if (!status.ok()) return status;
     const absl::StatusOr<core::SliceSnapshot> snapshot = take(number);
@@ -327,6 +353,8 @@ absl::StatusOr<v1::PsFiles> WritePsFiles(Store& store, const PsCut& cut, const T
     if (status.ok()) status = records.Append(*snapshot, position);
     position += (*all)[number].bytes();
     common.And(Ledger::Of(snapshot->table));
+    updates = std::min(updates, snapshot->table.version());
+    end = std::max(end, EndOf(*plan, snapshot->table));
   }
   if (status.ok()) status = records.Finish();
   if (status.ok()) status = (*weights)->Commit();
@@ -341,6 +369,9 @@ absl::StatusOr<v1::PsFiles> WritePsFiles(Store& store, const PsCut& cut, const T
   std::uint32_t watermark = 0;
   common.Store(&watermark, files.mutable_ledger());
   files.set_watermark(watermark);
+  files.set_updates(updates);
+  files.mutable_end()->set_dataset_epoch(end.first);
+  files.mutable_end()->set_shard(end.second);
   return files;
 }
 

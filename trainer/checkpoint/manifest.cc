@@ -28,10 +28,6 @@ constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;
 
 using Header = Block<kHeaderBytes>;
 
-std::string Digits(const std::string& job_uid) {
-  return absl::AsciiStrToLower(absl::StrReplaceAll(job_uid, {{"-", ""}}));
-}
-
 absl::Status About(const std::string& what, const absl::Status& status) {
   return status.ok() ? status : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
@@ -105,17 +101,21 @@ Ledger CommonLedger(const core::DataPlan& plan, const v1::CheckpointManifest& ma
   return common;
 }
 
-std::uint64_t CountUpdates(const core::DataPlan& plan, const Ledger& ledger) {
-  std::uint64_t updates = ledger.watermark * plan.updates_per_epoch();
-  for (const auto& [epoch, retired] : ledger.retired) {
-    const auto shards =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(retired.size() * 8, plan.shards_per_epoch()));
-    const core::Bitmap bitmap = core::Bitmap::FromBytes(shards, retired);
-    for (std::uint32_t shard = 0; shard < shards; ++shard) {
-      if (bitmap.Test(shard)) updates += plan.updates_in_shard(shard);
+// What no slice lacks of the number of updates, and the data shard behind all that any of them has begun.
+std::uint64_t LeastUpdates(const v1::CheckpointManifest& manifest) {
+  std::uint64_t updates = std::numeric_limits<std::uint64_t>::max();
+  for (const v1::PsFiles& files : manifest.files()) updates = std::min(updates, files.updates());
+  return updates;
+}
+
+v1::ShardId LatestEnd(const v1::CheckpointManifest& manifest) {
+  v1::ShardId end;
+  for (const v1::PsFiles& files : manifest.files()) {
+    if (std::pair(files.end().dataset_epoch(), files.end().shard()) > std::pair(end.dataset_epoch(), end.shard())) {
+      end = files.end();
     }
   }
-  return updates;
+  return end;
 }
 
 std::string EncodeMessage(const v1::CheckpointManifest& manifest) {
@@ -187,11 +187,6 @@ absl::Status CheckIdentity(const v1::CheckpointManifest& manifest) {
 
 std::string WeightsFileName(std::uint32_t ps) { return absl::StrCat("ps-", ps, ".safetensors"); }
 std::string StateFileName(std::uint32_t ps) { return absl::StrCat("ps-", ps, ".state"); }
-
-std::string CheckpointName(std::uint32_t cut, std::uint64_t generation, std::uint32_t incarnation,
-                           const std::string& job_uid) {
-  return absl::StrFormat("cut-%010d-g%d-i%d-%s", cut, generation, incarnation, Digits(job_uid).substr(0, kJobDigits));
-}
 
 std::string CheckpointName(const v1::CheckpointManifest& manifest) {
   return CheckpointName(manifest.cut(), manifest.generation(), manifest.incarnation(), manifest.job_uid());
@@ -268,7 +263,7 @@ absl::Status CheckLedger(const core::DataPlan& plan, const Ledger& ledger) {
       return absl::InvalidArgumentError(absl::StrCat(what, ": the watermark is ", ledger.watermark, " and there are ",
                                                      plan.epochs(), " dataset epochs"));
     }
-    if (absl::Status bits = CheckBits(what, plan.shards_per_epoch(), retired); !bits.ok()) return bits;
+    if (absl::Status bits = CheckBits(what, plan.shards_in_epoch(epoch), retired); !bits.ok()) return bits;
   }
   return absl::OkStatus();
 }
@@ -282,10 +277,9 @@ absl::Status CheckTable(const core::DataPlan& plan, const v1::SliceLedger& table
   for (const v1::EpochTable& epoch : table.epochs()) {
     for (const v1::ShardTable& shard : epoch.open()) {
       const std::string what = absl::StrCat("dataset epoch ", epoch.dataset_epoch(), ": data shard ", shard.shard());
-      if (shard.shard() >= plan.shards_per_epoch()) {
-        return absl::InvalidArgumentError(absl::StrCat(what, ", there are ", plan.shards_per_epoch()));
-      }
-      absl::Status bits = CheckBits(what, plan.updates_in_shard(shard.shard()), shard.applied());
+      const std::uint32_t shards = plan.shards_in_epoch(epoch.dataset_epoch());
+      if (shard.shard() >= shards) return absl::InvalidArgumentError(absl::StrCat(what, ", there are ", shards));
+      absl::Status bits = CheckBits(what, plan.updates_in_shard(epoch.dataset_epoch(), shard.shard()), shard.applied());
       if (!bits.ok()) return bits;
     }
   }
@@ -302,7 +296,8 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(v1::CheckpointManifest base,
   std::uint32_t watermark = 0;
   common.Store(&watermark, base.mutable_ledger());
   base.set_watermark(watermark);
-  base.set_updates(CountUpdates(*plan, common));
+  base.set_updates(LeastUpdates(base));
+  *base.mutable_end() = LatestEnd(base);
   if (absl::Status valid = CheckManifest(base); !valid.ok()) return valid;
   return base;
 }
@@ -330,8 +325,12 @@ absl::Status CheckManifest(const v1::CheckpointManifest& manifest) {
            manifest.ledger(i).retired() == expected.ledger(i).retired();
   }
   if (!same) return absl::InvalidArgumentError("the ledger is not what the files hold in common");
-  if (const std::uint64_t updates = CountUpdates(*plan, common); manifest.updates() != updates) {
-    return absl::InvalidArgumentError(absl::StrCat(manifest.updates(), " updates, the ledger has ", updates));
+  if (const std::uint64_t updates = LeastUpdates(manifest); manifest.updates() != updates) {
+    return absl::InvalidArgumentError(absl::StrCat(manifest.updates(), " updates, the files have ", updates));
+  }
+  const v1::ShardId end = LatestEnd(manifest);
+  if (manifest.end().dataset_epoch() != end.dataset_epoch() || manifest.end().shard() != end.shard()) {
+    return absl::InvalidArgumentError("the end is not behind all that the files hold");
   }
   return absl::OkStatus();
 }

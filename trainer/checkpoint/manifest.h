@@ -14,6 +14,7 @@
 #include "downpour/v1/checkpoint.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/checkpoint/store.h"
+#include "trainer/core/checkpoint_name.h"
 #include "trainer/core/data_plan.h"
 
 // A checkpoint is a folder of a store: the files of each ps, and the manifest, which is written last. Only with a
@@ -34,9 +35,7 @@ struct CheckpointId {
   friend bool operator==(const CheckpointId&, const CheckpointId&) = default;
 };
 
-// "cut-0000000012-g1-i1-00112233": sorts by cut. `job_uid` has 32 hexadecimal digits, with dashes or without.
-std::string CheckpointName(std::uint32_t cut, std::uint64_t generation, std::uint32_t incarnation,
-                           const std::string& job_uid);
+using core::CheckpointName;
 std::string CheckpointName(const v1::CheckpointManifest& manifest);
 // Nothing: no name that CheckpointName makes.
 std::optional<CheckpointId> ParseCheckpointName(absl::string_view name);

@@ -12,6 +12,8 @@
 #include "proto/deadline.h"
 #include "proto/host_port.h"
 #include "spdlog/spdlog.h"
+#include "trainer/checkpoint/job_store.h"
+#include "trainer/coordinator/store_thread.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
@@ -29,12 +31,19 @@ constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
 class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
  public:
-  explicit Impl(core::CoordinatorOptions options)
-      : core_(std::move(options), service::MonotonicNow()), timer_([this] { OnTimer(); }) {}
+  Impl(core::CoordinatorOptions options, std::unique_ptr<checkpoint::JobStore> store)
+      : core_(std::move(options), service::MonotonicNow()),
+        store_(store == nullptr ? nullptr
+                                : std::make_unique<StoreThread>(std::move(store),
+                                                                [this](std::uint64_t call, core::StoreReply reply) {
+                                                                  OnStoreReply(call, std::move(reply));
+                                                                })),
+        timer_([this] { OnTimer(); }) {}
 
   ~Impl() override {
     timer_.Stop();
     if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
+    store_.reset();
     calls_.CancelAndWait();
   }
 
@@ -156,6 +165,8 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
 
   std::vector<core::DirectCall> TakeDirectives() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<core::DirectCall> directives = core_.TakeDirectives(service::MonotonicNow());
+    std::vector<core::StoreCall> calls = core_.TakeStoreCalls();
+    if (store_ != nullptr && !calls.empty()) store_->Add(std::move(calls));
     timer_.Set(core_.next_timer());
     return directives;
   }
@@ -179,6 +190,16 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
             Send(std::move(next));
           });
     }
+  }
+
+  void OnStoreReply(std::uint64_t call, core::StoreReply reply) {
+    std::vector<core::DirectCall> directives;
+    {
+      absl::MutexLock lock(&mutex_);
+      core_.OnStoreReply(call, std::move(reply), service::MonotonicNow());
+      directives = TakeDirectives();
+    }
+    Send(std::move(directives));
   }
 
   void LogOnce(const std::string& key, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -225,6 +246,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
 
   absl::Mutex mutex_;
   core::CoordinatorCore core_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<StoreThread> store_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::string> logged_ ABSL_GUARDED_BY(mutex_);
   core::Time next_metrics_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
@@ -242,7 +264,15 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(core
                                                                             const std::string& listen,
                                                                             const std::string& metrics_listen) {
   std::string uid = options.config.job_uid();
-  auto impl = std::make_unique<Impl>(std::move(options));
+  std::unique_ptr<checkpoint::JobStore> store;
+  if (options.config.has_checkpoint()) {
+    absl::StatusOr<std::unique_ptr<checkpoint::JobStore>> opened =
+        checkpoint::JobStore::Create(options.config, options.incarnation, checkpoint::OpenStore,
+                                     [] { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); });
+    if (!opened.ok()) return opened.status();
+    store = *std::move(opened);
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(store));
   impl->set_job_uid(std::move(uid));
   const absl::Status served = impl->Serve(listen, metrics_listen);
   if (!served.ok()) return served;

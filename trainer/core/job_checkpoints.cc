@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "trainer/core/checkpoint_name.h"
 
 namespace downpour::core {
 namespace {
@@ -26,11 +26,6 @@ std::string TriedAgain(const std::string& error) {
 }
 
 }  // namespace
-
-std::string CheckpointName(std::uint32_t cut, std::uint64_t generation, std::uint32_t incarnation,
-                           const std::string& job_uid) {
-  return absl::StrFormat("cut-%010d-g%d-i%d-%s", cut, generation, incarnation, job_uid.substr(0, 8));
-}
 
 JobCheckpoints::JobCheckpoints(const v1::TrainingConfig& config, std::uint32_t incarnation)
     : config_(config), incarnation_(incarnation), cuts_(MakeCutOptions(config)) {}
@@ -165,6 +160,14 @@ bool JobCheckpoints::FinalCutEnded() {
   return cuts_.settled() >= *final_wish_;
 }
 
+void JobCheckpoints::Identify(const v1::ViewStamp& stamp, v1::CheckpointManifest* manifest) const {
+  manifest->set_job_name(config_.job_name());
+  manifest->set_job_uid(config_.job_uid());
+  manifest->set_generation(stamp.generation());
+  manifest->set_incarnation(incarnation_);
+  manifest->set_cut(cuts_.number());
+}
+
 void JobCheckpoints::Step(Time now, const Situation& situation) {
   if (!enabled()) return;
   if (!situation.training) return;
@@ -173,21 +176,16 @@ void JobCheckpoints::Step(Time now, const Situation& situation) {
   if (cuts_.Due(now)) {
     cuts_.Begin(CheckpointName(cuts_.next(), situation.stamp.generation(), incarnation_, config_.job_uid()), now);
     StoreCall& begin = AddCall(StoreCall::Kind::kBegin);
-    begin.checkpoint = cuts_.checkpoint();
+    Identify(situation.stamp, &begin.manifest);
     begin_call_ = begin.call;
   }
   cuts_.Step(now, situation.members_version, situation.members_confirmed, situation.sessions);
   if (cuts_.commit_due()) {
     StoreCall& commit = AddCall(StoreCall::Kind::kCommit);
     commit_call_ = commit.call;
-    commit.checkpoint = cuts_.checkpoint();
     commit.in_use = in_use_;
     v1::CheckpointManifest& manifest = commit.manifest;
-    manifest.set_job_name(config_.job_name());
-    manifest.set_job_uid(config_.job_uid());
-    manifest.set_generation(situation.stamp.generation());
-    manifest.set_incarnation(incarnation_);
-    manifest.set_cut(cuts_.number());
+    Identify(situation.stamp, &manifest);
     manifest.set_resumed_from(beginning_uri_);
     situation.describe(&manifest);
     for (v1::PsFiles& files : cuts_.TakeFilesToCommit()) *manifest.add_files() = std::move(files);

@@ -24,13 +24,12 @@ namespace downpour::core {
 struct StoreCall {
   enum class Kind {
     kFind,    // what checkpoints there are
-    kBegin,   // make the checkpoint's folder, which must not be there
+    kBegin,   // claim the checkpoint's folder, which must not be there
     kCommit,  // complete the manifest out of its files' own tables, check it, write it; then remove what is too old
   };
   std::uint64_t call = 0;
   Kind kind = Kind::kFind;
-  std::string checkpoint;           // kBegin, kCommit
-  v1::CheckpointManifest manifest;  // kCommit
+  v1::CheckpointManifest manifest;  // kBegin, kCommit: as far as it is known; always whose it is
   std::string in_use;               // kCommit: the checkpoint that the generation began with; must not be removed
 };
 
@@ -99,6 +98,8 @@ class JobCheckpoints {
 
  private:
   StoreCall& AddCall(StoreCall::Kind kind);
+  // Whose the open cut is.
+  void Identify(const v1::ViewStamp& stamp, v1::CheckpointManifest* manifest) const;
   // Whether the store has been looked through since the last history began; asks for it.
   bool Found(Time now);
 
@@ -136,10 +137,6 @@ class JobCheckpoints {
   std::uint64_t request_wish_ = 0;
   std::optional<std::uint64_t> final_wish_;
 };
-
-// `cut-0000000012-g1-i1-00112233`: sorts by the number of the cut; no other coordinator gives the same.
-std::string CheckpointName(std::uint32_t cut, std::uint64_t generation, std::uint32_t incarnation,
-                           const std::string& job_uid);
 
 }  // namespace downpour::core
 

@@ -96,7 +96,8 @@ TEST_F(JobCheckpointsTest, NothingBeginsAnewWhileTheStoreIsAway) {
   away.status = absl::UnavailableError("no route to the store");
   for (int i = 0; i < 10; ++i) {
     Answer(StoreCall::Kind::kFind, away);
-    EXPECT_EQ(checkpoints_->Seek(now_).status.message(), "looking for a checkpoint; tried again after an error: no route to the store");
+    EXPECT_EQ(checkpoints_->Seek(now_).status.message(),
+              "looking for a checkpoint; tried again after an error: no route to the store");
     EXPECT_TRUE(checkpoints_->TakeStoreCalls().empty()) << "not at once";
     now_ = checkpoints_->next_timer();
     EXPECT_EQ(checkpoints_->Seek(now_).status.code(), absl::StatusCode::kUnavailable);
@@ -115,7 +116,8 @@ TEST_F(JobCheckpointsTest, NothingBeginsAnewWhileTheStoreIsAway) {
   Step();
   now_ += absl::Minutes(1);
   MakeCut(80);
-  EXPECT_EQ(last_call_.checkpoint, "cut-0000000010-g4-i2-00112233");
+  EXPECT_EQ(checkpoints_->cuts().checkpoint(), "cut-0000000010-g4-i2-00112233");
+  EXPECT_EQ(last_call_.manifest.generation(), 4u);
   EXPECT_EQ(last_call_.in_use, "cut-7") << "must stay while it may be needed";
   EXPECT_EQ(last_call_.manifest.resumed_from(), "/store/job/cut-7");
   EXPECT_EQ(last_call_.manifest.evaluated(0), 3u);

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace downpour::core {
 
 OpenCut::OpenCut(const v1::CutOrder& order, std::set<std::uint32_t> numbers, std::uint64_t extra_bytes_limit)
@@ -26,6 +29,20 @@ SliceState* OpenCut::LatePush(std::uint32_t slice, std::uint32_t cut) {
   if (cut >= cut_) return nullptr;
   const auto fork = forks_.find(slice);
   return fork == forks_.end() ? nullptr : &fork->second;
+}
+
+absl::StatusOr<SliceSnapshot> OpenCut::Take(const SliceState& live) {
+  taken_bytes_ = 0;
+  if (remaining_.erase(live.number()) == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("slice ", live.number(), " of cut ", cut_, " is taken already"));
+  }
+  const auto fork = forks_.find(live.number());
+  if (fork == forks_.end()) return live.Export();
+  taken_bytes_ = fork->second.bytes();
+  fork_bytes_ -= taken_bytes_;
+  SliceSnapshot snapshot = fork->second.Export();
+  forks_.erase(fork);
+  return snapshot;
 }
 
 void OpenCut::OnWritten(const absl::StatusOr<v1::PsFiles>& files) {

@@ -39,22 +39,9 @@ class OpenCut {
   // is none, or the push is not of before the cut.
   SliceState* LatePush(std::uint32_t slice, std::uint32_t cut);
 
-  // The next slice to be written, forked ones first, and with it the memory of the one before is taken to be free
-  // again. nullopt: all of them are. Once it is sealed.
-  template <typename LiveOf>
-  std::optional<SliceSnapshot> TakeNext(LiveOf live_of) {
-    taken_bytes_ = 0;
-    if (remaining_.empty()) return std::nullopt;
-    const std::uint32_t number = forks_.empty() ? *remaining_.begin() : forks_.begin()->first;
-    remaining_.erase(number);
-    const auto fork = forks_.find(number);
-    if (fork == forks_.end()) return live_of(number).Export();
-    taken_bytes_ = fork->second.bytes();
-    fork_bytes_ -= taken_bytes_;
-    SliceSnapshot snapshot = fork->second.Export();
-    forks_.erase(fork);
-    return snapshot;
-  }
+  // What of a slice is to be written, once it is sealed. With it the memory of the one before is taken to be free
+  // again. kFailedPrecondition: it was taken before.
+  absl::StatusOr<SliceSnapshot> Take(const SliceState& live);
   void OnWritten(const absl::StatusOr<v1::PsFiles>& files);
 
   v1::CutState state() const;

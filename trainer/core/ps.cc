@@ -251,16 +251,16 @@ std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
   if (!open_cut_.has_value() || !open_cut_->sealed() || open_cut_->failed() || cut_given_out_) return std::nullopt;
   cut_given_out_ = true;
   CutToWrite cut{
-      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, plan_, {}};
+      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, view_.data(), {}};
   for (const auto& [number, state] : slices_) cut.slices.push_back(number);
   return cut;
 }
 
-absl::StatusOr<std::optional<SliceSnapshot>> PsCore::TakeSnapshot(std::uint32_t cut) {
+absl::StatusOr<SliceSnapshot> PsCore::TakeSnapshot(std::uint32_t cut, std::uint32_t slice) {
   if (!open_cut_.has_value() || open_cut_->cut() != cut) {
     return absl::AbortedError(absl::StrCat("cut ", cut, " is not wanted any more"));
   }
-  return open_cut_->TakeNext([this](std::uint32_t number) -> const SliceState& { return slices_.at(number); });
+  return open_cut_->Take(slices_.at(slice));
 }
 
 void PsCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files) {

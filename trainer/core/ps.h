@@ -75,16 +75,16 @@ class PsCore {
     std::uint32_t cut = 0;
     std::string checkpoint;
     std::vector<v1::TensorSpec> tensors;
-    DataPlan data;
+    v1::DataPlan data;
     std::vector<std::uint32_t> slices;
   };
   // Whether TakeCutToWrite or TakeRestore has something.
   bool HasStoreWork() const;
   // A cut that is complete and has not been given out before.
   std::optional<CutToWrite> TakeCutToWrite();
-  // The next slice of it; nullopt: that was all. What the one before shared must have been let go. kAborted: the cut is
-  // not wanted any more.
-  absl::StatusOr<std::optional<SliceSnapshot>> TakeSnapshot(std::uint32_t cut);
+  // A slice of it, each once. What the one before shared must have been let go. kAborted: the cut is not wanted any
+  // more.
+  absl::StatusOr<SliceSnapshot> TakeSnapshot(std::uint32_t cut, std::uint32_t slice);
   void OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files);
 
   // ---- the checkpoint that the generation begins with, for whoever reads it

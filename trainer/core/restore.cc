@@ -69,6 +69,11 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
                                v1::OptimizerType_Name(manifest.optimizer().type()), ", the job has ",
                                v1::OptimizerType_Name(config.optimizer().type())));
   }
+  const v1::ShardId& end = manifest.end();
+  const std::uint32_t begun = end.dataset_epoch() + (end.shard() > 0 ? 1 : 0);
+  if (begun > config.epochs()) {
+    return refuse(absl::StrCat("it has begun epoch ", begun, ", spec.training.epochs is ", config.epochs()));
+  }
   return absl::OkStatus();
 }
 

@@ -38,6 +38,8 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.advertise = flags.advertise;
   options.advertise_host = flags.advertise_host;
   options.metrics_listen = flags.metrics_listen;
+  options.store = config.checkpoint().uri();
+  options.extra_bytes_limit = config.checkpoint().extra_bytes_limit();
   auto server = ps::PsServer::Start(std::move(options));
   if (!server.ok()) return server.status();
   service::SignalThread signals([&server] { (*server)->Drain(); });

@@ -14,6 +14,8 @@
 #include "proto/deadline.h"
 #include "proto/host_port.h"
 #include "spdlog/spdlog.h"
+#include "trainer/checkpoint/store.h"
+#include "trainer/ps/checkpoint_thread.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
@@ -39,6 +41,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   ~Impl() override {
     Stop();
     data_.Shutdown();  // first: what comes from now on nobody would answer
+    checkpoints_.reset();
     if (registration_.joinable()) registration_.join();
     if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
   }
@@ -46,6 +49,12 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   absl::Status Serve() {
     const absl::StatusOr<HostPort> asked = SplitHostPort(options_.listen);
     if (!asked.ok()) return asked.status();
+    std::unique_ptr<checkpoint::Store> store;
+    if (!options_.store.empty()) {
+      absl::StatusOr<std::unique_ptr<checkpoint::Store>> opened = checkpoint::OpenStore(options_.store);
+      if (!opened.ok()) return opened.status();
+      store = *std::move(opened);
+    }
     grpc::ServerBuilder builder;
     wire::ConfigureServer(builder);
     int port = 0;
@@ -58,6 +67,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     core_options.index = options_.index;
     core_options.process_incarnation = options_.process_incarnation;
     core_options.session = session_ = service::RandomSession();
+    core_options.has_store = store != nullptr;
+    core_options.extra_bytes_limit = options_.extra_bytes_limit;
     absl::MutexLock lock(&mutex_);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port == 0) {
@@ -70,6 +81,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
     if (!core.ok()) return core.status();
     core_ = *std::move(core);
+    checkpoints_ =
+        std::make_unique<CheckpointThread>(&mutex_, core_.get(), std::move(store), options_.job_uid, options_.index);
     if (!options_.metrics_listen.empty()) {
       absl::StatusOr<std::string> served = metrics_.Serve(options_.metrics_listen);
       if (!served.ok()) return served.status();
@@ -284,6 +297,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   service::Metrics metrics_;
   wire::GrpcDataService data_;
+  std::unique_ptr<CheckpointThread> checkpoints_;
   std::unique_ptr<grpc::Server> server_;
   std::thread registration_;
 };

@@ -19,9 +19,11 @@ struct PsServerOptions {
   std::uint32_t process_incarnation = 1;
   std::string coordinator;  // host:port, or @FILE that holds it; empty: none, directives come from the caller (tests)
   std::string listen = "127.0.0.1:0";
-  std::string advertise;       // host:port where workers reach it; empty: the address served
-  std::string advertise_host;  // the same with the port served
-  std::string metrics_listen;  // empty: none
+  std::string advertise;                // host:port where workers reach it; empty: the address served
+  std::string advertise_host;           // the same with the port served
+  std::string metrics_listen;           // empty: none
+  std::string store;                    // URI of the folder of the job's checkpoints; empty: none
+  std::uint64_t extra_bytes_limit = 0;  // core::PsOptions
   absl::Duration longest_drain = absl::Seconds(2);
 };
 

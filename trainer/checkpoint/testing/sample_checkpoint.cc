@@ -87,8 +87,8 @@ SampleJob MakeSampleJob(std::uint64_t seed, std::uint32_t cut, bool large) {
     }
     core::AppliedTable table(plan);
     for (std::uint32_t e = 0; e <= epoch; ++e) {
-      for (std::uint32_t shard = 0; shard < plan.shards_per_epoch(); ++shard) {
-        for (std::uint32_t group = 0; group < plan.updates_in_shard(shard); ++group) {
+      for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(e); ++shard) {
+        for (std::uint32_t group = 0; group < plan.updates_in_shard(e, shard); ++group) {
           if (e < epoch || random() % 8 != 0) table.Insert({e, shard, group});
         }
         if (random() % 4 != 0 || e < epoch) table.Retire(e, shard);

@@ -306,6 +306,17 @@ bool IsNewer(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+CheckpointLocation ParseCheckpointUri(absl::string_view uri) {
+  absl::string_view folder = uri;
+  while (folder.size() > 1 && absl::EndsWith(folder, "/")) folder.remove_suffix(1);
+  const std::size_t slash = folder.rfind('/');
+  const absl::string_view name = slash == absl::string_view::npos ? folder : folder.substr(slash + 1);
+  if (!ParseCheckpointName(name).has_value()) return {std::string(uri), ""};
+  std::string store =
+      slash == absl::string_view::npos ? "." : std::string(folder.substr(0, std::max<std::size_t>(slash, 1)));
+  return {std::move(store), std::string(name)};
+}
+
 absl::StatusOr<v1::PsFiles> WritePsFiles(Store& store, const PsCut& cut, const TakeSnapshot& take) {
   const std::optional<CheckpointId> id = ParseCheckpointName(cut.checkpoint);
   if (!id.has_value()) return absl::InvalidArgumentError(absl::StrCat(cut.checkpoint, ": no name of a checkpoint"));

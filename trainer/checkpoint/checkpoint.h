@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "downpour/v1/checkpoint.pb.h"
 #include "downpour/v1/control.pb.h"
@@ -19,6 +20,13 @@
 // Checkpoints as a whole: what a ps writes and loads, what is there, what is wrong with it. All of it waits for the
 // store; none of it keeps more than one slice in memory.
 namespace downpour::checkpoint {
+
+// Where a user says that checkpoints are: a folder of them or, if its last part is named like one, that one in it.
+struct CheckpointLocation {
+  std::string store;       // URI
+  std::string checkpoint;  // empty: the folder as a whole
+};
+CheckpointLocation ParseCheckpointUri(absl::string_view uri);
 
 // What one ps is to write of a cut.
 struct PsCut {

@@ -69,6 +69,22 @@ TEST(CheckpointNameTest, IsReadAsItIsWritten) {
   }
 }
 
+TEST(CheckpointUriTest, IsAFolderOrOneInIt) {
+  const auto parsed = [](const char* uri) {
+    const CheckpointLocation location = ParseCheckpointUri(uri);
+    return location.store + " " + location.checkpoint;
+  };
+  const std::string name = kName;
+  EXPECT_EQ(parsed("/a/b/"), "/a/b/ ");
+  EXPECT_EQ(parsed("s3://bucket/jobs"), "s3://bucket/jobs ");
+  EXPECT_EQ(parsed(("/a/" + name).c_str()), "/a " + name);
+  EXPECT_EQ(parsed(("/a/" + name + "/").c_str()), "/a " + name);
+  EXPECT_EQ(parsed(("/" + name).c_str()), "/ " + name);
+  EXPECT_EQ(parsed(name.c_str()), ". " + name);
+  EXPECT_EQ(parsed(("s3://bucket/jobs/" + name).c_str()), "s3://bucket/jobs " + name);
+  EXPECT_EQ(parsed(""), " ");
+}
+
 TEST(CheckpointTest, WhatIsWrittenByAFewIsReadByAnyone) {
   for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
     FakeFileSystem system(seed);

@@ -73,6 +73,15 @@ int TopCommand(const Target& target, bool once);
 int WhyCommand(const Target& target);
 int LogsCommand(const Target& target, const LogChoice& choice);
 
+// Checkpoints by URI, as a manifest has it: a folder of them, or one of them in it.
+int ListCheckpointsCommand(const std::string& uri, bool json);
+// Reads all of them. 1: one is not whole, or there is none.
+int VerifyCheckpointsCommand(const std::vector<std::string>& uris);
+// Each names one checkpoint. Nothing is removed unless all of them are there.
+int RemoveCheckpointsCommand(const std::vector<std::string>& uris);
+// Of a folder: the newest.
+int ExportCheckpointCommand(const std::string& uri, const std::string& path);
+
 // For the commands: prints one line on standard error. Answers the exit code that the error means: bad input for what
 // the user named, else failed.
 int Complain(const absl::Status& status);

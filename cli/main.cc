@@ -34,6 +34,8 @@ struct Arguments {
   std::vector<std::string> overrides;
   std::string job_uid;
   std::vector<std::string> addresses;
+  std::vector<std::string> checkpoints;  // URIs
+  std::string path;
   std::string output = "text";
   bool once = false;
 };
@@ -128,6 +130,20 @@ int Main(int argument_count, char** argument_values) {
       ->check(CheckPeerAddress)
       ->required()
       ->allow_extra_args(false);
+  CLI::App* const checkpoints = app.add_subcommand("checkpoints", "lists, verifies, removes and exports checkpoints");
+  checkpoints->require_subcommand(1);
+  constexpr char kWhichCheckpoints[] =
+      "a folder of checkpoints as spec.checkpoint.uri has it, or URI/NAME: one of them";
+  CLI::App* const list = checkpoints->add_subcommand("ls", "lists checkpoints, the newest first");
+  list->add_option("URI", arguments.file, kWhichCheckpoints)->required();
+  AddOutput(*list, arguments);
+  CLI::App* const verify = checkpoints->add_subcommand("verify", "reads checkpoints and says what is wrong with them");
+  verify->add_option("URI", arguments.checkpoints, kWhichCheckpoints)->required();
+  CLI::App* const remove = checkpoints->add_subcommand("rm", "removes checkpoints");
+  remove->add_option("URI/NAME", arguments.checkpoints, "exactly one checkpoint each")->required();
+  CLI::App* const model = checkpoints->add_subcommand("export", "makes a model file of a checkpoint");
+  model->add_option("URI", arguments.file, std::string(kWhichCheckpoints) + ". Of a folder: the newest")->required();
+  model->add_option("FILE", arguments.path, "the model, safetensors")->required();
 
   try {
     app.parse(argument_count, argument_values);
@@ -151,6 +167,10 @@ int Main(int argument_count, char** argument_values) {
   if (ledger->parsed()) {
     return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});
   }
+  if (list->parsed()) return ListCheckpointsCommand(arguments.file, json);
+  if (verify->parsed()) return VerifyCheckpointsCommand(arguments.checkpoints);
+  if (remove->parsed()) return RemoveCheckpointsCommand(arguments.checkpoints);
+  if (model->parsed()) return ExportCheckpointCommand(arguments.file, arguments.path);
   if (get->parsed()) return GetCommand(arguments.target, json);
   if (top->parsed()) return TopCommand(arguments.target, arguments.once);
   if (why->parsed()) return WhyCommand(arguments.target);

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -71,10 +70,6 @@ std::string OtherMetrics(const RunOverview& run) {
 }
 
 json TextOrNull(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
-
-std::string Cell(const std::string& text, std::size_t width) {
-  return text + std::string(width - std::min(width, Columns(text)), ' ');
-}
 
 }  // namespace
 
@@ -212,21 +207,7 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespace
     rows.front().insert(rows.front().begin(), "NAMESPACE");
     for (std::size_t i = 0; i < runs.size(); ++i) rows[i + 1].insert(rows[i + 1].begin(), runs[i].namespace_name);
   }
-  std::vector<std::size_t> widths(rows.front().size());
-  for (std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      row[i] = CleanText(row[i]);
-      widths[i] = std::max(widths[i], Columns(row[i]));
-    }
-  }
-  std::string text;
-  for (const std::vector<std::string>& row : rows) {
-    for (std::size_t i = 0; i + 1 < row.size(); ++i) absl::StrAppend(&text, Cell(row[i], widths[i] + 2));
-    absl::StrAppend(&text, row.back());
-    absl::StripTrailingAsciiWhitespace(&text);
-    text += '\n';
-  }
-  return text;
+  return FormatTable(std::move(rows));
 }
 
 std::string OverviewsToJson(const std::vector<RunOverview>& runs) {

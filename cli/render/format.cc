@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -164,6 +165,27 @@ std::vector<std::string> WrapColumns(std::string_view text, std::size_t columns,
   if (!line.empty() && most > 0) lines.push_back(std::move(line));
   for (std::string& each : lines) each = FitColumns(each, columns);
   return lines;
+}
+
+std::string FormatTable(std::vector<std::vector<std::string>> rows) {
+  std::vector<std::size_t> widths;
+  for (std::vector<std::string>& row : rows) {
+    widths.resize(row.size());
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = CleanText(row[i]);
+      widths[i] = std::max(widths[i], Columns(row[i]));
+    }
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) {
+      absl::StrAppend(&text, row[i], std::string(widths[i] + 2 - Columns(row[i]), ' '));
+    }
+    absl::StrAppend(&text, row.back());
+    absl::StripTrailingAsciiWhitespace(&text);
+    text += '\n';
+  }
+  return text;
 }
 
 std::string Sparkline(std::span<const double> values, std::size_t columns) {

@@ -39,6 +39,9 @@ std::string FitColumns(std::string_view text, std::size_t columns);
 // that is longer than a line is cut.
 std::vector<std::string> WrapColumns(std::string_view text, std::size_t columns, std::size_t most);
 
+// Rows of as many cells each, made clean, in columns two spaces apart; each ends with a line end.
+std::string FormatTable(std::vector<std::vector<std::string>> rows);
+
 // `columns` block characters from the oldest to the newest value, scaled between their least and greatest; fewer where
 // there are fewer finite values.
 std::string Sparkline(std::span<const double> values, std::size_t columns);

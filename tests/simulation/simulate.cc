@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..5] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..5] [--deadly-shard] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Runs one job in simulation; the same seed gives the same run."};
   app.add_option("--seed", options.seed, "the seed")->required();
   app.add_flag("--trace", options.trace, "print what happens");
+  app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
   app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 5));
   CLI11_PARSE(app, argc, argv);

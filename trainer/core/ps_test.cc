@@ -280,7 +280,7 @@ TEST_F(PsTest, ADifferenceCountsIfItBeginsWithAListThatWasHere) {
   constexpr std::uint64_t kAfter = 9;
   Begin();  // version 1
   const auto direct = [this](std::uint32_t incarnation, std::uint64_t since, std::uint64_t version,
-                             std::vector<std::uint64_t> sessions, std::vector<std::uint64_t> ended) {
+                             std::vector<std::uint64_t> sessions, const std::vector<std::uint64_t>& ended) {
     v1::DirectRequest directive = MakeDirective(MakeView(1, incarnation), std::move(sessions), version);
     directive.set_members_since(since);
     for (const std::uint64_t session : ended) directive.add_ended(session);

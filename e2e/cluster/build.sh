@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
-# Builds the programs of the test cluster from their pinned Go modules (the folders beside this file) into
-# $DOWNPOUR_E2E_CACHE, by default ~/.cache/downpour-e2e/bin. What is there already, from the same pins, is kept.
+# Builds the programs of the test cluster, and the S3 server of the tests of checkpoints, from their pinned Go modules
+# (the folders beside this file) into $DOWNPOUR_E2E_CACHE, by default ~/.cache/downpour-e2e/bin. What is there already,
+# from the same pins, is kept.
 # Usage: build.sh [NAME...], names as in `targets` below; without names, all of them.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
 bin=${DOWNPOUR_E2E_CACHE:-$HOME/.cache/downpour-e2e/bin}
-go_version=1.24.13
-# Of golang.org/toolchain@v0.0.1-go$go_version.linux-amd64, as go.sum would hold it.
-go_sum=h1:5sgfUhn9QCgVl4UYj32GrIYFHI3bi2UX55tNfupXwxc=
+
+# MODULE_FOLDER: the version of Go that builds it, and the sum of golang.org/toolchain@v0.0.1-goVERSION.linux-amd64, as
+# go.sum would hold it. What needs a newer one than Kubernetes has its own: all are built again when theirs changes.
+go_of() {
+  case "$1" in
+    versitygw) echo 1.25.14 h1:XriDgll2yv4W2YeUo2X/WuUuy+iGJkXGH0CQloMBEXo= ;;
+    *) echo 1.24.13 h1:5sgfUhn9QCgVl4UYj32GrIYFHI3bi2UX55tNfupXwxc= ;;
+  esac
+}
+
 # What makes a built program stale beside its go.mod and go.sum.
 flags_version=1
 
@@ -26,6 +34,7 @@ coredns coredns . v1.12.4
 kwok kwok sigs.k8s.io/kwok/cmd/kwok v0.7.0
 helm helm helm.sh/helm/v3/cmd/helm v3.19.2
 kubeconform kubeconform github.com/yannh/kubeconform/cmd/kubeconform v0.7.0
+versitygw versitygw github.com/versity/versitygw/cmd/versitygw v1.8.0
 END
 }
 
@@ -37,6 +46,8 @@ exec 9>"$bin/.lock"
 flock -w 3600 9 || { say "waited an hour for another build to leave $bin/.lock"; exit 1; }
 
 stamp_of() { # MODULE_FOLDER PACKAGE
+  local go_version
+  read -r go_version _ < <(go_of "$1")
   {
     cat "$here/$1"/go.*
     find "$here/$1" -name '*.go' -exec cat {} +
@@ -49,8 +60,8 @@ is_current() { # NAME MODULE_FOLDER PACKAGE
 }
 
 # The pinned Go, fetched as a module by whatever Go there is: Debian's 1.19 can do that, and no more.
-pinned_go() {
-  local answer directory sum
+pinned_go() { # VERSION SUM
+  local go_version=$1 go_sum=$2 answer directory sum
   answer=$(cd / && GOFLAGS='' GOTOOLCHAIN=local GO111MODULE=on \
     go mod download -json "golang.org/toolchain@v0.0.1-go$go_version.linux-amd64") || {
     say "cannot fetch Go $go_version: $answer"
@@ -102,6 +113,7 @@ for name in "${names[@]}"; do
 done
 
 go=
+go_pin=
 for folder in $(targets | cut -d' ' -f2 | uniq); do
   missing=() version=
   while read -r name of package its_version; do
@@ -109,9 +121,11 @@ for folder in $(targets | cut -d' ' -f2 | uniq); do
     missing+=("$name=$package") version=$its_version
   done < <(targets)
   [ "${#missing[@]}" -eq 0 ] && continue
-  if [ -z "$go" ]; then
-    say "missing programs are built into $bin; on two cores Kubernetes takes about 7 minutes"
-    go=$(pinned_go)
+  [ -n "$go" ] || say "missing programs are built into $bin; on two cores Kubernetes takes about 7 minutes"
+  if [ "$go_pin" != "$(go_of "$folder")" ]; then
+    go_pin=$(go_of "$folder")
+    # shellcheck disable=SC2086  # a version and a sum
+    go=$(pinned_go $go_pin)
   fi
   build_module "$folder" "$version" "${missing[@]}"
 done

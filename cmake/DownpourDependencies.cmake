@@ -13,6 +13,8 @@ find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(cpprestsdk CONFIG REQUIRED)
 find_package(simdjson CONFIG REQUIRED)
+find_package(CURL 7.88 REQUIRED)
+find_package(pugixml CONFIG REQUIRED)
 
 if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)

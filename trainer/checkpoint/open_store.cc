@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "trainer/checkpoint/directory_store.h"
+#include "trainer/checkpoint/s3_store.h"
 #include "trainer/checkpoint/store.h"
 
 namespace downpour::checkpoint {
@@ -27,9 +28,7 @@ absl::Status CheckStoreName(absl::string_view name) {
 }
 
 absl::StatusOr<std::unique_ptr<Store>> OpenStore(const std::string& uri) {
-  if (absl::StartsWith(uri, "s3://")) {
-    return absl::UnimplementedError(absl::StrCat(uri, ": checkpoints in S3 are not supported yet; give a directory"));
-  }
+  if (absl::StartsWith(uri, "s3://")) return OpenS3Store(uri);
   if (uri.empty() || absl::StrContains(uri, "://") || absl::StrContains(uri, '\0')) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", absl::CHexEscape(uri), "\": must be a path or s3://BUCKET/PREFIX"));

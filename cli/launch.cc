@@ -54,6 +54,12 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
   v1::ModelConfig& model = *config.mutable_model();
   if (model.has_plugin()) model.mutable_plugin()->set_path(absolute(model.plugin().path()));
   model.set_torch_script(absolute(model.torch_script()));
+  if (config.has_checkpoint()) {
+    v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
+    const auto in_place = [&absolute](const std::string& uri) { return uri.starts_with("s3://") ? uri : absolute(uri); };
+    checkpoint.set_uri(in_place(checkpoint.uri()));
+    checkpoint.set_resume_uri(in_place(checkpoint.resume_uri()));
+  }
   return job::TrainingConfigToJson(config);
 }
 

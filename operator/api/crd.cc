@@ -167,14 +167,28 @@ constexpr Description kDescriptions[] = {
     {"spec.podCleanup.worker", "What is different for the pods of the workers."},
     {"spec.podCleanup.worker.onSuccess", "After success. Absent: as for the job."},
     {"spec.podCleanup.worker.onFailure", "After failure. Absent: as for the job."},
-    {"spec.checkpoint", "Where and when the parameters are saved, and what a new job begins with."},
-    {"spec.checkpoint.uri", "Where checkpoints go."},
-    {"spec.checkpoint.intervalSeconds", "The time between two checkpoints."},
-    {"spec.checkpoint.onDisruption", "Takes a checkpoint before a pod is moved."},
-    {"spec.checkpoint.onDisruption.timeoutSeconds", "How long the move waits for the checkpoint."},
+    {"spec.checkpoint",
+     "Where and when the state of the training is saved, and what it begins with. Absent: a parameter server that is "
+     "lost costs all progress."},
+    {"spec.checkpoint.uri",
+     "Where checkpoints go: s3://BUCKET/PREFIX, or an absolute path in a volume that the coordinator and the parameter "
+     "servers mount, on whichever nodes they are. Each job has a folder of its name there."},
+    {"spec.checkpoint.intervalSeconds", "The time from one checkpoint to the next. Training goes on meanwhile."},
+    {"spec.checkpoint.keep", "So many checkpoints of the job stay, the newest; older ones are removed."},
+    {"spec.checkpoint.keepBest",
+     "A metric of spec.model.metrics: the checkpoint in which it is best stays as well. Absent: none does."},
+    {"spec.checkpoint.extraMemory",
+     "At most so much memory of a parameter server, beside its parameters, while a checkpoint is made, as 512Mi; where "
+     "it is used up updates wait. Absent: as much as it takes."},
+    {"spec.checkpoint.onDisruption",
+     "A drain of a node with a parameter server waits for a checkpoint, and no longer. Absent: it waits for "
+     "parameterServer.maxProtectSeconds."},
+    {"spec.checkpoint.onDisruption.timeoutSeconds",
+     "How long a drain, or a suspension, waits for its checkpoint."},
     {"spec.checkpoint.resumeFrom",
-     "Where training begins: Latest (the newest checkpoint at uri, if there is one), "
-     "Never (from the beginning), {trainingJob: name} or {uri: text}."},
+     "What training begins with. Latest: the newest checkpoint of this job that can be read, if there is one. Never: "
+     "initial values. {trainingJob: name}: the newest one of that job, below the same uri. {uri: text}: that "
+     "checkpoint, or the newest in that folder."},
     {"spec.scheduling", "How the pods get onto nodes."},
     {"spec.scheduling.gang",
      "How many pods must find room before any starts. None: each for itself. MinReplicas: as "
@@ -478,6 +492,17 @@ constexpr Relation kRelations[] = {
      "!has(self.labelSmoothing) || (has(self.type) && self.type == 'CrossEntropy')", "is for the type CrossEntropy"},
     {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
      "is for the type Huber"},
+    {"spec.checkpoint", "uri",
+     "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
+     "must be an absolute path or s3://BUCKET/PREFIX"},
+    {"spec", "checkpoint",
+     "!has(self.checkpoint) || !has(self.checkpoint.keepBest) || (has(self.model.metrics) && "
+     "self.checkpoint.keepBest in self.model.metrics)",
+     "keepBest must be one of spec.model.metrics"},
+    {"spec", "checkpoint",
+     "!has(self.checkpoint) || !has(self.checkpoint.keepBest) || !has(self.training) || "
+     "!has(self.training.evaluate) || self.training.evaluate",
+     "keepBest needs spec.training.evaluate: true"},
     {"spec.failurePolicy.rules[]", "",
      "(has(self.roles) && size(self.roles) > 0) || (has(self.onPodConditions) && size(self.onPodConditions) > 0) || "
      "(has(self.onContainerReasons) && size(self.onContainerReasons) > 0) || has(self.onExitCodes)",
@@ -517,6 +542,8 @@ constexpr TextPattern kTextPatterns[] = {
     {schema::IsPluginName, 63, "^[A-Za-z0-9_]+$", "a b"},
     {schema::IsPath, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
     {schema::IsPathOrEmpty, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
+    {schema::IsCheckpointUri, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},  // and a relation
+    {schema::IsMemory, 17, "^[1-9][0-9]{0,14}([kMGTPE]|[KMGTPE]i)?$", "0"},
 };
 
 std::string CelText(std::string_view text) {

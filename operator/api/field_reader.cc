@@ -266,7 +266,7 @@ class Reader {
     errors_.Visit(node, path);
     ObjectReader object(*this, node, path);
     object.Field("trainingJob", value.training_job, schema::Text{schema::IsJobName});
-    object.Field("uri", value.uri, schema::Text{schema::IsPath});
+    object.Field("uri", value.uri, schema::Text{schema::IsCheckpointUri});
     object.RefuseUnknown();
     if (value.training_job.empty() == value.uri.empty() && errors_.IsClean(path)) {
       errors_.Add(path, "must have either trainingJob or uri");

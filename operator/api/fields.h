@@ -101,8 +101,11 @@ void Fields(Visitor& v, OnDisruption& s) {
 
 template <class Visitor>
 void Fields(Visitor& v, CheckpointSpec& s) {
-  v.Field("uri", s.uri, Text{IsPath}, Presence::kRequired);
+  v.Field("uri", s.uri, Text{IsCheckpointUri}, Presence::kRequired);
   v.Field("intervalSeconds", s.interval_seconds, Integer{1, kYear});
+  v.Field("keep", s.keep, Integer{1, 1000});
+  v.Field("keepBest", s.keep_best, Text{IsPluginName});  // which, see relations.h
+  v.Field("extraMemory", s.extra_memory, Text{IsMemory});
   v.Field("onDisruption", s.on_disruption, Object{});
   v.Field("resumeFrom", s.resume_from, ResumePoint{});
 }
@@ -233,7 +236,7 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("successPolicy", s.success_policy, Choice(kSuccessPolicies));
   v.Field("failurePolicy", s.failure_policy, Object{});
   v.Field("progressDeadlineSeconds", s.progress_deadline_seconds, Integer{0, kYear});
-  v.Field("checkpoint", s.checkpoint, Object{}, Presence::kUnsupported);
+  v.Field("checkpoint", s.checkpoint, Object{});
   v.Field("scheduling", s.scheduling, Object{});
   v.Field("activeDeadlineSeconds", s.active_deadline_seconds, Integer{1, 10 * kYear});
   v.Field("ttlSecondsAfterFinished", s.ttl_seconds_after_finished, Integer{0, 10 * kYear});

@@ -31,21 +31,34 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   DocumentNode* const spec = root.Find("spec");
   if (spec == nullptr || directory.empty()) return false;
   using Path = std::vector<const char*>;
+  constexpr std::string_view kCheckpoint = "checkpoint";
   for (const Path& path : {Path{"dataset", "path"}, Path{"output", "directory"}, Path{"model", "plugin", "path"},
-                           Path{"model", "torchScript", "path"}}) {
+                           Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"},
+                           Path{"checkpoint", "resumeFrom", "uri"}}) {
     DocumentNode* node = spec;
     for (std::size_t i = 0; i < path.size() && node != nullptr; ++i) node = node->Find(path[i]);
     if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;
     // What no path may be is refused as it is written.
     if (!schema::IsPath(node->text).empty() || node->text.starts_with('/')) continue;
+    if (path[0] == kCheckpoint && node->text.find("://") != std::string::npos) continue;
     node->text = (fs::path(directory) / node->text).lexically_normal().string();
     relative = true;
   }
   return relative;
 }
 
+// On a cluster nobody says from where a path would be taken, and checkpoints have to be found again.
+void RefuseRelativeCheckpoints(const CheckpointSpec& checkpoint, FieldErrors& errors) {
+  const auto check = [&errors](const std::string& path, const std::string& uri) {
+    if (uri.empty() || uri.starts_with('/') || uri.starts_with("s3://") || !errors.IsClean(path)) return;
+    errors.Add(path, absl::StrCat("must be an absolute path or s3://BUCKET/PREFIX on a cluster, got ", Quote(uri)));
+  };
+  check("spec.checkpoint.uri", checkpoint.uri);
+  check("spec.checkpoint.resumeFrom.uri", checkpoint.resume_from.uri);
+}
+
 ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
-                     const std::string& directory, bool check_templates) {
+                     const std::string& directory, bool stored) {
   ParsedManifest parsed;
   ChosenDocument chosen = ChooseDocument(text);
   Document& document = chosen.document;
@@ -62,8 +75,10 @@ ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::str
   ReadFields(document.root, parsed.job, errors);
   if (document.root.Find("spec") != nullptr && document.root.Find("spec")->kind == DocumentNode::Kind::kMap) {
     CheckRelations(parsed.job.spec, errors);
-    if (check_templates) {
+    if (!stored) {
       for (FieldError& error : CheckPodTemplates(parsed.job.spec)) errors.Add(error.path, std::move(error.message));
+    } else if (parsed.job.spec.checkpoint.has_value()) {
+      RefuseRelativeCheckpoints(*parsed.job.spec.checkpoint, errors);
     }
   }
   if (document.root.Find("metadata") != nullptr && document.root.Find("metadata")->kind == DocumentNode::Kind::kMap) {
@@ -77,10 +92,10 @@ ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::str
 
 ParsedManifest ParseManifest(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
                              const std::string& directory) {
-  return Parse(text, overrides, directory, /*check_templates=*/true);
+  return Parse(text, overrides, directory, /*stored=*/false);
 }
 
-ParsedManifest ParseStored(std::string_view text) { return Parse(text, {}, {}, /*check_templates=*/false); }
+ParsedManifest ParseStored(std::string_view text) { return Parse(text, {}, {}, /*stored=*/true); }
 
 std::string MakeName(const Metadata& metadata) {
   if (!metadata.name.empty()) return metadata.name;

@@ -192,6 +192,23 @@ TEST(ManifestTest, RelativePathsAreTakenFromTheFolderOfTheManifest) {
   EXPECT_EQ(ParseManifest(text).job.spec.dataset.path, "../data") << "of no file, as on a cluster";
 }
 
+TEST(ManifestTest, RelativeCheckpointsAreTakenFromTheFolderOfTheManifestAndRefusedOnACluster) {
+  const std::string text = Minimal() + "  checkpoint: {uri: ckpt, resumeFrom: {uri: ../before}}\n";
+  const ParsedManifest read = ParseManifest(text, {}, "/jobs/one");
+  EXPECT_THAT(Lines(read.errors), IsEmpty());
+  EXPECT_EQ(read.job.spec.checkpoint->uri, "/jobs/one/ckpt");
+  EXPECT_EQ(read.job.spec.checkpoint->resume_from.uri, "/jobs/before");
+  EXPECT_THAT(Lines(ParseManifest(text).errors), IsEmpty());
+  EXPECT_THAT(Lines(ParseStored(text).errors),
+              ElementsAre("spec.checkpoint.uri: must be an absolute path or s3://BUCKET/PREFIX on a cluster, got "
+                          "\"ckpt\"",
+                          "spec.checkpoint.resumeFrom.uri: must be an absolute path or s3://BUCKET/PREFIX on a "
+                          "cluster, got \"../before\""));
+  const std::string remote = Minimal() + "  checkpoint: {uri: \"s3://bucket/a\"}\n";
+  EXPECT_EQ(ParseManifest(remote, {}, "/jobs/one").job.spec.checkpoint->uri, "s3://bucket/a");
+  EXPECT_THAT(Lines(ParseStored(remote).errors), IsEmpty());
+}
+
 TEST(ManifestTest, OneJobIsTakenAndTheRestIsNamed) {
   const std::string other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n---\n";
   const ParsedManifest read = ParseManifest(other + Minimal());

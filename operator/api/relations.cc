@@ -70,6 +70,17 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add("spec.dataset.synthetic", "is for the format Synthetic");
     }
   }
+  if (errors.IsClean("spec.checkpoint") && errors.IsClean("spec.model") && spec.checkpoint.has_value() &&
+      !spec.checkpoint->keep_best.empty()) {
+    const std::string path = "spec.checkpoint.keepBest";
+    const std::string& best = spec.checkpoint->keep_best;
+    if (std::find(model.metrics.begin(), model.metrics.end(), best) == model.metrics.end()) {
+      errors.Add(path, absl::StrCat("must be one of spec.model.metrics",
+                                    model.metrics.empty() ? ", which is empty" : "", "; got ", Quote(best)));
+    } else if (!spec.training.evaluate) {
+      errors.Add(path, "needs spec.training.evaluate: true, as metrics are measured then");
+    }
+  }
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;
   if (errors.IsClean(policy + ".backoff") && backoff.initial_seconds > backoff.max_seconds) {

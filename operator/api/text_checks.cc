@@ -5,6 +5,7 @@
 #include <string>
 
 #include "operator/api/document.h"
+#include "operator/api/memory.h"
 #include "operator/api/training_job.h"
 
 namespace downpour::api::schema {
@@ -112,6 +113,21 @@ std::string_view IsPathOrEmpty(std::string_view text) {
   if (!IsUtf8(text)) return "must be valid UTF-8, the folder it is in included";
   if (HasControlCharacter(text)) return "must not contain control characters";
   return text.size() <= 4096 ? "" : "must be at most 4096 bytes";
+}
+std::string_view IsCheckpointUri(std::string_view text) {
+  if (const std::string_view wrong = IsPath(text); !wrong.empty()) return wrong;
+  constexpr std::string_view kS3 = "s3://";
+  const std::size_t scheme = text.find("://");
+  const auto in_scheme = [](char c) { return IsAlphanumeric(c) || c == '+' || c == '-' || c == '.'; };
+  if (scheme == std::string_view::npos || !std::all_of(text.begin(), text.begin() + scheme, in_scheme)) return "";
+  const std::string_view bucket = text.substr(kS3.size(), text.find('/', kS3.size()) - kS3.size());
+  const auto in_bucket = [](char c) { return IsLower(c) || IsDigit(c) || c == '-' || c == '.'; };
+  const bool good = text.starts_with(kS3) && bucket.size() >= 3 && bucket.size() <= 63 &&
+                    std::all_of(bucket.begin(), bucket.end(), in_bucket);
+  return good ? "" : "must be a directory or s3://BUCKET/PREFIX, with a bucket of 3 to 63 of a-z, 0-9, '-' and '.'";
+}
+std::string_view IsMemory(std::string_view text) {
+  return ParseMemory(text).has_value() ? "" : "must be an amount of memory above 0, as 512Mi or 2Gi";
 }
 
 }  // namespace downpour::api::schema

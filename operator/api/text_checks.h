@@ -22,6 +22,8 @@ std::string_view IsParameterPattern(std::string_view text);  // as conv1.*
 std::string_view IsPluginName(std::string_view text);        // of what a plug-in holds
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
+std::string_view IsCheckpointUri(std::string_view text);  // a path, or s3://BUCKET/PREFIX
+std::string_view IsMemory(std::string_view text);         // as 512Mi
 
 }  // namespace downpour::api::schema
 

@@ -213,8 +213,11 @@ struct ResumeFrom {
 };
 
 struct CheckpointSpec {
-  std::string uri;
+  std::string uri;  // a directory, or s3://BUCKET/PREFIX; each job has a folder of its own in it
   int interval_seconds = 600;
+  int keep = 3;              // of this job, the newest
+  std::string keep_best;     // one of the model's metrics; empty: none is kept for being the best
+  std::string extra_memory;  // of a ps beside its parameters: "512Mi"; empty: as much as it takes
   std::optional<OnDisruption> on_disruption;
   ResumeFrom resume_from;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;

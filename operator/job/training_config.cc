@@ -2,7 +2,11 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <cstddef>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
+#include "operator/api/memory.h"
 
 namespace downpour::job {
 namespace {
@@ -37,6 +41,38 @@ v1::ModelConfig ToProto(const api::ModelSpec& spec) {
     config.mutable_plugin()->set_parameters(spec.plugin->parameters);
   }
   if (spec.torch_script.has_value()) config.set_torch_script(spec.torch_script->path);
+  return config;
+}
+
+// Below the folder that several jobs share, this one's.
+std::string FolderOf(const std::string& uri, const std::string& name) {
+  const std::size_t end = uri.find_last_not_of('/');
+  return absl::StrCat(end == std::string::npos ? "" : uri.substr(0, end + 1), "/", name);
+}
+
+v1::CheckpointConfig ToProto(const api::CheckpointSpec& spec, const std::string& name) {
+  v1::CheckpointConfig config;
+  config.set_uri(FolderOf(spec.uri, name));
+  config.set_interval_seconds(static_cast<std::uint32_t>(spec.interval_seconds));
+  config.set_keep(static_cast<std::uint32_t>(spec.keep));
+  config.set_keep_best(spec.keep_best);
+  config.set_extra_bytes_limit(api::ParseMemory(spec.extra_memory).value_or(0));
+  switch (spec.resume_from.mode) {
+    case api::ResumeMode::kLatest:
+      config.set_resume(v1::RESUME_LATEST);
+      break;
+    case api::ResumeMode::kNever:
+      config.set_resume(v1::RESUME_NEVER);
+      break;
+    case api::ResumeMode::kTrainingJob:
+      config.set_resume(v1::RESUME_FROM);
+      config.set_resume_uri(FolderOf(spec.uri, spec.resume_from.training_job));
+      break;
+    case api::ResumeMode::kUri:
+      config.set_resume(v1::RESUME_FROM);
+      config.set_resume_uri(spec.resume_from.uri);
+      break;
+  }
   return config;
 }
 
@@ -86,6 +122,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_output_directory(output_directory);
   config.set_evaluate(spec.training.evaluate);
   config.set_threads(spec.training.threads);
+  if (spec.checkpoint.has_value()) *config.mutable_checkpoint() = ToProto(*spec.checkpoint, job.metadata.name);
   return config;
 }
 

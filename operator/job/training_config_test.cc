@@ -89,6 +89,37 @@ TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").model().torch_script(), "/m.pt");
 }
 
+TEST(TrainingConfigTest, EachJobHasAFolderOfItsOwnBelowTheUri) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(ToTrainingConfig(job, "abc", "/out").has_checkpoint());
+  job.spec.checkpoint.emplace();
+  job.spec.checkpoint->uri = "s3://models/team/";
+  job.spec.checkpoint->interval_seconds = 60;
+  job.spec.checkpoint->keep = 5;
+  job.spec.checkpoint->keep_best = "Accuracy";
+  const auto config = [&job] { return ToTrainingConfig(job, "abc", "/out").checkpoint(); };
+  EXPECT_EQ(config().uri(), "s3://models/team/demo");
+  EXPECT_EQ(config().interval_seconds(), 60u);
+  EXPECT_EQ(config().keep(), 5u);
+  EXPECT_EQ(config().keep_best(), "Accuracy");
+  EXPECT_EQ(config().extra_bytes_limit(), 0u) << "no limit";
+  EXPECT_EQ(config().resume(), v1::RESUME_LATEST);
+  EXPECT_EQ(config().resume_uri(), "");
+
+  job.spec.checkpoint->uri = "/";
+  job.spec.checkpoint->extra_memory = "2Mi";
+  job.spec.checkpoint->resume_from = {api::ResumeMode::kTrainingJob, "before", ""};
+  EXPECT_EQ(config().uri(), "/demo");
+  EXPECT_EQ(config().extra_bytes_limit(), 2u << 20);
+  EXPECT_EQ(config().resume(), v1::RESUME_FROM);
+  EXPECT_EQ(config().resume_uri(), "/before");
+  job.spec.checkpoint->resume_from = {api::ResumeMode::kUri, "", "/one/checkpoint"};
+  EXPECT_EQ(config().resume(), v1::RESUME_FROM);
+  EXPECT_EQ(config().resume_uri(), "/one/checkpoint");
+  job.spec.checkpoint->resume_from = {api::ResumeMode::kNever, "", ""};
+  EXPECT_EQ(config().resume(), v1::RESUME_NEVER);
+}
+
 TEST(TrainingConfigTest, GeneratedDataAreTakenOverWhole) {
   api::TrainingJob job = MakeJob();
   job.spec.dataset = {.format = "Synthetic", .path = "", .synthetic = api::SyntheticSpec{}};

@@ -73,6 +73,7 @@ class RandomFill {
                                         "/data/\"quoted\" {ünicode}: 😀 # no comment",
                                         "two\nlines\ttab\x01",
                                         "training.downpour.dev/operator",
+                                        "512Mi",
                                         kApiVersion,
                                         kKind};
     do {
@@ -114,8 +115,13 @@ class RandomFill {
   void Fill(double& value, const schema::Fraction& rule) {
     value = rule.least + (rule.below - rule.least) * static_cast<double>(Below(8)) / 8;
   }
-  template <class Value>
-  void Fill(Value&, const schema::ResumePoint&) {}
+  void Fill(ResumeFrom& value, const schema::ResumePoint&) {
+    const ResumeFrom choices[] = {{ResumeMode::kLatest, "", ""},
+                                  {ResumeMode::kNever, "", ""},
+                                  {ResumeMode::kTrainingJob, "before", ""},
+                                  {ResumeMode::kUri, "", "s3://bucket/before"}};
+    value = choices[Below(4)];
+  }
 
   std::mt19937_64& random_;
 };
@@ -153,6 +159,10 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     if (model.loss->type != "Huber") model.loss->delta.reset();
   }
   MakeUnique(model.metrics);
+  if (job.spec.checkpoint.has_value()) {
+    const bool measures = job.spec.training.evaluate && !model.metrics.empty();
+    job.spec.checkpoint->keep_best = measures ? model.metrics.front() : "";
+  }
   MakeUnique(model.frozen);
   FailurePolicy& policy = job.spec.failure_policy;
   if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;

@@ -59,9 +59,9 @@ constexpr Description kDescriptions[] = {
      "one. Without a request or limit of its own that container asks for 100m of CPU and 256Mi of memory."},
     {"spec.parameterServer.replicationFactor", "How many parameter servers hold each slice of the parameters."},
     {"spec.parameterServer.disruption",
-     "What becomes of evictions of parameter servers, as when a node is drained. Protect holds them up, as all "
-     "progress "
-     "would be lost; the condition DrainWaits tells of a drain that waits. Allow lets them through."},
+     "What becomes of evictions of parameter servers, as when a node is drained. Protect holds them up, as progress "
+     "would be lost; the condition DrainWaits tells of a drain that waits. With checkpoint.onDisruption it waits for a "
+     "checkpoint. Allow lets them through."},
     {"spec.parameterServer.maxProtectSeconds",
      "A drain that has waited for so long is let through in spite of Protect. Nobody knows of drains where the "
      "operator "
@@ -141,8 +141,8 @@ constexpr Description kDescriptions[] = {
      "Exit codes, without 0. A process that a signal ended has 128 "
      "and the number of the signal."},
     {"spec.failurePolicy.rules[].action",
-     "Replace: a new pod takes the place. Replace of a parameter server starts "
-     "the training again from the beginning. RestartJob: all pods start again. "
+     "Replace: a new pod takes the place. Replace of a parameter server takes "
+     "the training back to the newest checkpoint, or to the beginning without one. RestartJob: all pods start again. "
      "FailJob: the job fails at once. Ignore: as Replace, and never counts."},
     {"spec.failurePolicy.rules[].countsTowardsLimit",
      "Whether such a restart counts towards maxRestarts and "
@@ -183,8 +183,7 @@ constexpr Description kDescriptions[] = {
     {"spec.checkpoint.onDisruption",
      "A drain of a node with a parameter server waits for a checkpoint, and no longer. Absent: it waits for "
      "parameterServer.maxProtectSeconds."},
-    {"spec.checkpoint.onDisruption.timeoutSeconds",
-     "How long a drain, or a suspension, waits for its checkpoint."},
+    {"spec.checkpoint.onDisruption.timeoutSeconds", "How long a drain, or a suspension, waits for its checkpoint."},
     {"spec.checkpoint.resumeFrom",
      "What training begins with. Latest: the newest checkpoint of this job that can be read, if there is one. Never: "
      "initial values. {trainingJob: name}: the newest one of that job, below the same uri. {uri: text}: that "
@@ -333,8 +332,9 @@ constexpr Description kDescriptions[] = {
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
      "One entry a type: SpecInvalid, TemplateInvalid, Blocked, Suspended, Scheduled, Clamped, Shrunk, Ready, "
-     "Recovering, Restarting, ParametersLost, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and "
-     "Failed (every pod has ended)."},
+     "Recovering, Restarting, ParametersLost, Resumed (it began with a checkpoint), CheckpointFailing and "
+     "CheckpointTemporary, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
+     "has ended)."},
     {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
     {"status.conditions[].type", "Type of the condition."},
     {"status.conditions[].status", "True, False or Unknown."},
@@ -357,7 +357,17 @@ constexpr Description kDescriptions[] = {
     {"status.recovery.lastRole", "To which role."},
     {"status.recovery.lastStartTime", "When the failure was seen."},
     {"status.recovery.lastDurationSeconds",
-     "Whole seconds from then until training went on. Absent while it does not."},
+     "Whole seconds from then until training went on with a new update. Absent while it does not."},
+    {"status.recovery.phases", "Its parts in seconds, each absent until it is over or where it is not known."},
+    {"status.recovery.phases.detect", "From the end of the pod, as the platform says it, until it was seen."},
+    {"status.recovery.phases.schedule", "Until the last of the pods that take the place of those that ended runs."},
+    {"status.recovery.phases.start", "Until all members are ready."},
+    {"status.recovery.phases.restore", "Until the first new update."},
+    {"status.recovery.step", "Updates applied when it began, or to which it fell back, if it did."},
+    {"status.recovery.restoredFrom", "The checkpoint that training went back to. Absent: to none."},
+    {"status.recovery.lostUpdates", "Updates that were applied and lost again. Absent: none, or not known."},
+    {"status.recovery.lostSeconds", "Seconds of training that were lost. Absent: none, or not known."},
+    {"status.recovery.skipped", "Newer checkpoints that were not used, and why."},
     {"status.progress", "What training has done. It may be some seconds old; curves are in the metrics."},
     {"status.progress.step", "Updates applied."},
     {"status.progress.totalSteps", "Updates of the whole training. 0: not known yet."},
@@ -402,6 +412,15 @@ constexpr Description kDescriptions[] = {
     {"status.output.incarnation", "Which start of that worker."},
     {"status.output.keptUntil",
      "The pod of that worker stays until then, as the model goes with it. Absent: it does not stay."},
+    {"status.checkpoint", "The newest checkpoint. Absent: none was tried."},
+    {"status.checkpoint.newest", "Where it is. Absent: there is none yet."},
+    {"status.checkpoint.updates", "Updates that it holds."},
+    {"status.checkpoint.time", "When it was made."},
+    {"status.checkpoint.failures", "Attempts of the coordinator that runs that failed."},
+    {"status.checkpoint.error", "Why the newest attempt failed. Absent: it did not."},
+    {"status.checkpointRequest", "Internal: a checkpoint that is wanted before a suspension or a drain."},
+    {"status.checkpointRequest.name", "Internal: its name; another name is another wish."},
+    {"status.checkpointRequest.since", "Internal: since when."},
     {"status.nodes", "With scheduling.avoidNodes: nodes on which pods of this job failed."},
     {"status.nodes[]", "One such node."},
     {"status.nodes[].name", "Its name."},
@@ -492,8 +511,7 @@ constexpr Relation kRelations[] = {
      "!has(self.labelSmoothing) || (has(self.type) && self.type == 'CrossEntropy')", "is for the type CrossEntropy"},
     {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
      "is for the type Huber"},
-    {"spec.checkpoint", "uri",
-     "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
+    {"spec.checkpoint", "uri", "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
      "must be an absolute path or s3://BUCKET/PREFIX"},
     {"spec", "checkpoint",
      "!has(self.checkpoint) || !has(self.checkpoint.keepBest) || (has(self.model.metrics) && "

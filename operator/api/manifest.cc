@@ -32,9 +32,9 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   if (spec == nullptr || directory.empty()) return false;
   using Path = std::vector<const char*>;
   constexpr std::string_view kCheckpoint = "checkpoint";
-  for (const Path& path : {Path{"dataset", "path"}, Path{"output", "directory"}, Path{"model", "plugin", "path"},
-                           Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"},
-                           Path{"checkpoint", "resumeFrom", "uri"}}) {
+  for (const Path& path :
+       {Path{"dataset", "path"}, Path{"output", "directory"}, Path{"model", "plugin", "path"},
+        Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"}, Path{"checkpoint", "resumeFrom", "uri"}}) {
     DocumentNode* node = spec;
     for (std::size_t i = 0; i < path.size() && node != nullptr; ++i) node = node->Find(path[i]);
     if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;

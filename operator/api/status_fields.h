@@ -75,11 +75,40 @@ void Fields(Visitor& v, MembershipStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, RecoveryPhases& s) {
+  v.Field("detect", s.detect, Number{});
+  v.Field("schedule", s.schedule, Number{});
+  v.Field("start", s.start, Number{});
+  v.Field("restore", s.restore, Number{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, CheckpointStatus& s) {
+  v.Field("newest", s.newest, Text{AnyText});
+  v.Field("updates", s.updates, Integer{});
+  v.Field("time", s.time, Time{});
+  v.Field("failures", s.failures, kCount);
+  v.Field("error", s.error, Text{AnyText});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, CheckpointRequestStatus& s) {
+  v.Field("name", s.name, Text{AnyText});
+  v.Field("since", s.since, Time{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, RecoveryStatus& s) {
   v.Field("lastCause", s.last_cause, Text{AnyText});
   v.Field("lastRole", s.last_role, Choice(kRoles));
   v.Field("lastStartTime", s.last_start_time, Time{});
   v.Field("lastDurationSeconds", s.last_duration_seconds, Integer{});
+  v.Field("phases", s.phases, Object{});
+  v.Field("step", s.step, Integer{});
+  v.Field("restoredFrom", s.restored_from, Text{AnyText});
+  v.Field("lostUpdates", s.lost_updates, Integer{});
+  v.Field("lostSeconds", s.lost_seconds, Integer{});
+  v.Field("skipped", s.skipped, ListOf<Text>{{AnyText}});
 }
 
 template <class Visitor>
@@ -138,6 +167,8 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("recovery", s.recovery, Object{});
   v.Field("progress", s.progress, Object{});
   v.Field("output", s.output, Object{});
+  v.Field("checkpoint", s.checkpoint, Object{});
+  v.Field("checkpointRequest", s.checkpoint_request, Object{});
   v.Field("incarnations", s.incarnations, MapOf<Integer>{AnyText, kCount});
   v.Field("recentFailures", s.recent_failures, ListOf<Object>{});
   v.Field("failures", s.failures, ListOf<Object>{});

@@ -326,13 +326,45 @@ struct MembershipStatus {
   friend bool operator==(const MembershipStatus&, const MembershipStatus&) = default;
 };
 
-// The newest recovery: from the end of a member until training went on.
+// The parts of a recovery, in seconds; each absent until it is over, or where it is not known.
+struct RecoveryPhases {
+  std::optional<double> detect;    // from the end of a member until it was seen
+  std::optional<double> schedule;  // until the last of the replacements ran
+  std::optional<double> start;     // until all members were ready
+  std::optional<double> restore;   // until the first new update
+  friend bool operator==(const RecoveryPhases&, const RecoveryPhases&) = default;
+};
+
+// The newest recovery: from when the end of a member was seen until training went on.
 struct RecoveryStatus {
   std::string last_cause;
   Role last_role = Role::kWorker;
   double last_start_time = 0;
   std::optional<std::int64_t> last_duration_seconds;  // absent: it is not over
+  RecoveryPhases phases;
+  std::uint64_t step = 0;                     // updates applied when it began; from what it fell back to, if it did
+  std::string restored_from;                  // URI; empty: no checkpoint was needed, or there was none
+  std::optional<std::uint64_t> lost_updates;  // absent: none, or it is not known yet
+  std::optional<std::int64_t> lost_seconds;   // of training
+  std::vector<std::string> skipped;           // newer checkpoints that were not used: "NAME: why"
   friend bool operator==(const RecoveryStatus&, const RecoveryStatus&) = default;
+};
+
+// The newest checkpoint of the job.
+struct CheckpointStatus {
+  std::string newest;         // URI; empty: there is none yet
+  std::uint64_t updates = 0;  // that it holds
+  std::optional<double> time;
+  int failures = 0;   // attempts of the coordinator that runs
+  std::string error;  // why the newest attempt failed; empty: it did not
+  friend bool operator==(const CheckpointStatus&, const CheckpointStatus&) = default;
+};
+
+// A checkpoint that is wanted before something happens. Whoever asks the coordinator tells it.
+struct CheckpointRequestStatus {
+  std::string name;  // another name is another wish
+  double since = 0;
+  friend bool operator==(const CheckpointRequestStatus&, const CheckpointRequestStatus&) = default;
 };
 
 // The final model, once it is written.
@@ -401,6 +433,8 @@ struct TrainingJobStatus {
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
   std::optional<OutputStatus> output;
+  std::optional<CheckpointStatus> checkpoint;
+  std::optional<CheckpointRequestStatus> checkpoint_request;
   // The newest incarnation given out for each role and index; stored before the process is started, but for the first.
   std::map<std::string, int> incarnations;  // "worker-2" -> 3
   // Restarts inside the window, oldest first: the sliding-window limit and the back-off are computed from these.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "operator/api/manifest.h"
 #include "operator/api/pod_template.h"
 #include "operator/controller/pod.h"
@@ -223,15 +224,14 @@ std::string OutputDirectory(const api::TrainingJobSpec& spec) {
   return spec.output.directory.empty() ? kOutputDirectory : spec.output.directory;
 }
 
-// Whether what the workers write goes with their pods; `theirs`: the spec of their template. A volume of a kind that is
-// not known here is taken for one that stays.
-bool OutputIsTemporary(const api::TrainingJobSpec& spec, const Json& theirs) {
+// Whether what is written there goes with the pod; `theirs`: the spec of its template; `ours`: the volume of AddMount
+// at that place, which the template may declare, empty: there is none. A volume of a kind that is not known here is
+// taken for one that stays.
+bool IsTemporary(const Json& theirs, const std::string& directory, const std::string& ours) {
   const Json* const container = FindTrainer(theirs);
-  const Json* const mount = container == nullptr ? nullptr : FindMount(*container, OutputDirectory(spec));
-  // Without a mount: on the volume of AddMount, which the template may declare, or on the container's own disk.
-  const std::string name = mount != nullptr                ? kube::FindText(*mount, {"name"})
-                           : spec.output.directory.empty() ? api::kOutputVolume
-                                                           : "";
+  const Json* const mount = container == nullptr ? nullptr : FindMount(*container, directory);
+  // Without a mount it is on the container's own disk.
+  const std::string name = mount != nullptr ? kube::FindText(*mount, {"name"}) : ours;
   const Json volumes = theirs.value("volumes", Json());
   return std::none_of(volumes.begin(), volumes.end(), [&name](const Json& volume) {
     if (name.empty() || !volume.is_object() || kube::FindText(volume, {"name"}) != name) return false;
@@ -240,6 +240,11 @@ bool OutputIsTemporary(const api::TrainingJobSpec& spec, const Json& theirs) {
       return item.key() != "name" && item.key() != "emptyDir" && item.key() != "ephemeral" && !item.value().is_null();
     });
   });
+}
+
+// Of what the workers write.
+bool OutputIsTemporary(const api::TrainingJobSpec& spec, const Json& theirs) {
+  return IsTemporary(theirs, OutputDirectory(spec), spec.output.directory.empty() ? api::kOutputVolume : "");
 }
 
 // All of a pod but its name and what tells its process who it is.
@@ -294,6 +299,17 @@ std::string PodName(const api::TrainingJob& job, api::Role role, int index) {
 std::string TemporaryOutput(const api::TrainingJobSpec& spec) {
   const absl::StatusOr<Json> pod = ReadTemplate(spec, api::Role::kWorker);
   return pod.ok() && OutputIsTemporary(spec, pod->at("spec")) ? OutputDirectory(spec) : "";
+}
+
+std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec) {
+  if (!spec.checkpoint.has_value() || spec.checkpoint->uri.starts_with("s3://")) return "";
+  std::vector<std::string> templates;
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer}) {
+    const absl::StatusOr<Json> pod = ReadTemplate(spec, role);
+    if (pod.ok() && IsTemporary(pod->at("spec"), spec.checkpoint->uri, ""))
+      templates.push_back(api::TemplatePath(role));
+  }
+  return absl::StrJoin(templates, " and ");
 }
 
 std::string PodSelector(const std::string& job_uid) { return absl::StrCat(kJobUidLabel, "=", job_uid); }

@@ -33,6 +33,9 @@ std::string PodName(const api::TrainingJob& job, api::Role role, int index);
 // Where the model is written, if that is in no volume that outlives its pod; else, and of a template that is refused,
 // empty.
 std::string TemporaryOutput(const api::TrainingJobSpec& spec);
+// The templates that mount no volume that outlives their pods where checkpoints go: "spec.coordinator.template and
+// spec.parameterServer.template"; empty: none, or checkpoints go to no directory.
+std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec);
 
 // Of all objects: the job's own labels of kube::kTrainingJobs are not copied.
 std::string PodSelector(const std::string& job_uid);

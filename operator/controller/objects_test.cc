@@ -366,6 +366,32 @@ TEST(TemporaryOutputTest, AVolumeThatOutlivesThePodKeepsIt) {
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("hostPath": {"path": "/x"})"))), "");
 }
 
+TEST(TemporaryCheckpointsTest, CoordinatorAndParameterServersMountAVolumeThatOutlivesThem) {
+  api::TrainingJobSpec spec;
+  EXPECT_EQ(TemporaryCheckpoints(spec), "");
+  spec.checkpoint.emplace();
+  spec.checkpoint->uri = "s3://bucket/a";
+  EXPECT_EQ(TemporaryCheckpoints(spec), "");
+  spec.checkpoint->uri = "/checkpoints/team";
+  EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.parameterServer.template");
+  const auto pod = [](const std::string& source) {
+    return absl::StrCat(R"({"spec": {"containers": [{"name": "trainer", "volumeMounts": [{"name": "c", "mountPath":
+      "/checkpoints"}]}], "volumes": [{"name": "c", )",
+                        source, "}]}}");
+  };
+  const std::string claim = R"("persistentVolumeClaim": {"claimName": "c"})";
+  spec.coordinator.emplace();
+  spec.coordinator->pod_template = pod(claim);
+  EXPECT_EQ(TemporaryCheckpoints(spec), "spec.parameterServer.template");
+  spec.parameter_server.emplace();
+  spec.parameter_server->pod_template = pod(R"("emptyDir": {})");
+  EXPECT_EQ(TemporaryCheckpoints(spec), "spec.parameterServer.template");
+  spec.parameter_server->pod_template = pod(claim);
+  EXPECT_EQ(TemporaryCheckpoints(spec), "");
+  spec.checkpoint->uri = "/tmp/checkpoints";
+  EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.parameterServer.template");
+}
+
 TEST(TemporaryOutputTest, TheWorkersAreToldHowLongToKeepIt) {
   api::TrainingJob job = MakeJob();
   job.spec.output.keep_seconds = 77;

@@ -12,6 +12,9 @@ namespace downpour::planner {
 inline constexpr char kSpecInvalid[] = "SpecInvalid";  // set by the operator, for what the planner never sees
 inline constexpr char kTemplateInvalid[] = "TemplateInvalid";
 inline constexpr char kOutputTemporary[] = "OutputTemporary";
+inline constexpr char kCheckpointTemporary[] = "CheckpointTemporary";
+inline constexpr char kCheckpointFailing[] = "CheckpointFailing";
+inline constexpr char kResumed[] = "Resumed";  // what was trained began with a checkpoint
 inline constexpr char kBlocked[] = "Blocked";
 inline constexpr char kScheduled[] = "Scheduled";
 inline constexpr char kClamped[] = "Clamped";

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
@@ -34,7 +35,10 @@ std::string InTheWay(const Context& context, const std::vector<std::string>& cor
 }
 
 std::string Cost(const Context& context) {
-  if (context.job.spec.checkpoint.has_value()) return "all progress since the last checkpoint";
+  if (context.job.spec.checkpoint.has_value()) {
+    const std::string newest = NewestCheckpoint(context);
+    return newest.empty() ? "all progress, as there is no checkpoint yet" : absl::StrCat("all progress since ", newest);
+  }
   const std::optional<api::ProgressStatus>& progress = context.status.progress;
   std::string cost = "all progress";
   if (progress.has_value()) {
@@ -47,19 +51,62 @@ std::string Cost(const Context& context) {
   return absl::StrCat(cost, ", as no checkpoint is configured");
 }
 
+// Whether a drain waits for a checkpoint instead of as long as maxProtectSeconds.
+bool Saves(const Context& context) {
+  const std::optional<api::CheckpointSpec>& checkpoint = context.job.spec.checkpoint;
+  return checkpoint.has_value() && checkpoint->on_disruption.has_value();
+}
+
 std::string HowToAllow(const Context& context, double deadline) {
   const api::Metadata& job = context.job.metadata;
   return absl::StrCat(
-      "Evictions are let through from ",
+      Saves(context) ? "Evictions are let through when it is made, at the latest from "
+                     : "Evictions are let through from ",
       absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(std::llround(deadline)), absl::UTCTimeZone()),
-      " on (maxProtectSeconds), or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
+      Saves(context) ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
+      ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
       R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
 }
 
 // No drain waits, or is let through, any more.
 void Forget(Context& context, const std::string& reason, const std::string& message) {
+  UnwantCheckpoint(context, kDrainRequest);
   if (!IsTrue(context.status, kDrainWaits) && !IsLetThrough(context)) return;
   context.SetCondition(kDrainWaits, false, reason, message);
+}
+
+// From now on, until no ps runs on a node that is drained.
+void LetThrough(Context& context, bool warning, const std::string& why) {
+  const std::string message =
+      absl::StrCat(why, ": evictions of parameter servers are let through until none runs on a node that is drained");
+  UnwantCheckpoint(context, kDrainRequest);
+  context.SetCondition(kDrainWaits, false, kLetThrough, message);
+  context.Emit(warning, "DrainLetThrough", message);
+}
+
+// Whether the drain that waits since `since` is let through now, as its checkpoint is made, or is not waited for any
+// longer. A suspension that makes one makes it for both.
+bool LetThroughOnceSaved(Context& context, double since) {
+  const double deadline = since + RequestSeconds(*context.job.spec.checkpoint);
+  RequestOutcome outcome = context.now >= deadline ? RequestOutcome::kLate : RequestOutcome::kPending;
+  if (!IsWanted(context.status, kSuspendRequest)) {
+    outcome = WantCheckpoint(context, kDrainRequest, absl::StrCat(kDrainRequest, std::llround(since * 1000)));
+  }
+  switch (outcome) {
+    case RequestOutcome::kPending:
+      return false;
+    case RequestOutcome::kMade:
+      LetThrough(
+          context, false,
+          absl::StrCat("the checkpoint before the drain is made, ", context.observed.report->checkpoint->newest));
+      return true;
+    case RequestOutcome::kNotMade:
+    case RequestOutcome::kLate:
+      break;
+  }
+  LetThrough(context, true,
+             absl::StrCat("a drain waits, but ", WhyNotMade(context, outcome), "; it costs ", Cost(context)));
+  return true;
 }
 
 }  // namespace
@@ -83,19 +130,21 @@ bool ProtectParameterServers(Context& context) {
   if (!waited && (!known || IsLetThrough(context))) return !IsLetThrough(context);
 
   const double since = waited ? FindCondition(status, kDrainWaits)->last_transition_time : context.now;
-  const double deadline = since + spec->max_protect_seconds;
-  if (context.now >= deadline) {
-    const std::string message =
-        absl::StrCat("a drain has waited for maxProtectSeconds = ", spec->max_protect_seconds,
-                     ": evictions of parameter servers are let through until none runs on a node that is drained");
-    context.SetCondition(kDrainWaits, false, kLetThrough, message);
-    context.Emit(true, "DrainLetThrough", message);
+  if (!waited) UnwantCheckpoint(context, kDrainRequest);  // that was another drain
+  const bool saves = Saves(context);
+  const double deadline = since + (saves ? RequestSeconds(*context.job.spec.checkpoint) : spec->max_protect_seconds);
+  if (saves) {
+    if (LetThroughOnceSaved(context, since)) return false;
+  } else if (context.now >= deadline) {
+    LetThrough(context, true, absl::StrCat("a drain has waited for maxProtectSeconds = ", spec->max_protect_seconds));
     return false;
   }
   context.WakeAt(deadline);
   if (!known) return true;
-  const std::string message = absl::StrCat("a drain waits, as ", in_the_way, ": it would cost ", Cost(context), ". ",
-                                           HowToAllow(context, deadline));
+  const std::string message = saves ? absl::StrCat("a drain waits, as ", in_the_way, ": a checkpoint is made first. ",
+                                                   HowToAllow(context, deadline))
+                                    : absl::StrCat("a drain waits, as ", in_the_way, ": it would cost ", Cost(context),
+                                                   ". ", HowToAllow(context, deadline));
   context.SetCondition(kDrainWaits, true, "NodeCordoned", message);
   if (!waited) context.Emit(true, kDrainWaits, message);
   return true;

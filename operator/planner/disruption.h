@@ -5,7 +5,8 @@
 
 // Whether voluntary disruptions, as a drain of a node, are kept away from the parameter servers. With Protect they are,
 // but not for ever: a drain of a node that a ps runs on is told (DrainWaits), with what it would cost, and let through
-// maxProtectSeconds later. The ps are protected again once none runs on a node that is drained.
+// maxProtectSeconds later; with checkpoint.onDisruption, as soon as a checkpoint holds what it would cost. The ps are
+// protected again once none runs on a node that is drained.
 namespace downpour::planner {
 
 // Follows DrainWaits; false: evictions are let through. While nobody knows of the nodes, what is stored holds, and its

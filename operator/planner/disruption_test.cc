@@ -226,5 +226,90 @@ TEST(DisruptionTest, EachDrainWaitsAsLongAsItMayAndNoLonger) {
   EXPECT_GE(let_through, 100);
 }
 
+// A drain of node-0 was seen to wait.
+FakeWorld Draining() {
+  FakeWorld world = TrainingOnNodes();
+  world.job.spec.checkpoint.emplace();
+  world.job.spec.checkpoint->on_disruption = api::OnDisruption{45};
+  world.ReportCheckpoint("/ckpt/test/1", 5, world.now);
+  world.observed.cordoned_nodes = {"node-0"};
+  return world;
+}
+
+TEST(DisruptionTest, ACheckpointIsMadeBeforeADrainIsLetThrough) {
+  FakeWorld world = Draining();
+  Plan plan = world.Step();
+  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("DrainWaits"));
+  EXPECT_THAT(plan.events[0].message, HasSubstr("ps-0 runs on node-0: a checkpoint is made first. Evictions are let "
+                                                "through when it is made, at the latest from "));
+  EXPECT_LE(plan.requeue_after.value(), 45);
+  const std::string first = plan.status.checkpoint_request->name;
+  EXPECT_THAT(first, ::testing::StartsWith("drain-"));
+
+  world.now += 10;
+  world.AnswerRequest(RequestState::kPending);
+  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  world.AnswerRequest(RequestState::kDone);
+  world.ReportCheckpoint("/ckpt/test/2", 10, world.now);
+  plan = world.Step();
+  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("DrainLetThrough"));
+  EXPECT_FALSE(plan.events[0].warning);
+  EXPECT_THAT(plan.events[0].message, HasSubstr("the checkpoint before the drain is made, /ckpt/test/2"));
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+  plan = world.Step();
+  EXPECT_FALSE(plan.protects_parameter_servers) << "until none runs there";
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+
+  world.observed.cordoned_nodes->clear();
+  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  world.now += 100;
+  world.observed.cordoned_nodes = {"node-0"};
+  plan = world.Step();
+  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_NE(plan.status.checkpoint_request->name, first) << "a second drain is another wish";
+}
+
+TEST(DisruptionTest, ACheckpointThatFailsOrIsLateHoldsUpNoDrain) {
+  FakeWorld world = Draining();
+  world.Step();
+  world.AnswerRequest(RequestState::kFailed);
+  world.Checkpoint().error = "disk full";
+  Plan plan = world.MakePlanNow();
+  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_THAT(EventReasons(plan), Contains("DrainLetThrough"));
+  EXPECT_THAT(FindCondition(plan.status, kDrainWaits)->message,
+              HasSubstr("a drain waits, but the checkpoint failed: disk full; it costs all progress since the newest "
+                        "checkpoint, /ckpt/test/1"));
+  world.observed.report.reset();
+  world.now += 44;
+  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  world.now += 1;
+  plan = world.Step();
+  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_THAT(FindCondition(plan.status, kDrainWaits)->message, HasSubstr("the checkpoint was not made within 45 s"));
+}
+
+TEST(DisruptionTest, ADrainThatIsOverWantsNothingAnyMore) {
+  FakeWorld world = Draining();
+  world.Step();
+  world.observed.cordoned_nodes->clear();
+  const Plan plan = world.Step();
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+  EXPECT_TRUE(plan.protects_parameter_servers);
+}
+
+TEST(DisruptionTest, WithoutOnDisruptionADrainWaitsAndTheCheckpointIsTheCost) {
+  FakeWorld world = Draining();
+  world.job.spec.checkpoint->on_disruption.reset();
+  const Plan plan = world.Step();
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+  EXPECT_THAT(plan.events.at(0).message,
+              HasSubstr("it would cost all progress since the newest checkpoint, /ckpt/test/1 (update 5"));
+  world.now += kLongest - 1;
+  EXPECT_TRUE(world.Step().protects_parameter_servers);
+}
+
 }  // namespace
 }  // namespace downpour::planner

@@ -1,6 +1,7 @@
 #include "operator/planner/failure.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
@@ -143,6 +144,12 @@ void ExplainLoss(Context& context, const Instance& instance, const Cause& cause,
   }
 }
 
+std::uint64_t UpdatesApplied(const Context& context) {
+  const std::uint64_t told = context.report() == nullptr ? 0 : context.report()->updates_applied;
+  const std::uint64_t stored = context.status.progress.has_value() ? context.status.progress->step : 0;
+  return std::max(told, stored);
+}
+
 // A role whose every instance that was given out was live when the status was stored, and which lacks one altogether
 // now, lost it without a trace. Where the stored count is short, the missing one was never seen to start.
 void CountVanished(Context& context) {
@@ -278,7 +285,14 @@ void RecordFailure(Context& context, const Instance& instance, const Cause& caus
   if (!context.status.recovery.has_value() || context.status.recovery->last_duration_seconds.has_value()) {
     context.status.recovery.emplace();
     context.status.recovery->last_start_time = context.now;
+    context.status.recovery->step = UpdatesApplied(context);
+    if (instance.finished_time.has_value()) {
+      context.status.recovery->phases.detect = std::max(0.0, context.now - *instance.finished_time);
+    }
   }
+  // Another replacement has to come first.
+  context.status.recovery->phases.schedule.reset();
+  context.status.recovery->phases.start.reset();
   context.status.recovery->last_cause = record.cause;
   context.status.recovery->last_role = record.role;
   ++context.status.restarts_total;

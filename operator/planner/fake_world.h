@@ -112,6 +112,24 @@ class FakeWorld {
     observed.report->generation = generation;
   }
 
+  // What the coordinator's newest answer says of checkpoints.
+  CheckpointReport& Checkpoint() {
+    std::optional<CheckpointReport>& checkpoint = observed.report->checkpoint;
+    return checkpoint.has_value() ? *checkpoint : checkpoint.emplace();
+  }
+  void ReportCheckpoint(const std::string& newest, std::uint64_t updates, double time) {
+    CheckpointReport& checkpoint = Checkpoint();
+    checkpoint.newest = newest;
+    checkpoint.updates = updates;
+    checkpoint.time = time;
+    checkpoint.written = 1;
+  }
+  // That the checkpoint that is wanted is as far as this.
+  void AnswerRequest(RequestState state) {
+    Checkpoint().request = job.status.checkpoint_request.value().name;
+    Checkpoint().request_state = state;
+  }
+
   // A job that trains, every member ready.
   static FakeWorld Training(int ps, int workers) {
     FakeWorld world(ps, workers);
@@ -132,6 +150,7 @@ class FakeWorld {
     instance.phase = start_phase;
     instance.ready = start_phase == InstancePhase::kRunning;
     instance.created_time = now;
+    if (start_phase == InstancePhase::kRunning) instance.started_time = now;
     return instance;
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/planner/avoid_nodes.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/cleanup.h"
 #include "operator/planner/context.h"
 #include "operator/planner/deadline.h"
@@ -40,6 +41,7 @@ void Begin(Context& context) {
     given_out = std::max(given_out, instance.incarnation);
   }
   AnnounceOutput(context);
+  AnnounceCheckpoints(context);
   context.status.start_time = context.now;
   context.status.last_progress_time = context.now;
   context.status.last_progress_step = 0;

@@ -28,6 +28,7 @@ struct Instance {
   std::optional<double> terminating_since;  // absent: unknown, then it is never stopped by force
   bool ready = false;                       // the coordinator counts this very instance as a member
   double created_time = 0;
+  std::optional<double> started_time;  // when it began to run; absent: it has not, or nobody knows
   std::optional<double> finished_time;
   std::optional<int> exit_code;                   // 128 + signal where a signal ended it
   std::string container;                          // of a pod: whose the code is, "init container fetch"; empty: ours
@@ -47,6 +48,29 @@ struct TestMetric {
   friend bool operator==(const TestMetric&, const TestMetric&) = default;
 };
 
+// How far a checkpoint is that was asked for (ProgressRequest.checkpoint_request).
+enum class RequestState { kNone, kPending, kDone, kFailed };
+
+struct CheckpointReport {
+  std::string newest;         // URI; empty: none of this job yet
+  std::uint64_t updates = 0;  // that it holds
+  double time = 0;            // when it was made, on the planner's clock
+  int written = 0;            // by this coordinator
+  int failed = 0;             // likewise
+  std::string error;          // why the newest attempt failed; empty: it did not
+  std::string request;        // the wish that `request_state` is about
+  RequestState request_state = RequestState::kNone;
+};
+
+// The checkpoint that the generation began with.
+struct Restoration {
+  std::string checkpoint;  // URI
+  std::uint64_t updates = 0;
+  std::vector<std::string> skipped;  // newer ones that were not used: "NAME: why"
+  std::optional<std::uint64_t> lost_updates;
+  std::optional<double> lost_seconds;  // of training
+};
+
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
 
 // The coordinator's last answer. Absent: it never answered. Old answers carry their age; unknown is never zero.
@@ -59,13 +83,15 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
-  int epoch = 0;                           // of the data set, from 1; 0: none has begun
-  double samples_per_second = 0;           // 0: not known
-  std::optional<double> loss;              // mean over the newest updates
-  std::optional<double> test_accuracy;     // of the newest evaluation; absent: none, or it measures no accuracy
-  std::vector<TestMetric> test_metrics;    // of the newest evaluation, in the order of the manifest
-  std::vector<std::string> warnings;       // what the job goes on without
-  std::optional<api::OutputStatus> model;  // once it is written
+  int epoch = 0;                               // of the data set, from 1; 0: none has begun
+  double samples_per_second = 0;               // 0: not known
+  std::optional<double> loss;                  // mean over the newest updates
+  std::optional<double> test_accuracy;         // of the newest evaluation; absent: none, or it measures no accuracy
+  std::vector<TestMetric> test_metrics;        // of the newest evaluation, in the order of the manifest
+  std::vector<std::string> warnings;           // what the job goes on without
+  std::optional<api::OutputStatus> model;      // once it is written
+  std::optional<CheckpointReport> checkpoint;  // absent: the job has no store
+  std::optional<Restoration> restoration;      // absent: it began with initial values
 };
 
 // Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...
@@ -83,6 +109,8 @@ struct Observed {
   bool templates_unchecked = false;  // nobody knows yet what it says of them: a job that has not begun does not begin
   // Of a job that has not begun: its output directory, if that is in no volume that outlives its pod; else empty.
   std::string temporary_output;
+  // Likewise: the templates that mount no volume that outlives their pods where checkpoints go: "A and B"; else empty.
+  std::string temporary_checkpoints;
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
   // On which nothing is scheduled any more, as they are drained; absent: nobody knows.

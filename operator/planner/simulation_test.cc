@@ -34,6 +34,7 @@ class Simulation {
       world_.now += dice_.Pick({0, 1, 1, 2, 10}) * 0.5;
     }
     world_.job.spec.suspend = false;
+    if (world_.observed.cordoned_nodes.has_value()) world_.observed.cordoned_nodes->clear();
     world_.MakeRoom();
     for (int round = 0; round < kCalmRounds && !::testing::Test::HasFailure(); ++round) {
       world_.GoOn(/*calm=*/true);
@@ -80,6 +81,7 @@ class Simulation {
   }
 
   int times_given_up() const { return books_.times_given_up(); }
+  int times_saved() const { return books_.times_saved(); }
   bool kept_output() const { return kept_; }
 
  private:
@@ -141,6 +143,7 @@ class Simulation {
 TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   std::map<Outcome, int> outcomes;
   int times_given_up = 0;
+  int times_saved = 0;
   int kept_outputs = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -148,6 +151,7 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
     ++outcomes[simulation.Run()];
     if (seed % 4 == 0) simulation.Delete();
     times_given_up += simulation.times_given_up();
+    times_saved += simulation.times_saved();
     if (simulation.kept_output()) ++kept_outputs;
     if (HasFailure()) return;
   }
@@ -156,6 +160,7 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   EXPECT_GE(outcomes[Outcome::kFailed], kSeeds / 10);
   EXPECT_GE(outcomes[Outcome::kRuns], kSeeds / 10);
   EXPECT_GE(times_given_up, kSeeds / 10);
+  EXPECT_GE(times_saved, kSeeds / 50);
   EXPECT_GE(kept_outputs, kSeeds / 50);
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
 
@@ -21,6 +22,8 @@ namespace {
 // number where the coordinator never said it.
 constexpr char kPsLostInGeneration[] = "PsLostInGeneration";
 
+constexpr char kRolledBack[] = "RolledBack";  // reason and event
+
 constexpr double kProgressInterval = 10;  // seconds
 
 std::uint64_t LostGeneration(const api::Condition& lost) {
@@ -30,35 +33,6 @@ std::uint64_t LostGeneration(const api::Condition& lost) {
     std::from_chars(lost.reason.data() + prefix.size(), lost.reason.data() + lost.reason.size(), generation);
   }
   return generation;
-}
-
-bool IsWorking(const Instance* instance) {
-  return instance != nullptr && instance->phase == InstancePhase::kRunning && !instance->terminating;
-}
-
-bool EveryPsWorks(const Context& context) {
-  const int desired = DesiredReplicas(context.job.spec, api::Role::kParameterServer);
-  for (int index = 0; index < desired; ++index) {
-    if (!IsWorking(context.LiveInstance(api::Role::kParameterServer, index))) return false;
-  }
-  return true;
-}
-
-// The report if the coordinator that runs now gave it.
-const CoordinatorReport* CurrentReport(const Context& context) {
-  const CoordinatorReport* report = context.report();
-  const Instance* coordinator = context.LiveInstance(api::Role::kCoordinator, 0);
-  if (report == nullptr || !IsWorking(coordinator) || report->received_time < coordinator->created_time) return nullptr;
-  return report;
-}
-
-// The same if it says that training goes on or is over.
-const CoordinatorReport* TrainingReport(const Context& context) {
-  const CoordinatorReport* report = CurrentReport(context);
-  if (report == nullptr) return nullptr;
-  const bool trains = report->phase == CoordinatorPhase::kTraining || report->phase == CoordinatorPhase::kFinishing ||
-                      report->phase == CoordinatorPhase::kDone;
-  return trains ? report : nullptr;
 }
 
 // Whether whoever plans has not heard the coordinator yet, as when it is new, and need not have: what was stored before
@@ -77,6 +51,48 @@ bool Recovers(const Context& context, const CoordinatorReport& report) {
          status.coordinator.restarts > 0 || status.parameter_server.restarts > 0;
 }
 
+// What a recovery lost, once training goes on with less than before it. `generation` began with `restoration`, if
+// that is there.
+void NoteLosses(Context& context, const CoordinatorReport& report) {
+  std::optional<api::RecoveryStatus>& recovery = context.status.recovery;
+  if (!recovery.has_value() || recovery->last_duration_seconds.has_value()) return;
+  const std::optional<Restoration>& restoration = report.restoration;
+  const std::uint64_t kept = restoration.has_value() ? restoration->updates : 0;
+  if (!recovery->lost_updates.has_value()) {
+    if (restoration.has_value() && restoration->lost_updates.has_value()) {
+      recovery->lost_updates = *restoration->lost_updates;
+    } else {
+      recovery->lost_updates = recovery->step > kept ? recovery->step - kept : 0;
+    }
+  }
+  recovery->step = std::min(recovery->step, kept);
+  if (!restoration.has_value()) return;
+  recovery->restored_from = restoration->checkpoint;
+  recovery->skipped = restoration->skipped;
+  const std::optional<api::CheckpointStatus>& newest = context.status.checkpoint;
+  if (restoration->lost_seconds.has_value()) {
+    recovery->lost_seconds = std::llround(*restoration->lost_seconds);
+  } else if (newest.has_value() && newest->newest == restoration->checkpoint && newest->time.has_value()) {
+    recovery->lost_seconds = std::llround(std::max(0.0, recovery->last_start_time - *newest->time));
+  }
+}
+
+void RollBack(Context& context, const CoordinatorReport& report) {
+  NoteLosses(context, report);
+  const Restoration& restoration = *report.restoration;
+  std::string lost;
+  if (const std::optional<api::RecoveryStatus>& recovery = context.status.recovery; recovery.has_value()) {
+    if (recovery->lost_updates.has_value()) absl::StrAppend(&lost, "; lost ", *recovery->lost_updates, " updates");
+    if (recovery->lost_seconds.has_value()) absl::StrAppend(&lost, ", ", *recovery->lost_seconds, " s of training");
+  }
+  const std::string message =
+      absl::StrCat("training goes on from ", restoration.checkpoint, " (update ", restoration.updates, lost,
+                   ") under generation ", report.generation, SkippedText(restoration));
+  context.Emit(true, kRolledBack, message);
+  context.ClearCondition(kParametersLost, kRolledBack, message);
+  NoteResumed(context, restoration, kRolledBack);
+}
+
 void UpdateParametersLost(Context& context) {
   const api::Condition* lost = FindCondition(context.status, kParametersLost);
   const CoordinatorReport* report = TrainingReport(context);
@@ -88,7 +104,10 @@ void UpdateParametersLost(Context& context) {
   const bool same_coordinator =
       context.LiveInstance(api::Role::kCoordinator, 0)->created_time <= lost->last_transition_time;
   if (same_coordinator && report->generation <= LostGeneration(*lost)) return;
-  const std::string message = absl::StrCat("training started again under generation ", report->generation);
+  if (report->restoration.has_value()) return RollBack(context, *report);
+  const std::string message = absl::StrCat(
+      "training started again under generation ", report->generation,
+      context.job.spec.checkpoint.has_value() ? ", from the beginning: there was no checkpoint to go back to" : "");
   context.Emit(false, "TrainingStartedAgain", message);
   context.ClearCondition(kParametersLost, "TrainingStartedAgain", message);
 }
@@ -201,18 +220,49 @@ void UpdateProgress(Context& context) {
   }
   if (report->test_accuracy.has_value()) progress.test_accuracy = absl::StrFormat("%.4f", *report->test_accuracy);
   progress.test_metrics = std::move(metrics);
-  // The mean since the start: it does not jump with every pause.
-  const double elapsed = report->received_time - *context.status.start_time;
-  if (report->updates_applied >= 2 && elapsed > 0) {
+  // The mean since the start: it does not jump with every pause. What a checkpoint holds was not done since then.
+  const api::Condition* const resumed = FindCondition(context.status, kResumed);
+  const bool counts_from_checkpoint = resumed != nullptr && resumed->status && report->restoration.has_value() &&
+                                      report->updates_applied >= report->restoration->updates;
+  const std::uint64_t made = report->updates_applied - (counts_from_checkpoint ? report->restoration->updates : 0);
+  const double since = counts_from_checkpoint ? resumed->last_transition_time : *context.status.start_time;
+  const double elapsed = report->received_time - since;
+  if (made >= 2 && elapsed > 0) {
     const double left = static_cast<double>(report->updates_expected - report->updates_applied);
-    progress.eta_seconds = std::llround(elapsed * left / static_cast<double>(report->updates_applied));
+    progress.eta_seconds = std::llround(elapsed * left / static_cast<double>(made));
   }
   context.status.progress = std::move(progress);
 }
 
+// The parts until all members were ready, read off the instances of the role that came last. A scale-down may have made
+// the lost one needless.
+void NoteReady(const Context& context, api::RecoveryStatus& recovery) {
+  std::optional<double> started;
+  for (const Instance& instance : context.observed.instances) {
+    // Of pods whole seconds are known.
+    if (instance.role != recovery.last_role || !instance.started_time.has_value() ||
+        instance.created_time < std::floor(recovery.last_start_time)) {
+      continue;
+    }
+    started = std::max(started.value_or(0), *instance.started_time);
+  }
+  if (!started.has_value()) return;
+  recovery.phases.schedule = std::max(0.0, *started - recovery.last_start_time);
+  recovery.phases.start = std::max(0.0, context.now - std::max(*started, recovery.last_start_time));
+}
+
 void UpdateRecovery(Context& context) {
   std::optional<api::RecoveryStatus>& recovery = context.status.recovery;
-  if (!recovery.has_value() || recovery->last_duration_seconds.has_value() || !IsTrue(context.status, kReady)) return;
+  if (!recovery.has_value() || recovery->last_duration_seconds.has_value()) return;
+  const CoordinatorReport* report = TrainingReport(context);
+  const bool heard = report != nullptr && report->received_time > recovery->last_start_time;
+  if (heard && report->updates_applied < recovery->step) NoteLosses(context, *report);
+  if (!IsTrue(context.status, kReady)) return;
+  if (!recovery->phases.start.has_value()) NoteReady(context, *recovery);
+  const bool goes_on = heard && !IsTrue(context.status, kParametersLost) &&
+                       (report->updates_applied > recovery->step || report->phase != CoordinatorPhase::kTraining);
+  if (!goes_on) return;
+  recovery->phases.restore = std::max(0.0, context.now - FindCondition(context.status, kReady)->last_transition_time);
   recovery->last_duration_seconds = std::llround(context.now - recovery->last_start_time);
 }
 
@@ -315,7 +365,8 @@ void UpdatePhase(Context& context) {
   if (IsTrue(status, kRestarting)) return enter("Recovering", ReasonOf(context, kRestarting));
   if (IsTrue(status, kRecovering)) return enter("Recovering", ReasonOf(context, kRecovering));
   if (const CoordinatorReport* report = TrainingReport(context)) {
-    return enter(report->phase == CoordinatorPhase::kTraining ? "Running" : "Finishing", "");
+    if (report->phase != CoordinatorPhase::kTraining) return enter("Finishing", "");
+    return enter("Running", IsWanted(status, kSuspendRequest) ? kMakingCheckpoint : "");
   }
   if (KnowsFromBefore(context) && (status.phase == "Running" || status.phase == "Finishing")) return;
   for (const char* type : {kTemplateInvalid, kBlocked}) {
@@ -328,6 +379,33 @@ void UpdatePhase(Context& context) {
 
 }  // namespace
 
+bool IsWorking(const Instance* instance) {
+  return instance != nullptr && instance->phase == InstancePhase::kRunning && !instance->terminating;
+}
+
+bool EveryPsWorks(const Context& context) {
+  const int desired = DesiredReplicas(context.job.spec, api::Role::kParameterServer);
+  for (int index = 0; index < desired; ++index) {
+    if (!IsWorking(context.LiveInstance(api::Role::kParameterServer, index))) return false;
+  }
+  return true;
+}
+
+const CoordinatorReport* CurrentReport(const Context& context) {
+  const CoordinatorReport* report = context.report();
+  const Instance* coordinator = context.LiveInstance(api::Role::kCoordinator, 0);
+  if (report == nullptr || !IsWorking(coordinator) || report->received_time < coordinator->created_time) return nullptr;
+  return report;
+}
+
+const CoordinatorReport* TrainingReport(const Context& context) {
+  const CoordinatorReport* report = CurrentReport(context);
+  if (report == nullptr) return nullptr;
+  const bool trains = report->phase == CoordinatorPhase::kTraining || report->phase == CoordinatorPhase::kFinishing ||
+                      report->phase == CoordinatorPhase::kDone;
+  return trains ? report : nullptr;
+}
+
 bool TrainingHasBegun(const Context& context) {
   if (context.status.last_progress_step > 0) return true;
   const CoordinatorReport* report = context.report();
@@ -336,13 +414,18 @@ bool TrainingHasBegun(const Context& context) {
 }
 
 void ReportParametersLost(Context& context, const std::string& what) {
-  const std::string message =
-      context.job.spec.checkpoint
-          ? absl::StrCat("parameters were lost: ", what,
-                         "; training goes back to the last checkpoint under a new generation")
-          : absl::StrCat("parameters were lost: ", what,
-                         " and no checkpoint is configured; training starts again from the beginning under a new "
-                         "generation");
+  std::string consequence =
+      " and no checkpoint is configured; training starts again from the beginning under a new generation";
+  if (context.job.spec.checkpoint.has_value()) {
+    const std::string newest = NewestCheckpoint(context);
+    consequence = newest.empty()
+                      ? "; no checkpoint of this job is known: training goes back to one that can be read, if there "
+                        "is one, else to the beginning, under a new generation"
+                      : absl::StrCat("; training goes back to ", newest, " under a new generation");
+  }
+  const std::string message = absl::StrCat("parameters were lost: ", what, consequence);
+  // What was resumed is gone.
+  context.ClearCondition(kResumed, "ParametersLost", message);
   context.Emit(true, "PsLost", message);
   const CoordinatorReport* report = context.report();
   context.SetCondition(kParametersLost, true,
@@ -354,6 +437,7 @@ void UpdateStatus(Context& context) {
   if (IsOver(context.job.status)) return;
   UpdateRoleCounts(context);
   UpdateParametersLost(context);
+  UpdateCheckpoint(context);
   UpdateRecovering(context);
   UpdateScheduled(context);
   UpdateBlocked(context);

@@ -12,11 +12,20 @@ namespace downpour::planner {
 // against it.
 bool TrainingHasBegun(const Context& context);
 
+// The coordinator's answer if the one that runs now gave it, else nullptr.
+const CoordinatorReport* CurrentReport(const Context& context);
+// The same if it says that training goes on or is over.
+const CoordinatorReport* TrainingReport(const Context& context);
+
+// Runs, and was not asked to end.
+bool IsWorking(const Instance* instance);
+bool EveryPsWorks(const Context& context);
+
 // Sets ParametersLost; `what` names what was lost: "ps-0 ended (killed by signal 9)". It goes back to false when the
-// coordinator reports training under a newer generation.
+// coordinator reports training under a newer generation, and says then with what that began.
 void ReportParametersLost(Context& context, const std::string& what);
 
-// The last step of every pass: counts, Ready, Recovering, ParametersLost, phase and reason.
+// The last step of every pass: counts, Ready, Recovering, ParametersLost, checkpoints, phase and reason.
 void UpdateStatus(Context& context);
 
 }  // namespace downpour::planner

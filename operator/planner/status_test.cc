@@ -216,6 +216,39 @@ TEST(StatusTest, WhatWasKnownHoldsUntilTheCoordinatorCanHaveBeenHeard) {
   EXPECT_FALSE(IsTrue(world.MakePlanNow().status, kReady));
 }
 
+TEST(StatusTest, ARecoveryHasFourParts) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.now += 20;
+  world.Report(CoordinatorPhase::kTraining, 30);
+  world.Step();
+  world.Fail(kWorker, 0, 137);
+  world.now += 2;  // until it is seen
+  world.start_phase = InstancePhase::kPending;
+  world.Step();
+  EXPECT_EQ(world.job.status.recovery->phases.detect, 2);
+  EXPECT_EQ(world.job.status.recovery->step, 30u);
+  world.now += 3;
+  Instance& worker = world.Get(kWorker, 0);
+  worker.phase = InstancePhase::kRunning;
+  worker.started_time = world.now;
+  world.Step();
+  world.now += 4;
+  worker.ready = true;
+  world.Report(CoordinatorPhase::kTraining, 30);
+  world.Step();
+  const api::RecoveryPhases phases = world.job.status.recovery->phases;
+  EXPECT_EQ(phases.schedule, 3);
+  EXPECT_EQ(phases.start, 4);
+  EXPECT_EQ(phases.restore, std::nullopt);
+  EXPECT_EQ(world.job.status.recovery->last_duration_seconds, std::nullopt) << "there is no new update";
+  world.now += 5;
+  world.Report(CoordinatorPhase::kTraining, 31);
+  world.Step();
+  EXPECT_EQ(world.job.status.recovery->phases.restore, 5);
+  EXPECT_EQ(world.job.status.recovery->last_duration_seconds, 12);
+  EXPECT_EQ(world.job.status.recovery->lost_updates, std::nullopt);
+}
+
 TEST(StatusTest, CountsByState) {
   FakeWorld world = FakeWorld::Training(1, 5);
   world.Get(kWorker, 0).phase = InstancePhase::kPending;

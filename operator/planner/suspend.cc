@@ -1,14 +1,60 @@
 #include "operator/planner/suspend.h"
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
+#include "operator/planner/status.h"
 
 namespace downpour::planner {
 namespace {
 
-std::string SuspensionMessage(const Context& context) {
+// What becomes of what was trained where the newest checkpoint does not hold all of it.
+std::string Loss(const Context& context) {
+  const std::optional<api::CheckpointStatus>& known = context.status.checkpoint;
+  if (!known.has_value() || known->newest.empty()) return "its progress is lost, as there is no checkpoint yet";
+  std::string age;
+  if (known->time.has_value()) {
+    age = absl::StrCat(", ", std::llround(std::max(0.0, context.now - *known->time)), " s old");
+  }
+  return absl::StrCat("progress since the newest checkpoint is lost: ", known->newest, " (update ", known->updates, age,
+                      ")");
+}
+
+// Whether there is something to save, and somebody to do it.
+bool CanMakeCheckpoint(const Context& context) {
+  return TrainingHasBegun(context) && !IsTrue(context.status, kParametersLost) && EveryPsWorks(context) &&
+         IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
+}
+
+// What a suspension means, once it may happen; nothing while a checkpoint is made before.
+std::optional<std::string> SuspensionMessage(Context& context) {
   if (!context.status.start_time) return "the job is suspended before its start";
-  return context.job.spec.checkpoint ? "the job is suspended; progress since the last checkpoint is lost"
-                                     : "the job is suspended; its progress is lost since no checkpoint is configured";
+  if (!context.job.spec.checkpoint.has_value()) {
+    return "the job is suspended; its progress is lost since no checkpoint is configured";
+  }
+  if (!CanMakeCheckpoint(context)) {
+    return TrainingHasBegun(context) ? absl::StrCat("the job is suspended while it recovers; ", Loss(context))
+                                     : "the job is suspended before it trained";
+  }
+  const RequestOutcome outcome =
+      WantCheckpoint(context, kSuspendRequest, absl::StrCat(kSuspendRequest, context.job.metadata.generation));
+  switch (outcome) {
+    case RequestOutcome::kPending:
+      return std::nullopt;
+    case RequestOutcome::kMade: {
+      const CheckpointReport& made = *context.observed.report->checkpoint;
+      return absl::StrCat("the job is suspended; it goes on from ", made.newest, " (update ", made.updates, ")");
+    }
+    case RequestOutcome::kNotMade:
+    case RequestOutcome::kLate:
+      break;
+  }
+  return absl::StrCat("the job is suspended although ", WhyNotMade(context, outcome), "; ", Loss(context));
 }
 
 }  // namespace
@@ -21,11 +67,20 @@ void StopAndAccount(Context& context, const std::string& reason) {
 bool Suspend(Context& context) {
   if (context.job.spec.suspend) {
     if (!IsTrue(context.status, kSuspended)) {
-      const std::string message = SuspensionMessage(context);
-      context.SetCondition(kSuspended, true, "SuspendRequested", message);
-      context.Emit(false, "JobSuspended", message);
-      for (const char* type : {kRestarting, kRecovering, kParametersLost}) {
-        context.ClearCondition(type, "Suspended", message);
+      const std::optional<std::string> message = SuspensionMessage(context);
+      if (!message.has_value()) {
+        context.SetCondition(kSuspended, false, kMakingCheckpoint, "making a checkpoint before it is suspended");
+        return true;
+      }
+      context.SetCondition(kSuspended, true, "SuspendRequested", *message);
+      context.Emit(false, "JobSuspended", *message);
+      for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed}) {
+        context.ClearCondition(type, "Suspended", *message);
+      }
+      context.status.checkpoint_request.reset();
+      // It neither goes on nor is over.
+      if (context.status.recovery.has_value() && !context.status.recovery->last_duration_seconds.has_value()) {
+        context.status.recovery.reset();
       }
       ForgetAbsences(context);
       context.status.start_time.reset();
@@ -35,6 +90,11 @@ bool Suspend(Context& context) {
     }
     StopAndAccount(context, "the job is suspended");
     return true;
+  }
+  if (IsWanted(context.status, kSuspendRequest)) {
+    UnwantCheckpoint(context, kSuspendRequest);
+    ForgetAbsences(context);  // nobody followed who came and went meanwhile
+    context.SetCondition(kSuspended, false, "Resumed", "the job goes on");
   }
   const bool suspended = IsTrue(context.status, kSuspended);
   if (!suspended && !IsTrue(context.status, kRestarting)) return false;
@@ -47,7 +107,7 @@ bool Suspend(Context& context) {
     context.Emit(false, "JobResumed", "the job starts anew");
   }
   ForgetAbsences(context);
-  for (const char* type : {kRestarting, kRecovering, kParametersLost}) {
+  for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed}) {
     context.ClearCondition(type, "StartedAnew", "the job starts anew");
   }
   return false;

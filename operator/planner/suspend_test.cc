@@ -44,6 +44,92 @@ TEST(SuspendTest, StopsSaysWhatIsLostAndStartsAnew) {
   EXPECT_EQ(plan.status.phase, "Starting") << "the report is of the run before";
 }
 
+// With a store, and a newest checkpoint that is 7 s old.
+FakeWorld TrainingWithCheckpoints() {
+  FakeWorld world = FakeWorld::Training(2, 1);
+  world.job.metadata.generation = 3;
+  world.job.spec.checkpoint.emplace();
+  world.ReportCheckpoint("/ckpt/test/1", 5, world.now - 6);
+  world.Step();
+  world.job.spec.suspend = true;
+  world.job.metadata.generation = 4;
+  world.now += 1;
+  return world;
+}
+
+TEST(SuspendTest, ACheckpointIsMadeFirst) {
+  FakeWorld world = TrainingWithCheckpoints();
+  Plan plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 0);
+  EXPECT_THAT(plan.events, IsEmpty());
+  EXPECT_EQ(plan.status.checkpoint_request->name, "suspend-4");
+  EXPECT_FALSE(IsTrue(plan.status, kSuspended));
+  EXPECT_EQ(FindCondition(plan.status, kSuspended)->message, "making a checkpoint before it is suspended");
+  EXPECT_EQ(plan.status.phase, "Running");
+  EXPECT_EQ(plan.status.reason, "MakingCheckpoint");
+  EXPECT_LE(plan.requeue_after.value(), 60);
+
+  world.now += 1;
+  world.AnswerRequest(RequestState::kPending);
+  world.job.metadata.generation = 5;
+  world.Fail(api::Role::kWorker, 0, 1);
+  plan = world.Step();
+  EXPECT_EQ(plan.status.checkpoint_request->name, "suspend-4") << "another change of the job asks for no other";
+  EXPECT_THAT(plan.actions, ElementsAre(::testing::Field(&Action::type, ActionType::kStoreStatus)))
+      << "nobody is replaced";
+
+  world.AnswerRequest(RequestState::kDone);
+  world.ReportCheckpoint("/ckpt/test/2", 12, world.now);
+  plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 3);
+  EXPECT_THAT(EventReasons(plan), ElementsAre("JobSuspended"));
+  EXPECT_EQ(FindCondition(plan.status, kSuspended)->message,
+            "the job is suspended; it goes on from /ckpt/test/2 (update 12)");
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+  EXPECT_EQ(plan.status.restarts_total, 0);
+}
+
+TEST(SuspendTest, ACheckpointThatFailsOrIsLateIsNotWaitedFor) {
+  FakeWorld world = TrainingWithCheckpoints();
+  world.Step();
+  world.AnswerRequest(RequestState::kFailed);
+  world.Checkpoint().error = "disk full";
+  EXPECT_EQ(FindCondition(world.MakePlanNow().status, kSuspended)->message,
+            "the job is suspended although the checkpoint failed: disk full; progress since the newest checkpoint is "
+            "lost: /ckpt/test/1 (update 5, 7 s old)");
+  world.AnswerRequest(RequestState::kPending);
+  world.Checkpoint().error.clear();
+  world.now += 59.5;
+  EXPECT_EQ(CountActions(world.MakePlanNow(), ActionType::kStop), 0);
+  world.now += 0.5;
+  const Plan plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 4);
+  EXPECT_EQ(FindCondition(plan.status, kSuspended)->message,
+            "the job is suspended although the checkpoint was not made within 60 s; progress since the newest "
+            "checkpoint is lost: /ckpt/test/1 (update 5, 67 s old)");
+}
+
+TEST(SuspendTest, WhereNoneCanBeMadeNoneIsWaitedFor) {
+  FakeWorld world = TrainingWithCheckpoints();
+  world.Step();
+  world.Fail(api::Role::kParameterServer, 1, 137);
+  const Plan plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 3);
+  EXPECT_THAT(FindCondition(plan.status, kSuspended)->message,
+              ::testing::StartsWith("the job is suspended while it recovers; progress since the newest checkpoint"));
+}
+
+TEST(SuspendTest, WhoChangesItsMindGoesOn) {
+  FakeWorld world = TrainingWithCheckpoints();
+  world.Step();
+  world.job.spec.suspend = false;
+  const Plan plan = world.Step();
+  EXPECT_EQ(CountActions(plan, ActionType::kStop), 0);
+  EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
+  EXPECT_EQ(FindCondition(plan.status, kSuspended)->message, "the job goes on");
+  EXPECT_THAT(world.Step().actions, IsEmpty());
+}
+
 TEST(SuspendTest, SuspendedBeforeTheStartStartsNothing) {
   FakeWorld world(1, 1);
   world.job.spec.suspend = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
 
 namespace downpour::planner {
@@ -17,6 +18,7 @@ void PromiseBooks::Check(const Action& action, const Plan& plan, int position) {
       CheckElastic(world_.job.status, plan.status);
       CheckNodes(world_.job.status, plan.status);
       CheckEvents(plan);
+      CheckRequests(plan);
       return;
     case ActionType::kStart:
       CheckStart(action);
@@ -49,11 +51,19 @@ void PromiseBooks::NoteStops(const Plan& plan) {
   for (const Action& action : plan.actions) {
     if (action.type == ActionType::kStop) stopped_.insert(action.uid);
   }
+  // One that waits and may run on more nodes now is to be replaced, also where somebody else ends it already.
+  for (const Instance& instance : world_.observed.instances) {
+    if (instance.phase != InstancePhase::kPending || !instance.node.empty() || !instance.terminating) continue;
+    const std::vector<std::string>& counted = plan.status.counted_uids;
+    if (std::find(counted.begin(), counted.end(), instance.uid) != counted.end()) stopped_.insert(instance.uid);
+  }
 }
 
 void PromiseBooks::NoteRunning() {
   for (const Instance& instance : world_.observed.instances) {
-    if (instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning) {
+    // One that starts although it is given up already does not take part.
+    const bool stops = instance.terminating || stopped_.contains(instance.uid);
+    if (instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning && !stops) {
       ran_[instance.index] = world_.now;
     }
   }
@@ -226,6 +236,25 @@ void PromiseBooks::CheckElastic(const api::TrainingJobStatus& before, const api:
     retried_[absent.index] = world_.now;
     EXPECT_TRUE(too_few || world_.now >= newest + elastic.grow_cooldown_seconds)
         << absent.index << " is tried again before the cooldown has passed";
+  }
+}
+
+// What waits for a checkpoint goes on when that is made or has failed, or after its time, and not before.
+void PromiseBooks::CheckRequests(const Plan& plan) {
+  const std::optional<api::CheckpointRequestStatus>& wanted = world_.job.status.checkpoint_request;
+  const std::optional<api::CheckpointSpec>& spec = world_.job.spec.checkpoint;
+  EXPECT_TRUE(spec.has_value() || !plan.status.checkpoint_request.has_value());
+  if (plan.status.checkpoint_request.has_value()) {
+    EXPECT_LE(world_.now, plan.status.checkpoint_request->since + RequestSeconds(*spec)) << "it waits too long";
+  }
+  if (!wanted.has_value()) return;
+  const bool settled = world_.answered() != RequestState::kNone || world_.now >= wanted->since + RequestSeconds(*spec);
+  for (const Event& event : plan.events) {
+    const bool suspends = event.reason == "JobSuspended" && IsWanted(world_.job.status, kSuspendRequest);
+    const bool lets_through = event.reason == "DrainLetThrough" && IsWanted(world_.job.status, kDrainRequest);
+    if (!suspends && !lets_through) continue;
+    EXPECT_TRUE(settled || (suspends && !world_.CanMakeCheckpoint())) << event.message;
+    if (world_.answered() == RequestState::kDone) ++times_saved_;
   }
 }
 

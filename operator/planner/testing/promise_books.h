@@ -27,6 +27,8 @@ class PromiseBooks {
   void NoteRunning();
 
   int times_given_up() const { return times_given_up_; }
+  // Suspensions and drains that a checkpoint was made for.
+  int times_saved() const { return times_saved_; }
 
  private:
   void CheckStart(const Action& action);
@@ -34,6 +36,7 @@ class PromiseBooks {
   void CheckNodes(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after);
   void CheckElastic(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after);
   void CheckEvents(const Plan& plan);
+  void CheckRequests(const Plan& plan);
 
   const SimulatedWorld& world_;
   std::set<std::string> stopped_;                      // by the planner, or about to be
@@ -47,6 +50,7 @@ class PromiseBooks {
   std::map<int, double> ran_;                          // when a worker was last seen to run
   std::map<int, double> retried_;                      // when one that was given up was tried again
   int times_given_up_ = 0;
+  int times_saved_ = 0;
 };
 
 }  // namespace downpour::planner

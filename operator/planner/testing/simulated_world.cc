@@ -1,6 +1,7 @@
 #include "operator/planner/testing/simulated_world.h"
 
 #include <algorithm>
+#include <string>
 
 #include "operator/planner/elastic.h"
 
@@ -50,6 +51,13 @@ SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.
   refuses_ = dice_.Chance(0.3);
   if (dice_.Chance(0.5)) observed.temporary_output = "/output";
   spec.output.keep_seconds = dice_.Pick({0, 5, 100});
+  if (dice_.Chance(0.6)) {
+    spec.checkpoint.emplace();
+    spec.checkpoint->uri = "/ckpt";
+    if (dice_.Chance(0.5)) spec.checkpoint->on_disruption = api::OnDisruption{dice_.Pick({1, 10, 30})};
+  }
+  spec.parameter_server->max_protect_seconds = dice_.Pick({5, 50});
+  if (dice_.Chance(0.4)) observed.cordoned_nodes.emplace();
 }
 
 void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
@@ -61,6 +69,14 @@ void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
 void SimulatedWorld::InjectFault() {
   if (suspends_ && dice_.Chance(0.2)) {
     job.spec.suspend = !job.spec.suspend;
+    return;
+  }
+  if (drains() && dice_.Chance(0.2)) {
+    if (dice_.Chance(0.5)) {
+      observed.cordoned_nodes->clear();
+    } else {
+      observed.cordoned_nodes = {"node-0", "node-1"};
+    }
     return;
   }
   if (job.spec.elastic.has_value() && dice_.Chance(0.3)) {
@@ -157,7 +173,8 @@ void SimulatedWorld::GoOnTraining() {
   if (static_cast<int>(ps.size()) == job.spec.parameter_server->replicas) {
     if (ps != ps_of_generation_) {
       ++generation_;
-      updates_ = 0;
+      restored_ = job.spec.checkpoint.has_value() ? checkpoint_ : std::nullopt;
+      updates_ = restored_.value_or(0);
       ps_of_generation_ = ps;
       finishing_ = false;
     }
@@ -181,8 +198,52 @@ void SimulatedWorld::GoOnTraining() {
   }
   if (fault_rate_ == 0 || dice_.Chance(0.8)) {
     Report(phase, updates_, generation_);
+    if (job.spec.checkpoint.has_value()) TellCheckpoints();
     if (phase == CoordinatorPhase::kDone) observed.report->model = output_;
   }
+}
+
+void SimulatedWorld::TellCheckpoints() {
+  const auto make = [this] {
+    checkpoint_ = updates_;
+    checkpoint_time_ = now;
+  };
+  const bool trains = observed.report->phase == CoordinatorPhase::kTraining;
+  const std::string wanted =
+      job.status.checkpoint_request.has_value() ? job.status.checkpoint_request->name : std::string();
+  if (wanted != request_) {
+    request_ = wanted;
+    request_state_ = wanted.empty() ? RequestState::kNone : RequestState::kPending;
+    never_answers_ = dice_.Chance(0.2);
+  } else if (request_state_ == RequestState::kPending && trains && !never_answers_ && dice_.Chance(0.5)) {
+    request_state_ = dice_.Chance(0.7) ? RequestState::kDone : RequestState::kFailed;
+    if (request_state_ == RequestState::kDone) make();
+  }
+  if (trains && dice_.Chance(0.1)) make();
+  if (checkpoint_.has_value()) ReportCheckpoint(std::to_string(*checkpoint_), *checkpoint_, checkpoint_time_);
+  if (request_state_ == RequestState::kFailed) Checkpoint().error = "disk full";
+  Checkpoint().request = request_;
+  Checkpoint().request_state = request_state_;
+  if (restored_.has_value()) {
+    observed.report->restoration = Restoration{std::to_string(*restored_), *restored_, {}, std::nullopt, std::nullopt};
+  }
+}
+
+RequestState SimulatedWorld::answered() const {
+  if (!observed.report.has_value() || !observed.report->checkpoint.has_value()) return RequestState::kNone;
+  const CheckpointReport& told = *observed.report->checkpoint;
+  const bool about_it =
+      job.status.checkpoint_request.has_value() && told.request == job.status.checkpoint_request->name;
+  return about_it && told.request_state != RequestState::kPending ? told.request_state : RequestState::kNone;
+}
+
+bool SimulatedWorld::CanMakeCheckpoint() const {
+  int works = 0;
+  for (const Instance& instance : observed.instances) {
+    if (instance.phase != InstancePhase::kRunning || instance.terminating) continue;
+    if (instance.role != api::Role::kWorker) ++works;
+  }
+  return works == 1 + job.spec.parameter_server->replicas;
 }
 
 bool SimulatedWorld::IsRefused(const Action& action) const {

@@ -51,6 +51,11 @@ class SimulatedWorld : public FakeWorld {
   bool AsDesired() const;
   bool has_faults() const { return fault_rate_ > 0; }
   bool trains_for_ever() const { return updates_expected_ == kForEver; }
+  bool drains() const { return observed.cordoned_nodes.has_value(); }
+  // How the coordinator answered the checkpoint that is wanted; kNone: not yet.
+  RequestState answered() const;
+  // Whether the coordinator can make one: it runs, and so does every ps.
+  bool CanMakeCheckpoint() const;
   // The job may be ended as a whole and begin again, without a failure.
   bool may_begin_anew() const { return suspends_ || restarts_whole_job_; }
 
@@ -61,6 +66,8 @@ class SimulatedWorld : public FakeWorld {
   // Where the instance may run; empty: nowhere.
   std::string FindNode(const Instance& instance);
   void GoOnTraining();
+  // Of the coordinator's newest answer.
+  void TellCheckpoints();
 
   Dice& dice_;
   bool suspends_ = false;
@@ -80,6 +87,14 @@ class SimulatedWorld : public FakeWorld {
   std::string coordinator_;
   bool finishing_ = false;
   std::optional<api::OutputStatus> output_;
+
+  // The store, which outlives all.
+  std::optional<std::uint64_t> checkpoint_;  // updates that the newest one holds
+  double checkpoint_time_ = 0;
+  std::optional<std::uint64_t> restored_;  // updates that the generation began with
+  std::string request_;                    // the newest that was heard
+  RequestState request_state_ = RequestState::kNone;
+  bool never_answers_ = false;  // that one
 };
 
 }  // namespace downpour::planner

@@ -28,9 +28,9 @@ struct Exchange {
   std::mutex mutex;
   std::condition_variable changed;
   bool closed = false;
-  bool renew = false;                                      // the address is to be read again
-  std::optional<std::vector<v1::MemberFailure>> question;  // not taken up yet
-  grpc::ClientContext* under_way = nullptr;                // of the question that is being asked
+  bool renew = false;                           // the address is to be read again
+  std::optional<v1::ProgressRequest> question;  // not taken up yet
+  grpc::ClientContext* under_way = nullptr;     // of the question that is being asked
   std::optional<absl::StatusOr<v1::ProgressReply>> answer;
   FileDescriptor wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 
@@ -40,18 +40,15 @@ struct Exchange {
 // Asks one question after the other until the link is closed.
 class Asker {
  public:
-  Asker(std::shared_ptr<Exchange> exchange, std::string address_file, std::string job_uid)
-      : exchange_(std::move(exchange)), address_file_(std::move(address_file)), job_uid_(std::move(job_uid)) {}
+  Asker(std::shared_ptr<Exchange> exchange, std::string address_file)
+      : exchange_(std::move(exchange)), address_file_(std::move(address_file)) {}
 
   void Run() {
     std::unique_lock<std::mutex> lock(exchange_->mutex);
     for (;;) {
       exchange_->changed.wait(lock, [this] { return exchange_->closed || exchange_->question.has_value(); });
       if (exchange_->closed) return;
-      v1::ProgressRequest request;
-      request.set_job_uid(job_uid_);
-      request.mutable_failures()->Assign(exchange_->question->begin(), exchange_->question->end());
-      exchange_->question.reset();
+      const v1::ProgressRequest request = *std::exchange(exchange_->question, std::nullopt);
       if (std::exchange(exchange_->renew, false)) stub_.reset();
       grpc::ClientContext context;
       context.set_deadline(DeadlineIn(kAskTimeLimit));
@@ -83,7 +80,6 @@ class Asker {
 
   const std::shared_ptr<Exchange> exchange_;
   const std::string address_file_;
-  const std::string job_uid_;
   std::string address_;
   std::unique_ptr<v1::Coordinator::Stub> stub_;
 };
@@ -99,10 +95,10 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     exchange_->changed.notify_all();
   }
 
-  void Ask(const std::vector<v1::MemberFailure>& failures) override {
+  void Ask(const v1::ProgressRequest& question) override {
     const std::lock_guard<std::mutex> lock(exchange_->mutex);
     if (!exchange_->idle()) return;
-    exchange_->question = failures;
+    exchange_->question = question;
     exchange_->changed.notify_all();
   }
 
@@ -130,13 +126,11 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file,
-                                                                     const std::string& job_uid) {
+absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file) {
   auto exchange = std::make_shared<Exchange>();
   if (!exchange->wake.valid()) return SystemError(errno, "the coordinator's answers", "cannot be waited for");
-  absl::StatusOr<std::thread> thread =
-      StartThread<std::thread>("the thread that asks the coordinator",
-                               [exchange, address_file, job_uid] { Asker(exchange, address_file, job_uid).Run(); });
+  absl::StatusOr<std::thread> thread = StartThread<std::thread>(
+      "the thread that asks the coordinator", [exchange, address_file] { Asker(exchange, address_file).Run(); });
   if (!thread.ok()) return thread.status();
   thread->detach();
   return std::make_unique<GrpcCoordinatorLink>(std::move(exchange));

@@ -16,8 +16,8 @@ class CoordinatorLink {
  public:
   virtual ~CoordinatorLink() = default;
 
-  // Sends a question unless one is under way, and tells how workers ended.
-  virtual void Ask(const std::vector<v1::MemberFailure>& failures) = 0;
+  // Sends a question unless one is under way.
+  virtual void Ask(const v1::ProgressRequest& question) = 0;
   // The answer to the last question, once; absent: none came yet. An error says why there is none.
   virtual std::optional<absl::StatusOr<v1::ProgressReply>> Take() = 0;
   // A descriptor that becomes readable when Take has something; -1: there is none.
@@ -29,8 +29,7 @@ class CoordinatorLink {
 // Over gRPC, to the address in a file, which is read again after each failure. Each question has a deadline, and is
 // asked on a thread of the link's. The link does not wait for that thread when it goes: a question under way is
 // cancelled and left to itself. kResourceExhausted: there was no thread.
-absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file,
-                                                                     const std::string& job_uid);
+absl::StatusOr<std::unique_ptr<CoordinatorLink>> MakeCoordinatorLink(const std::string& address_file);
 
 }  // namespace downpour::cli
 

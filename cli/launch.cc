@@ -56,7 +56,9 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
   model.set_torch_script(absolute(model.torch_script()));
   if (config.has_checkpoint()) {
     v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
-    const auto in_place = [&absolute](const std::string& uri) { return uri.starts_with("s3://") ? uri : absolute(uri); };
+    const auto in_place = [&absolute](const std::string& uri) {
+      return uri.starts_with("s3://") ? uri : absolute(uri);
+    };
     checkpoint.set_uri(in_place(checkpoint.uri()));
     checkpoint.set_resume_uri(in_place(checkpoint.resume_uri()));
   }

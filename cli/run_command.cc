@@ -159,7 +159,7 @@ absl::Status WriteResults(const RunPaths& paths, const RunHistory& history) {
 int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double start_time, SignalWaiter& waiter) {
   const RunPaths& paths = run.folder.paths();
   absl::StatusOr<std::unique_ptr<CoordinatorLink>> coordinator =
-      MakeCoordinatorLink(paths.Address(ProcessName(api::Role::kCoordinator, 0)), run.job_uid);
+      MakeCoordinatorLink(paths.Address(ProcessName(api::Role::kCoordinator, 0)));
   if (!coordinator.ok()) {
     run.folder.Discard();
     return Complain(std::string(coordinator.status().message()), kExitFailed);

@@ -105,7 +105,7 @@ class RunLoop {
   void AskIfDue() {
     const double now = parts_.clock.Now();
     if (now < next_ask_) return;
-    parts_.coordinator.Ask(job::RecentFailures(job_.status));
+    parts_.coordinator.Ask(job::MakeQuestion(job_uid_, job_.status));
     const bool started = reply_.has_value() && reply_->updates_applied() > 0;
     next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
   }
@@ -257,6 +257,7 @@ planner::Observed Observe(const std::vector<Process>& processes, const std::opti
     instance.terminating = process.running() && process.stop_requested;
     instance.ready = IsReady(process, reply, reply_time);
     instance.created_time = process.created_time;
+    instance.started_time = process.created_time;
     instance.finished_time = process.finished_time;
     if (!process.running()) instance.exit_code = process.exit_code;
     if (instance.phase == planner::InstancePhase::kFailed) {

@@ -101,7 +101,10 @@ class FakeProcesses final : public ProcessBackend {
 // A coordinator that answers what the test computes, unless it is not running.
 class FakeCoordinator final : public CoordinatorLink {
  public:
-  void Ask(const std::vector<v1::MemberFailure>&) override { asked_ = true; }
+  void Ask(const v1::ProgressRequest& asked_for) override {
+    asked_ = true;
+    question = asked_for;
+  }
   std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {
     if (!std::exchange(asked_, false)) return std::nullopt;
     return answer();
@@ -110,6 +113,7 @@ class FakeCoordinator final : public CoordinatorLink {
   void Reset() override {}
 
   std::function<absl::StatusOr<v1::ProgressReply>()> answer;
+  v1::ProgressRequest question;  // the newest
 
  private:
   bool asked_ = false;

@@ -23,6 +23,9 @@ namespace {
 std::string Digest(const v1::ProgressReply& reply) {
   std::string digest = absl::StrCat(static_cast<int>(reply.phase()), "|", reply.view().generation(), "|",
                                     reply.parameters_lost(), "|", reply.message(), "|", reply.updates_applied() > 0);
+  const v1::CheckpointProgress& checkpoint = reply.checkpoint();
+  absl::StrAppend(&digest, "|", checkpoint.request(), "|", static_cast<int>(checkpoint.request_state()), "|",
+                  checkpoint.newest(), "|", checkpoint.error(), "|", reply.restoration().checkpoint());
   for (const v1::MemberProgress& member : reply.members()) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }
@@ -62,11 +65,11 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   }
 
   void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
-              std::vector<v1::MemberFailure> failures) override {
+              v1::ProgressRequest question) override {
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[job_uid];
     job.key = key;
-    job.failures = std::move(failures);
+    job.question = std::move(question);
     if (job.address != address) {
       Discard(std::move(job.stub));
       job.address = address;
@@ -123,7 +126,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::string key;
     std::string address;
     Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
-    std::vector<v1::MemberFailure> failures;
+    v1::ProgressRequest question;
     std::shared_ptr<v1::Coordinator::Stub> stub;     // from the first question on: channels are expensive
     absl::Duration next = absl::InfiniteDuration();  // when it is asked; all times are of kube::MonotonicNow
     bool asking = false;
@@ -194,8 +197,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     auto call = std::make_shared<Call>();
     if (job.stub == nullptr) job.stub = v1::Coordinator::NewStub(MakeMemberChannel(job.address));
     call->coordinator = job.stub;
-    call->question.set_job_uid(ProcessJobUid(job_uid));
-    call->question.mutable_failures()->Assign(job.failures.begin(), job.failures.end());
+    call->question = job.question;
     call->context.set_deadline(DeadlineIn(options_.deadline));
     Call* const raw = call.get();
     calls_.emplace(raw, std::move(call));

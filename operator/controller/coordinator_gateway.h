@@ -30,9 +30,9 @@ class CoordinatorGateway {
   };
 
   // Asks the coordinator at `address` (host:port) about the job from now on; another address replaces the one before.
-  // `key`: the job's, told to whoever listens for answers. `failures`: told with each question.
+  // `key`: the job's, told to whoever listens for answers. `question`: what it is asked each time.
   virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
-                      std::vector<v1::MemberFailure> failures) = 0;
+                      v1::ProgressRequest question) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
   // The newest answer, however old.
   virtual std::optional<Answer> Latest(const std::string& job_uid) const = 0;
@@ -48,7 +48,8 @@ struct GatewayOptions {
 };
 
 // Over gRPC. `on_change` is called from any thread with the key of a job whose answer says something that a reconciler
-// must know: another phase, generation or set of members, lost parameters, or now and then progress.
+// must know: another phase, generation or set of members, lost parameters, what became of a
+// checkpoint, or now and then progress.
 std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options,
                                                            std::function<void(const std::string& key)> on_change);
 

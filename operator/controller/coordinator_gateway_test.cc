@@ -158,9 +158,11 @@ TEST(CoordinatorGatewayTest, AsksAndTellsWhatChanged) {
   Changes changes;
   const auto gateway = MakeGateway(changes);
   EXPECT_FALSE(gateway->Latest(kUid).has_value());
-  v1::MemberFailure failure;
-  failure.set_role("worker");
-  gateway->Follow(kUid, kKey, coordinator.address(), {absl::Milliseconds(1), absl::InfiniteDuration()}, {failure});
+  v1::ProgressRequest question;
+  question.set_job_uid("aaaabbbb");
+  question.add_failures()->set_role("worker");
+  question.set_checkpoint_request("suspend-4");
+  gateway->Follow(kUid, kKey, coordinator.address(), {absl::Milliseconds(1), absl::InfiniteDuration()}, question);
   ASSERT_TRUE(changes.WaitFor(1));
   const auto answer = gateway->Latest(kUid);
   ASSERT_TRUE(answer.has_value());
@@ -168,8 +170,7 @@ TEST(CoordinatorGatewayTest, AsksAndTellsWhatChanged) {
   ASSERT_EQ(answer->reply.members_size(), 1);
   EXPECT_EQ(answer->reply.members(0).index(), 2);
   EXPECT_EQ(answer->reply.members(0).process_incarnation(), 7);
-  EXPECT_EQ(coordinator.questions().front().job_uid(), "aaaabbbb") << "as its processes are told it";
-  EXPECT_EQ(coordinator.questions().front().failures_size(), 1);
+  EXPECT_EQ(coordinator.questions().front().SerializeAsString(), question.SerializeAsString());
   // The same again is no news, nor is progress that nobody wants to hear of; another phase is.
   ASSERT_TRUE(coordinator.WaitUntilAsked(5));
   EXPECT_EQ(changes.keys(), std::vector<std::string>{kKey});
@@ -178,6 +179,10 @@ TEST(CoordinatorGatewayTest, AsksAndTellsWhatChanged) {
   coordinator.Reply(done);
   ASSERT_TRUE(changes.WaitFor(2));
   EXPECT_EQ(changes.keys(), std::vector<std::string>(2, kKey));
+  done.mutable_checkpoint()->set_request("suspend-4");
+  done.mutable_checkpoint()->set_request_state(v1::REQUEST_DONE);
+  coordinator.Reply(done);
+  ASSERT_TRUE(changes.WaitFor(3)) << "somebody waits for it";
   gateway->Forget(kUid);
   EXPECT_FALSE(gateway->Latest(kUid).has_value());
 }

@@ -217,6 +217,7 @@ planner::Instance ToInstance(const Pod& pod, bool ready) {
   instance.node = pod.node;
   if (!HasEnded(pod)) instance.running_containers = pod.running_containers;
   instance.created_time = pod.meta.creation_time.value_or(0);
+  instance.started_time = pod.started_time;
   if (HasEnded(pod)) {
     instance.finished_time = pod.finished_time;
     instance.exit_code = pod.exit_code;

@@ -10,8 +10,9 @@ constexpr double kAnswerSlackSeconds = 5;  // from when a coordinator is to be a
 }  // namespace
 
 absl::Duration Questions::Look(const PaceOptions& options, const Load& load, const Pods& pods,
-                               const planner::Observed& observed, double now) {
-  bool at_rest = observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
+                               const planner::Observed& observed, bool watched, double now) {
+  bool at_rest =
+      !watched && observed.report.has_value() && observed.report->phase == planner::CoordinatorPhase::kTraining;
   bool ended = false;
   coordinator_ = nullptr;
   for (std::size_t i = 0; i < pods.size(); ++i) {

@@ -15,9 +15,10 @@ namespace downpour::controller {
 class Questions {
  public:
   // Looks at what a pass sees of the job. Answers how often its coordinator, if there is one, is to be asked. `others`:
-  // what else runs; whether this job counted as moving there does not matter.
+  // what else runs; whether this job counted as moving there does not matter. `watched`: something waits for the
+  // answer, so that the job counts as moving whatever its pods do.
   absl::Duration Look(const PaceOptions& options, const Load& load, const Pods& pods, const planner::Observed& observed,
-                      double now);
+                      bool watched, double now);
 
   // The pod that is asked; nullptr: none has an address yet. Of the pods last looked at.
   const PodPointer& coordinator() const { return coordinator_; }

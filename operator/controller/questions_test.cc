@@ -37,7 +37,7 @@ TEST(QuestionsTest, AJobIsAtRestWhileItTrainsWithAllItsMembersAndElseMoves) {
   using Phase = planner::CoordinatorPhase;
   const auto moves = [](const Pods& pods, bool ready, std::optional<Phase> phase) {
     Questions questions;
-    questions.Look({}, {1, 0}, pods, Observe(pods, ready, phase), kNow);
+    questions.Look({}, {1, 0}, pods, Observe(pods, ready, phase), false, kNow);
     return questions.moves();
   };
   EXPECT_FALSE(moves(Running(), true, Phase::kTraining));
@@ -56,7 +56,7 @@ TEST(QuestionsTest, AJobIsAtRestWhileItTrainsWithAllItsMembersAndElseMoves) {
 TEST(QuestionsTest, WhoIsAskedIsTheCoordinatorThatRunsAndHasAnAddress) {
   Questions questions;
   const auto look = [&questions](const Pods& pods) {
-    return questions.Look({}, {1, 0}, pods, Observe(pods, false, std::nullopt), kNow);
+    return questions.Look({}, {1, 0}, pods, Observe(pods, false, std::nullopt), false, kNow);
   };
   Pod no_address = MakePod(api::Role::kCoordinator, 0, "Running", 2);
   no_address.address.clear();
@@ -87,8 +87,8 @@ TEST(QuestionsTest, TheRateIsSharedAndBounded) {
     if (ended) pods.push_back(Shared(MakePod(api::Role::kWorker, 2, random() % 2 == 0 ? "Failed" : "Succeeded")));
     const bool ready = random() % 2 == 0;
     Questions questions;
-    const double ask =
-        Seconds(questions.Look(options, load, pods, Observe(pods, ready, planner::CoordinatorPhase::kTraining), kNow));
+    const double ask = Seconds(
+        questions.Look(options, load, pods, Observe(pods, ready, planner::CoordinatorPhase::kTraining), false, kNow));
     EXPECT_GE(ask, Seconds(options.ask_interval));
     if (ended) {
       EXPECT_LE(ask, Seconds(options.ask_interval_after_end)) << "the planner takes silence for a failure";
@@ -126,7 +126,7 @@ TEST(QuestionsTest, NothingIsConcludedFromSilenceWhileEachQuestionIsAnswered) {
       Pods pods = Running();
       if (ended) pods.push_back(Shared(MakePod(api::Role::kWorker, 2, "Failed")));
       const planner::Observed observed = Observe(pods, !ended, planner::CoordinatorPhase::kTraining, heard);
-      const double ask = Seconds(questions.Look(options, load, pods, observed, now));
+      const double ask = Seconds(questions.Look(options, load, pods, observed, false, now));
       ASSERT_LT(now, questions.AnswerDue(options, observed, now)) << "heard " << now - heard << " s ago";
       if (next == 0) next = now;
       if (ask >= 2 * period) next = now + uniform(ask);
@@ -163,9 +163,9 @@ TEST(QuestionsTest, SilenceIsNotExcusedForLongerThanAsksAreApartNow) {
       const planner::Observed observed =
           Observe(Running(), random() % 2 == 0, planner::CoordinatorPhase::kTraining, kNow);
       const double begun = now;
-      const double ask = Seconds(questions.Look(options, load, Running(), observed, now));
+      const double ask = Seconds(questions.Look(options, load, Running(), observed, false, now));
       now += static_cast<double>(random() % 20);
-      questions.Look(options, load, Running(), observed, now);
+      questions.Look(options, load, Running(), observed, false, now);
       EXPECT_LE(questions.AnswerDue(options, observed, now),
                 begun + 2 * std::max(2 * ask, Seconds(options.ask_interval_after_end)) + 5);
     }
@@ -177,7 +177,7 @@ TEST(QuestionsTest, ANewCoordinatorAndAClockThatWasAheadGetTheirTime) {
   Questions questions;
   const auto due = [&](const Pods& pods, double now, double heard) {
     const planner::Observed observed = Observe(pods, false, planner::CoordinatorPhase::kRecovering, heard);
-    questions.Look(options, {1, 1}, pods, observed, now);
+    questions.Look(options, {1, 1}, pods, observed, false, now);
     return questions.AnswerDue(options, observed, now);
   };
   due(Running(), kNow, kNow);

@@ -24,6 +24,13 @@ void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_
   requeue_after = std::min(requeue_after.value_or(wait), wait);
 }
 
+// Whether something waits for the next answer although the job may train: a checkpoint that is wanted, or a recovery
+// that ends with the first new update.
+bool IsWatched(const api::TrainingJobStatus& status) {
+  return status.checkpoint_request.has_value() ||
+         (status.recovery.has_value() && !status.recovery->last_duration_seconds.has_value());
+}
+
 // What stands in the way of the job, if anything does.
 const std::optional<planner::Obstacle>& StandsInTheWay(const Hold& starts, const Hold& publishing) {
   return starts.obstacle.has_value() ? starts.obstacle : publishing.obstacle;
@@ -182,7 +189,10 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     observed.template_error = memory.templates.error();
     observed.templates_unchecked = !memory.templates.IsChecked(record);
   }
-  if (!record.job.status.start_time) observed.temporary_output = TemporaryOutput(record.job.spec);
+  if (!record.job.status.start_time) {
+    observed.temporary_output = TemporaryOutput(record.job.spec);
+    observed.temporary_checkpoints = TemporaryCheckpoints(record.job.spec);
+  }
   memory.over = planner::IsOver(record.job.status);
   if (memory.over) gateway_->Forget(record.meta.uid);
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
@@ -193,11 +203,13 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     return observed;
   }
   const PaceOptions& pace = options_.pace;
-  const absl::Duration ask = memory.questions.Look(pace, pass.load, pass.pods, observed, pass.now);
+  const bool watched = IsWatched(record.job.status);
+  const absl::Duration ask = memory.questions.Look(pace, pass.load, pass.pods, observed, watched, pass.now);
   if (const PodPointer& coordinator = memory.questions.coordinator(); coordinator != nullptr) {
-    gateway_->Follow(record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
-                     {ask, Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
-                     job::RecentFailures(record.job.status));
+    gateway_->Follow(
+        record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
+        {ask, watched ? absl::ZeroDuration() : Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
+        job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status));
   }
   if (hooks_.cordoned_nodes) observed.cordoned_nodes = hooks_.cordoned_nodes();
   observed.answer_due = memory.questions.AnswerDue(pace, observed, pass.now);

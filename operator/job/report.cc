@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <string>
 
 namespace downpour::job {
 namespace {
@@ -26,6 +27,42 @@ planner::CoordinatorPhase ToPlanner(v1::JobPhase phase) {
     default:
       return planner::CoordinatorPhase::kUnknown;
   }
+}
+
+planner::RequestState ToPlanner(v1::RequestState state) {
+  switch (state) {
+    case v1::REQUEST_PENDING:
+      return planner::RequestState::kPending;
+    case v1::REQUEST_DONE:
+      return planner::RequestState::kDone;
+    case v1::REQUEST_FAILED:
+      return planner::RequestState::kFailed;
+    default:
+      return planner::RequestState::kNone;
+  }
+}
+
+planner::CheckpointReport ToPlanner(const v1::CheckpointProgress& progress, double received_time) {
+  planner::CheckpointReport report;
+  report.newest = progress.newest();
+  report.updates = progress.newest_updates();
+  report.time = received_time - static_cast<double>(progress.newest_age_milliseconds()) / 1000;
+  report.written = static_cast<int>(progress.written());
+  report.failed = static_cast<int>(progress.failed());
+  report.error = progress.error();
+  report.request = progress.request();
+  report.request_state = ToPlanner(progress.request_state());
+  return report;
+}
+
+planner::Restoration ToPlanner(const v1::Restoration& reply) {
+  planner::Restoration restoration;
+  restoration.checkpoint = reply.checkpoint();
+  restoration.updates = reply.updates();
+  restoration.skipped.assign(reply.skipped().begin(), reply.skipped().end());
+  if (reply.has_lost_updates()) restoration.lost_updates = reply.lost_updates();
+  if (reply.has_lost_seconds()) restoration.lost_seconds = reply.lost_seconds();
+  return restoration;
 }
 
 }  // namespace
@@ -56,7 +93,18 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
     if (newest.has_accuracy()) report.test_accuracy = newest.accuracy();
     for (const v1::Metric& metric : newest.metrics()) report.test_metrics.push_back({metric.name(), metric.value()});
   }
+  if (reply.has_checkpoint()) report.checkpoint = ToPlanner(reply.checkpoint(), received_time);
+  if (reply.has_restoration()) report.restoration = ToPlanner(reply.restoration());
   return report;
+}
+
+v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status) {
+  v1::ProgressRequest question;
+  question.set_job_uid(job_uid);
+  std::vector<v1::MemberFailure> failures = RecentFailures(status);
+  question.mutable_failures()->Assign(failures.begin(), failures.end());
+  if (status.checkpoint_request.has_value()) question.set_checkpoint_request(status.checkpoint_request->name);
+  return question;
 }
 
 std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status) {

@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_OPERATOR_JOB_REPORT_H_
 #define DOWNPOUR_OPERATOR_JOB_REPORT_H_
 
+#include <string>
 #include <vector>
 
 #include "downpour/v1/control.pb.h"
@@ -11,6 +12,9 @@ namespace downpour::job {
 
 // `received_time`: when the answer came, on the planner's clock.
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time);
+
+// What a coordinator is asked, and told with it: how workers ended, and the checkpoint that is wanted.
+v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status);
 
 // What a coordinator is told about the ends of workers: the newest that the status still knows, oldest first.
 std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status);

@@ -47,6 +47,52 @@ TEST(ReportTest, ALossThatNoWorkerHasIsNone) {
   EXPECT_EQ(ToReport(reply, 1).loss, 0.5);
 }
 
+TEST(ReportTest, SaysWhatCheckpointsThereAreAndWhatTrainingBeganWith) {
+  v1::ProgressReply reply;
+  EXPECT_FALSE(ToReport(reply, 100).checkpoint.has_value());
+  EXPECT_FALSE(ToReport(reply, 100).restoration.has_value());
+  v1::CheckpointProgress& checkpoint = *reply.mutable_checkpoint();
+  checkpoint.set_newest("/ckpt/a/1");
+  checkpoint.set_newest_updates(7);
+  checkpoint.set_newest_age_milliseconds(2500);
+  checkpoint.set_written(2);
+  checkpoint.set_failed(3);
+  checkpoint.set_error("disk full");
+  checkpoint.set_request("suspend-4");
+  checkpoint.set_request_state(v1::REQUEST_FAILED);
+  v1::Restoration& restoration = *reply.mutable_restoration();
+  restoration.set_checkpoint("/ckpt/a/0");
+  restoration.set_updates(5);
+  restoration.add_skipped("1: torn");
+  const planner::CoordinatorReport report = ToReport(reply, 100);
+  EXPECT_EQ(report.checkpoint->newest, "/ckpt/a/1");
+  EXPECT_EQ(report.checkpoint->updates, 7u);
+  EXPECT_EQ(report.checkpoint->time, 97.5);
+  EXPECT_EQ(report.checkpoint->written, 2);
+  EXPECT_EQ(report.checkpoint->failed, 3);
+  EXPECT_EQ(report.checkpoint->error, "disk full");
+  EXPECT_EQ(report.checkpoint->request, "suspend-4");
+  EXPECT_EQ(report.checkpoint->request_state, planner::RequestState::kFailed);
+  EXPECT_EQ(report.restoration->checkpoint, "/ckpt/a/0");
+  EXPECT_EQ(report.restoration->updates, 5u);
+  EXPECT_EQ(report.restoration->skipped, std::vector<std::string>{"1: torn"});
+  EXPECT_EQ(report.restoration->lost_updates, std::nullopt) << "not known";
+  restoration.set_lost_updates(0);
+  restoration.set_lost_seconds(1.5);
+  EXPECT_EQ(ToReport(reply, 100).restoration->lost_updates, 0u);
+  EXPECT_EQ(ToReport(reply, 100).restoration->lost_seconds, 1.5);
+}
+
+TEST(ReportTest, AQuestionTellsTheCheckpointThatIsWanted) {
+  api::TrainingJobStatus status;
+  EXPECT_EQ(MakeQuestion("abc", status).job_uid(), "abc");
+  EXPECT_EQ(MakeQuestion("abc", status).checkpoint_request(), "");
+  status.checkpoint_request = {"drain-1", 10};
+  status.recent_failures.emplace_back();
+  EXPECT_EQ(MakeQuestion("abc", status).checkpoint_request(), "drain-1");
+  EXPECT_EQ(MakeQuestion("abc", status).failures_size(), 1);
+}
+
 TEST(ReportTest, HasEveryMetricOfTheNewestEvaluation) {
   v1::ProgressReply reply;
   EXPECT_EQ(ToReport(reply, 1).test_accuracy, std::nullopt);

@@ -26,8 +26,9 @@ inline constexpr char kKey[] = "team/lenet";
 class FakeGateway final : public CoordinatorGateway {
  public:
   void Follow(const std::string&, const std::string&, const std::string& address, Periods asked,
-              std::vector<v1::MemberFailure>) override {
+              v1::ProgressRequest asked_for) override {
     followed = address;
+    question = std::move(asked_for);
     periods = asked;
   }
   void Forget(const std::string&) override { followed.clear(); }
@@ -39,6 +40,7 @@ class FakeGateway final : public CoordinatorGateway {
 
   std::string followed;
   Periods periods;
+  v1::ProgressRequest question;
   std::optional<Answer> answer;
   std::set<api::Role> finished;
   std::set<std::string> finished_at;  // their addresses

@@ -76,7 +76,7 @@ def monitoring(world):
             return f"not yet: {len(wrong + more)} have none:\n  {lines}" if lines else (queries, series)
         queries, series = world.wait("data for every query", test, 300)
         world.wait_progress()  # what nobody was told of yet is not counted when it is lost
-        lost = "trainingjob_lost_steps_total"
+        lost = "trainingjob_lost_updates_total"
         before = sum(value for _, value in prometheus.query(lost))
         world.kubectl("delete", "pod", "lenet-ps-0", "--wait=false")
         world.wait("the updates of the lost parameter server to be counted",

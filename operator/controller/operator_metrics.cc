@@ -47,10 +47,14 @@ constexpr Name kStatusWrites = {"downpour_status_writes_total",
 constexpr Name kCreated = {"trainingjob_created_total", "Jobs whose first status was stored."};
 constexpr Name kFinished = {"trainingjob_finished_total", "Jobs that ended."};
 constexpr Name kRestarts = {"trainingjob_restarts_total", "Replacements of pods that ended too early."};
-constexpr Name kLostSteps = {"trainingjob_lost_steps_total",
-                             "Updates that were applied and lost again, as far as the status knew of them."};
+constexpr Name kLostUpdates = {"trainingjob_lost_updates_total", "Updates that were applied and lost again."};
+constexpr Name kCheckpointFailing = {"trainingjob_jobs_checkpoint_failing",
+                                     "Jobs whose newest checkpoint could not be made."};
+constexpr Name kCheckpointOverdue = {
+    "trainingjob_jobs_checkpoint_overdue",
+    "Jobs that have trained for three of their intervals, and whose newest checkpoint is older than that."};
 constexpr Name kRecovery = {"trainingjob_recovery_seconds",
-                            "From the end of a member until all are back and train; stage: total, and its parts."};
+                            "From the end of a member until the first new update; phase: total, and its parts."};
 constexpr Name kFirstPod = {"trainingjob_first_pod_seconds", "From the making of a job until its first pod runs."};
 constexpr Name kReadyTime = {"trainingjob_ready_seconds", "From the making of a job until all its members train."};
 constexpr Name kGoodput = {"trainingjob_goodput_ratio",
@@ -88,8 +92,8 @@ Labels RestartLabels(const std::string& role, const std::string& cause, bool cou
   return {{"role", role}, {"cause", cause}, {"counted", counted ? "true" : "false"}};
 }
 
-Labels RecoveryLabels(const std::string& role, const std::string& cause, const std::string& stage) {
-  return {{"role", role}, {"cause", cause}, {"stage", stage}};
+Labels RecoveryLabels(const std::string& role, const std::string& cause, const std::string& phase) {
+  return {{"role", role}, {"cause", cause}, {"phase", phase}};
 }
 
 std::string CodeLabel(int code) { return code == 0 ? "<error>" : absl::StrCat(code); }
@@ -109,6 +113,16 @@ std::optional<std::string> BlockedReason(const api::TrainingJobStatus& status) {
   const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
   if (scheduled != nullptr && !scheduled->status) return "PodsWait";
   return std::nullopt;
+}
+
+bool CheckpointIsOverdue(const api::TrainingJob& job, double now) {
+  constexpr int kIntervals = 3;
+  const api::TrainingJobStatus& status = job.status;
+  const api::Condition* ready = planner::FindCondition(status, planner::kReady);
+  if (!job.spec.checkpoint.has_value() || status.phase != "Running" || ready == nullptr || !ready->status) return false;
+  double newest = ready->last_transition_time;
+  if (status.checkpoint.has_value()) newest = std::max(newest, status.checkpoint->time.value_or(0));
+  return now - newest > kIntervals * job.spec.checkpoint->interval_seconds;
 }
 
 // When the wait for a job began. One that was suspended waited for whoever resumed it, not for the platform.
@@ -162,7 +176,7 @@ OperatorMetrics::OperatorMetrics(service::Metrics* metrics, int workers, std::st
       empty(kRecovery, RecoveryLabels(role, cause, "total"), kLong);
     }
   }
-  zero(kLostSteps, {});
+  zero(kLostUpdates, {});
   empty(kFirstPod, {}, kLong);
   empty(kReadyTime, {}, kLong);
   metrics_->SetGauge("controller_runtime_max_concurrent_reconciles", "Jobs worked on at a time, but for those held up.",
@@ -233,11 +247,15 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
   }
   if (after.recovery.has_value() && after.recovery->last_duration_seconds.has_value() &&
       (!old.recovery.has_value() || !old.recovery->last_duration_seconds.has_value())) {
-    ObserveRecovery(*after.recovery, pods, now);
+    ObserveRecovery(*after.recovery);
   }
-  if (old.progress.has_value() && after.progress.has_value() && after.progress->step < old.progress->step) {
-    metrics_->Increment(kLostSteps.name, kLostSteps.help, {},
-                        static_cast<double>(old.progress->step - after.progress->step));
+  const auto lost = [](const api::TrainingJobStatus& status) {
+    return status.recovery.has_value() ? status.recovery->lost_updates : std::nullopt;
+  };
+  const bool another = old.recovery.has_value() && after.recovery.has_value() &&
+                       old.recovery->last_start_time != after.recovery->last_start_time;
+  if (lost(after).has_value() && (another || lost(after) != lost(old))) {
+    metrics_->Increment(kLostUpdates.name, kLostUpdates.help, {}, static_cast<double>(*lost(after)));
   }
   const double wait_began = WaitBegan(before, after, now);
   if (RunsFirstPod(old, after)) {
@@ -253,28 +271,20 @@ void OperatorMetrics::OnStatus(const JobRecord& before, const api::TrainingJobSt
   }
 }
 
-// The stages are read off the pod that came last: `replace` until it was made, `start` until it ran, `rejoin` until all
-// train. Its times are whole seconds.
-void OperatorMetrics::ObserveRecovery(const api::RecoveryStatus& recovery, const Pods& pods, double over) {
-  const auto observe = [this, &recovery](const char* stage, double seconds) {
+void OperatorMetrics::ObserveRecovery(const api::RecoveryStatus& recovery) {
+  const auto observe = [this, &recovery](const char* phase, std::optional<double> seconds) {
+    if (!seconds.has_value()) return;
     metrics_->Observe(
         kRecovery.name, kRecovery.help,
-        RecoveryLabels(std::string(api::ToString(recovery.last_role)), CauseLabel(recovery.last_cause), stage), kLong,
-        std::max(0.0, seconds));
+        RecoveryLabels(std::string(api::ToString(recovery.last_role)), CauseLabel(recovery.last_cause), phase), kLong,
+        std::max(0.0, *seconds));
   };
-  const double begun = recovery.last_start_time;
-  observe("total", over - begun);
-  std::optional<double> made, started;
-  for (const PodPointer& pod : pods) {
-    const double time = pod->meta.creation_time.value_or(0);
-    if (time < std::floor(begun) || !pod->started_time.has_value()) continue;
-    made = std::max(made.value_or(0), time);
-    started = std::max(started.value_or(0), *pod->started_time);
-  }
-  if (!made.has_value()) return;  // a scale-down made the lost one needless
-  observe("replace", *made - begun);
-  observe("start", *started - *made);
-  observe("rejoin", over - *started);
+  const api::RecoveryPhases& phases = recovery.phases;
+  observe("total", phases.detect.value_or(0) + static_cast<double>(recovery.last_duration_seconds.value_or(0)));
+  observe("detect", phases.detect);
+  observe("schedule", phases.schedule);
+  observe("start", phases.start);
+  observe("restore", phases.restore);
 }
 
 void OperatorMetrics::SetLeading(bool leading) {
@@ -301,7 +311,7 @@ void OperatorMetrics::Publish(const WorkQueueCounters& queue, const kube::Store<
   metrics_->SetCounter("workqueue_retries_total", "Keys added again after an error.", kQueue,
                        static_cast<double>(queue.retries));
   const Jobs all = jobs.All();
-  PublishJobs(all);
+  PublishJobs(all, now);
   PublishGoodput(all, now);
   std::map<std::pair<std::string, std::string>, int> counts;
   for (const char* role : kRoles) {
@@ -315,16 +325,20 @@ void OperatorMetrics::Publish(const WorkQueueCounters& queue, const kube::Store<
   }
 }
 
-void OperatorMetrics::PublishJobs(const Jobs& jobs) {
+void OperatorMetrics::PublishJobs(const Jobs& jobs, double now) {
   std::map<std::string, int> phases = {{"Pending", 0},   {"Starting", 0},  {"Running", 0},   {"Recovering", 0},
                                        {"Finishing", 0}, {"Suspended", 0}, {"Succeeded", 0}, {"Failed", 0}};
   std::map<std::string, int> blocked;
   for (const char* reason : kBlockedReasons) blocked[reason] = 0;
+  int failing = 0;
+  int overdue = 0;
   for (const kube::Store<JobRecord>::Pointer& job : jobs) {
     if (!job->managed_here) continue;
     const api::TrainingJobStatus& status = job->job.status;
     ++phases[status.phase.empty() ? "Pending" : status.phase];
     if (const std::optional<std::string> reason = BlockedReason(status)) ++blocked[*reason];
+    if (!planner::IsOver(status) && planner::IsTrue(status, planner::kCheckpointFailing)) ++failing;
+    if (CheckpointIsOverdue(job->job, now)) ++overdue;
   }
   for (const auto& [phase, count] : phases) {
     metrics_->SetGauge("trainingjob_jobs", "Jobs by phase.", {{"phase", phase}}, count);
@@ -332,6 +346,8 @@ void OperatorMetrics::PublishJobs(const Jobs& jobs) {
   for (const auto& [reason, count] : blocked) {
     metrics_->SetGauge("trainingjob_jobs_blocked", "Jobs that cannot go on, by reason.", {{"reason", reason}}, count);
   }
+  metrics_->SetGauge(kCheckpointFailing.name, kCheckpointFailing.help, {}, failing);
+  metrics_->SetGauge(kCheckpointOverdue.name, kCheckpointOverdue.help, {}, overdue);
 }
 
 void OperatorMetrics::PublishGoodput(const Jobs& jobs, double now) {

@@ -51,8 +51,8 @@ class OperatorMetrics {
   void PublishWatch(const std::string& resource, const kube::ReflectorState& state);
 
  private:
-  void ObserveRecovery(const api::RecoveryStatus& recovery, const Pods& pods, double over);
-  void PublishJobs(const std::vector<kube::Store<JobRecord>::Pointer>& jobs);
+  void ObserveRecovery(const api::RecoveryStatus& recovery);
+  void PublishJobs(const std::vector<kube::Store<JobRecord>::Pointer>& jobs, double now);
   void PublishGoodput(const std::vector<kube::Store<JobRecord>::Pointer>& jobs, double now);
 
   service::Metrics* const metrics_;

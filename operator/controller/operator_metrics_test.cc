@@ -67,12 +67,12 @@ class OperatorMetricsTest : public ::testing::Test {
 };
 
 TEST_F(OperatorMetricsTest, WhatAnAlertWaitsForIsThereBeforeItHappens) {
-  for (const char* series : {"trainingjob_created_total", "trainingjob_lost_steps_total",
+  for (const char* series : {"trainingjob_created_total", "trainingjob_lost_updates_total",
                              "trainingjob_ready_seconds_count", "trainingjob_first_pod_seconds_count",
                              R"(trainingjob_finished_total{reason="RestartLimitExceeded",result="failed"})",
                              R"(trainingjob_finished_total{reason="TrainingFinished",result="succeeded"})",
                              R"(trainingjob_restarts_total{cause="OOMKilled",counted="true",role="worker"})",
-                             R"(trainingjob_recovery_seconds_count{cause="NodeLost",role="ps",stage="total"})",
+                             R"(trainingjob_recovery_seconds_count{cause="NodeLost",phase="total",role="ps"})",
                              R"(controller_runtime_reconcile_total{controller="trainingjob",result="error"})",
                              R"(controller_runtime_reconcile_errors_total{controller="trainingjob"})",
                              R"(controller_runtime_reconcile_panics_total{controller="trainingjob"})",
@@ -202,51 +202,54 @@ TEST_F(OperatorMetricsTest, ANodeThatTakesManyPodsAlongIsCountedWhole) {
   EXPECT_EQ(Value(R"(trainingjob_restarts_total{cause="NodeLost",counted="false",role="worker"})"), 25);
 }
 
-TEST_F(OperatorMetricsTest, RecoveryByStage) {
+TEST_F(OperatorMetricsTest, ARecoveryCountsOnceItIsOverByItsPhases) {
   status_.recovery.emplace();
   status_.recovery->last_cause = "Killed by signal 9";
-  status_.recovery->last_start_time = 2000.5;
+  status_.recovery->last_role = api::Role::kParameterServer;
+  status_.recovery->phases.detect = 1.5;
   Store(2001);
-  const auto pod = [](double made, std::optional<double> started) {
-    auto one = std::make_shared<Pod>();
-    one->meta.creation_time = made;
-    one->started_time = started;
-    return one;
-  };
-  status_.recovery->last_duration_seconds = 20;
-  const std::vector<kube::Store<Pod>::Pointer> pods = {pod(1000, 1005), pod(2002, 2004), pod(2003, 2010)};
-  Store(2021, pods);
-  Store(2022, pods);
-  const auto stage = [this](const std::string& name, const std::string& suffix) {
+  status_.recovery->phases.schedule = 2.5;
+  status_.recovery->phases.start = 7;
+  Store(2010);
+  const auto phase = [this](const std::string& name, const std::string& suffix) {
     return Value(
-        absl::StrCat("trainingjob_recovery_seconds_", suffix, R"({cause="Signal",role="worker",stage=")", name, "\"}"));
+        absl::StrCat("trainingjob_recovery_seconds_", suffix, R"({cause="Signal",phase=")", name, R"(",role="ps"})"));
   };
-  EXPECT_EQ(stage("total", "count"), 1);
-  EXPECT_EQ(stage("total", "sum"), 20.5);
-  EXPECT_EQ(stage("replace", "sum"), 2.5);
-  EXPECT_EQ(stage("start", "sum"), 7);
-  EXPECT_EQ(stage("rejoin", "sum"), 11);
+  EXPECT_EQ(phase("total", "count"), 0);
+  status_.recovery->last_duration_seconds = 20;
+  status_.recovery->phases.restore = 10.5;
+  Store(2021);
+  Store(2022);
+  EXPECT_EQ(phase("total", "count"), 1);
+  EXPECT_EQ(phase("total", "sum"), 21.5);
+  EXPECT_EQ(phase("detect", "sum"), 1.5);
+  EXPECT_EQ(phase("schedule", "sum"), 2.5);
+  EXPECT_EQ(phase("start", "sum"), 7);
+  EXPECT_EQ(phase("restore", "sum"), 10.5);
 }
 
-TEST_F(OperatorMetricsTest, ARecoveryWithoutANewPodHasOnlyATotal) {
+TEST_F(OperatorMetricsTest, WhatIsNotKnownOfARecoveryIsNotCounted) {
   status_.recovery.emplace();
   status_.recovery->last_cause = "Deleted";
   status_.recovery->last_duration_seconds = 3;
   Store(2000);
-  EXPECT_EQ(Value(R"(trainingjob_recovery_seconds_count{cause="Deleted",role="worker",stage="total"})"), 1);
-  EXPECT_THAT(registry_.Text(), Not(HasSubstr("stage=\"start\"")));
+  EXPECT_EQ(Value(R"(trainingjob_recovery_seconds_count{cause="Deleted",phase="total",role="worker"})"), 1);
+  EXPECT_THAT(registry_.Text(), Not(HasSubstr("phase=\"start\"")));
 }
 
-TEST_F(OperatorMetricsTest, LostStepsAreWhatProgressFallsBy) {
-  status_.progress.emplace().step = 700;
+TEST_F(OperatorMetricsTest, LostUpdatesAreThoseOfEachRecovery) {
+  const char* const series = "trainingjob_lost_updates_total";
+  status_.recovery.emplace().last_start_time = 1;
   Store(1);
-  status_.progress->step = 900;
+  EXPECT_EQ(Value(series), 0) << "not known yet";
+  status_.recovery->lost_updates = 12;
   Store(2);
-  status_.progress->step = 100;
+  status_.recovery->last_duration_seconds = 3;
   Store(3);
-  status_.progress->step = 300;
+  EXPECT_EQ(Value(series), 12);
+  status_.recovery->last_start_time = 9;
   Store(4);
-  EXPECT_EQ(Value("trainingjob_lost_steps_total"), 800);
+  EXPECT_EQ(Value(series), 24) << "another one lost as many";
 }
 
 class OperatorMetricsJobsTest : public OperatorMetricsTest {
@@ -302,6 +305,23 @@ TEST_F(OperatorMetricsJobsTest, JobsByPhaseAndWhyTheyWait) {
   EXPECT_EQ(Value(R"(trainingjob_jobs_blocked{reason="Other"})"), 1);
   EXPECT_EQ(Value(R"(trainingjob_jobs_blocked{reason="NameConflict"})"), 0);
   EXPECT_EQ(Value(R"(trainingjob_pods{phase="Running",role="worker"})"), 0);
+}
+
+TEST_F(OperatorMetricsJobsTest, CheckpointsThatFailOrDoNotCome) {
+  const auto saving = [](const std::string& name, const std::string& phase, const char* newest) {
+    Json job = Job(name, phase, Condition("Ready", true, "AllMembersReady"));
+    job["spec"]["checkpoint"] = {{"uri", "/ckpt"}, {"intervalSeconds", 60}};
+    if (newest != nullptr) job["status"]["checkpoint"] = {{"newest", "/ckpt/a/1"}, {"time", newest}};
+    return job;
+  };
+  // Ready since 03:04:05, and it is 03:10:00.
+  Fill({saving("a", "Running", nullptr), saving("b", "Running", "2026-01-02T03:06:30Z"),
+        saving("c", "Running", "2026-01-02T03:07:30Z"), saving("d", "Suspended", nullptr),
+        Job("e", "Running", Condition("Ready", true, "AllMembersReady")),
+        Job("f", "Running", Condition("CheckpointFailing", true, "WriteFailed"))});
+  Publish(1767323400);
+  EXPECT_EQ(Value("trainingjob_jobs_checkpoint_overdue"), 2) << "a and b";
+  EXPECT_EQ(Value("trainingjob_jobs_checkpoint_failing"), 1);
 }
 
 TEST_F(OperatorMetricsJobsTest, GoodputOfJobsThatAskForIt) {

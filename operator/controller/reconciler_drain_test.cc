@@ -108,5 +108,31 @@ TEST_F(DrainTest, AProtectionThatCannotBeEndedIsToldAndTriedAgain) {
   EXPECT_FALSE(IsProtected());
 }
 
+TEST_F(DrainTest, ACheckpointIsAskedForAndHeardOf) {
+  ChangeSpec([](Json& spec) { spec["checkpoint"] = {{"uri", "/ckpt"}, {"onDisruption", {{"timeoutSeconds", 60}}}}; });
+  Settle();
+  EXPECT_EQ(gateway_.question.checkpoint_request(), "");
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(10));
+  cordoned_nodes_ = {"node-1"};
+  Settle();
+  EXPECT_EQ(Condition("DrainWaits"), "True NodeCordoned");
+  EXPECT_TRUE(IsProtected());
+  const std::string request = gateway_.question.checkpoint_request();
+  EXPECT_EQ(request, Status().at("checkpointRequest").at("name"));
+  EXPECT_EQ(gateway_.question.job_uid().find('-'), std::string::npos);
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1)) << "somebody waits for it";
+  now_ += 5;
+  gateway_.answer->received_time = now_;
+  v1::CheckpointProgress& checkpoint = *gateway_.answer->reply.mutable_checkpoint();
+  checkpoint.set_newest("/ckpt/lenet/1");
+  checkpoint.set_request(request);
+  checkpoint.set_request_state(v1::REQUEST_DONE);
+  Settle();
+  EXPECT_FALSE(IsProtected());
+  EXPECT_EQ(Condition("DrainWaits"), "False LetThrough");
+  EXPECT_EQ(Status().at("checkpoint").at("newest"), "/ckpt/lenet/1");
+  EXPECT_EQ(gateway_.question.checkpoint_request(), "");
+}
+
 }  // namespace
 }  // namespace downpour::controller

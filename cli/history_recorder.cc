@@ -54,11 +54,16 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   generation_ = generation;
   if (begun_again) {
     // Another history: what was counted before is gone.
-    epochs_done_ = 0;
+    epochs_done_ = reply.has_restoration() ? reply.epochs_done() : 0;
     last_updates_ = 0;
     last_samples_ = 0;
   }
-  if (reply.updates_applied() > 0 && !first_update_seconds_.has_value()) {
+  RunSummary& summary = history_.summary;
+  if (reply.has_restoration() && !first_update_seconds_.has_value()) {
+    base_updates_ = reply.restoration().updates();
+    summary.resumed_from = reply.restoration().checkpoint();
+  }
+  if (reply.updates_applied() > base_updates_ && !first_update_seconds_.has_value()) {
     first_update_seconds_ = seconds;
     // The coordinator saw it when it happened, the answer came up to one interval later.
     if (reply.first_update_milliseconds() > 0 && coordinator_start.has_value()) {
@@ -70,7 +75,10 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   const double epochs = EpochsDone(reply);
   if (reply.updates_applied() > last_updates_) {
     last_updates_ = reply.updates_applied();
-    last_samples_ = reply.samples_done();
+    // Those of another run are none of this one.
+    const std::uint64_t made = last_updates_ > base_updates_ ? last_updates_ - base_updates_ : 0;
+    last_samples_ =
+        static_cast<double>(reply.samples_done()) * static_cast<double>(made) / static_cast<double>(last_updates_);
     last_update_seconds_ = seconds;
     CurvePoint point;
     point.seconds = seconds;
@@ -122,7 +130,10 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   }
   model_path_ = reply.model_path();
 
-  RunSummary& summary = history_.summary;
+  if (!reply.checkpoint().newest().empty()) {
+    summary.checkpoint = reply.checkpoint().newest();
+    summary.checkpoint_updates = reply.checkpoint().newest_updates();
+  }
   // A coordinator that was replaced forgot those of before; the run has them all the same.
   for (const std::string& warning : reply.warnings()) {
     if (std::find(summary.warnings.begin(), summary.warnings.end(), warning) != summary.warnings.end()) continue;
@@ -134,7 +145,7 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
   summary.first_update_seconds = first_update_seconds_.value_or(0);
   const double training = last_update_seconds_ - summary.first_update_seconds;
   summary.samples_per_second.reset();
-  if (last_updates_ >= 2 && training > 0) summary.samples_per_second = static_cast<double>(last_samples_) / training;
+  if (last_updates_ >= base_updates_ + 2 && training > 0) summary.samples_per_second = last_samples_ / training;
   summary.test_metrics.clear();
   summary.test_loss.reset();
   const auto newest = evaluation_index_.empty() ? evaluation_index_.end() : std::prev(evaluation_index_.end());
@@ -178,6 +189,13 @@ void HistoryRecorder::AddEvent(double time, bool warning, const std::string& rea
   history_.events.push_back({time - start_time_, warning, reason, message});
 }
 
+void HistoryRecorder::AddRecovery(const api::RecoveryStatus& recovery) {
+  if (!recovery.lost_updates.has_value()) return;
+  lost_updates_[recovery.last_start_time] = *recovery.lost_updates;
+  history_.summary.lost_updates = 0;
+  for (const auto& [begin, lost] : lost_updates_) history_.summary.lost_updates += lost;
+}
+
 void HistoryRecorder::Finish(double time, const std::string& phase, const std::string& message, int restarts,
                              std::optional<LedgerSummary> ledger) {
   RunSummary& summary = history_.summary;
@@ -213,6 +231,10 @@ std::string SummaryToJson(const RunSummary& summary) {
                          {"totalSeconds", summary.total_seconds},
                          {"restarts", summary.restarts},
                          {"generation", summary.generation},
+                         {"resumedFrom", summary.resumed_from},
+                         {"checkpoint", summary.checkpoint},
+                         {"checkpointUpdates", summary.checkpoint_updates},
+                         {"lostUpdates", summary.lost_updates},
                          {"ledger", ledger},
                          {"audit", AuditOf(summary)},
                          {"modelPath", summary.model_path},

@@ -33,6 +33,8 @@ class HistoryRecorder {
   void AddProcesses(const std::vector<Process>& processes);
   void AddEvent(double time, bool warning, const std::string& reason, const std::string& message);
 
+  // The newest recovery, as often as it changes.
+  void AddRecovery(const api::RecoveryStatus& recovery);
   // Fills in what is known only at the end.
   void Finish(double time, const std::string& phase, const std::string& message, int restarts,
               std::optional<LedgerSummary> ledger);
@@ -51,9 +53,11 @@ class HistoryRecorder {
   std::uint64_t generation_ = 0;
   std::uint32_t epochs_done_ = 0;
   std::uint64_t last_updates_ = 0;
-  std::uint64_t last_samples_ = 0;
+  double last_samples_ = 0;
   double last_update_seconds_ = 0;
   std::optional<double> first_update_seconds_;
+  std::uint64_t base_updates_ = 0;                // of another run, which this one began with
+  std::map<double, std::uint64_t> lost_updates_;  // by the begin of the recovery
   std::string model_path_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::size_t> evaluation_index_;  // (generation, epochs) -> place
   std::map<std::string, std::size_t> span_index_;                                    // uid -> place

@@ -218,6 +218,38 @@ TEST(HistoryRecorderTest, SpansOfProcessesHaveTheirEnds) {
   EXPECT_FALSE(spans[1].end_seconds.has_value());
 }
 
+TEST(HistoryRecorderTest, WhatARunBeganWithIsNotItsOwn) {
+  HistoryRecorder recorder = MakeRecorder();
+  v1::ProgressReply reply = Reply(50);
+  reply.mutable_restoration()->set_checkpoint("/ckpt/demo/3");
+  reply.mutable_restoration()->set_updates(50);
+  recorder.AddProgress(kStart + 1, reply, std::nullopt, 0);
+  EXPECT_EQ(recorder.history().summary.first_update_seconds, 0) << "none is its own";
+  const double per_update = static_cast<double>(Reply(50).samples_done()) / 50;
+  for (const int updates : {51, 60}) {
+    v1::ProgressReply more = Reply(static_cast<std::uint64_t>(updates));
+    *more.mutable_restoration() = reply.restoration();
+    more.mutable_checkpoint()->set_newest("/ckpt/demo/4");
+    more.mutable_checkpoint()->set_newest_updates(55);
+    recorder.AddProgress(kStart + updates - 49, more, std::nullopt, 0);
+  }
+  api::RecoveryStatus recovery;
+  recovery.last_start_time = 1;
+  recorder.AddRecovery(recovery);
+  recovery.lost_updates = 7;
+  recorder.AddRecovery(recovery);
+  recorder.AddRecovery(recovery);
+  recovery.last_start_time = 2;
+  recorder.AddRecovery(recovery);
+  const RunSummary& summary = recorder.history().summary;
+  EXPECT_EQ(summary.resumed_from, "/ckpt/demo/3");
+  EXPECT_EQ(summary.first_update_seconds, 2);
+  EXPECT_DOUBLE_EQ(summary.samples_per_second.value(), 10 * per_update / 9);
+  EXPECT_EQ(summary.checkpoint, "/ckpt/demo/4");
+  EXPECT_EQ(summary.checkpoint_updates, 55u);
+  EXPECT_EQ(summary.lost_updates, 14u);
+}
+
 TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   HistoryRecorder recorder = MakeRecorder();
   v1::ProgressReply reply = Reply(100);
@@ -235,7 +267,7 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
     "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875,
     "testMetrics": {"Accuracy": 0.875}, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
-    "generation": 1, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
+    "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",
     "warnings": ["of the coordinator before", "39 updates were skipped"]})");
   EXPECT_EQ(document, expected) << document.dump(2);

@@ -1,7 +1,9 @@
 #include "cli/job_view.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +37,7 @@ v1::JobPhase PhaseOf(const std::string& phase) {
   return v1::PHASE_STARTING;
 }
 
-v1::ProgressReply ToProgress(const api::TrainingJob& job) {
+v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
   const api::ProgressStatus& progress = *job.status.progress;
   const auto epochs = static_cast<std::uint64_t>(std::max(1, job.spec.training.epochs));
   v1::ProgressReply reply;
@@ -49,6 +51,14 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job) {
   reply.set_samples_per_epoch(reply.updates_per_epoch() * static_cast<std::uint64_t>(job.spec.training.batch_size) *
                               static_cast<std::uint64_t>(job.spec.update.accumulate));
   if (!progress.samples_per_second.empty()) reply.set_samples_per_second(ParseDecimal(progress.samples_per_second));
+  if (const std::optional<api::CheckpointStatus>& known = job.status.checkpoint; known.has_value()) {
+    v1::CheckpointProgress& checkpoint = *reply.mutable_checkpoint();
+    checkpoint.set_newest(known->newest);
+    checkpoint.set_newest_updates(known->updates);
+    checkpoint.set_newest_age_milliseconds(
+        static_cast<std::uint64_t>(1000 * std::max(0.0, now - known->time.value_or(now))));
+    checkpoint.set_error(known->error);
+  }
   if (!progress.loss.empty()) reply.set_loss(ParseDecimal(progress.loss));
   if (const std::vector<TestMetric> metrics = MetricsOf(progress); !metrics.empty()) {
     v1::Evaluation* evaluation = reply.add_evaluations();  // the status does not say after which epoch
@@ -111,6 +121,9 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   const api::Condition* scheduled = planner::FindCondition(status, planner::kScheduled);
   if (overview.running && overview.reason.empty() && scheduled != nullptr && !scheduled->status)
     overview.reason = scheduled->reason;
+  if (overview.running && overview.reason.empty() && planner::IsTrue(status, planner::kCheckpointFailing)) {
+    overview.reason = planner::kCheckpointFailing;
+  }
   overview.workers_ready = status.worker.ready;
   overview.workers_desired = seen ? status.worker.desired : job.spec.worker.replicas;
   overview.ps_ready = status.parameter_server.ready;
@@ -167,7 +180,7 @@ Snapshot MakeJobSnapshot(const JobRecord& record, const std::vector<Pod>& pods, 
   snapshot.status = record.job.status;
   const double start = snapshot.status.start_time.value_or(record.meta.creation_time.value_or(now));
   snapshot.seconds = std::max(0.0, snapshot.status.completion_time.value_or(now) - start);
-  if (snapshot.status.progress.has_value()) snapshot.progress = ToProgress(record.job);
+  if (snapshot.status.progress.has_value()) snapshot.progress = ToProgress(record.job, now);
   const Explanation explanation = Explain(situation, now);
   if (explanation.severity != Severity::kFine) snapshot.note = explanation.headline;
   AddMembers(*situation.instances, record.job, !situation.outcome.empty(), &snapshot);

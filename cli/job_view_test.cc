@@ -78,6 +78,21 @@ TEST(JobViewTest, HasEveryMetricOfTheStatusAndOfAnOlderOneTheAccuracy) {
   EXPECT_EQ(MakeJobOverview(record, 1110).test_metrics, in_snapshot());
 }
 
+TEST(JobViewTest, HasTheNewestCheckpointAndThatTheyFail) {
+  controller::JobRecord record;
+  record.managed_here = true;
+  record.job.status.phase = "Running";
+  record.job.status.progress.emplace();
+  EXPECT_FALSE(MakeJobSnapshot(record, {}, 1000).progress->has_checkpoint());
+  record.job.status.checkpoint = api::CheckpointStatus{"/ckpt/a/7", 120, 990, 0, ""};
+  const v1::CheckpointProgress checkpoint = MakeJobSnapshot(record, {}, 1000).progress->checkpoint();
+  EXPECT_EQ(checkpoint.newest_updates(), 120u);
+  EXPECT_EQ(checkpoint.newest_age_milliseconds(), 10000u);
+  EXPECT_EQ(MakeJobOverview(record, 1000).reason, "");
+  record.job.status.conditions.push_back({planner::kCheckpointFailing, true, "WriteFailed", "", 990, 1});
+  EXPECT_EQ(MakeJobOverview(record, 1000).reason, "CheckpointFailing");
+}
+
 TEST(JobViewTest, ItsTimeEndsWithTheJob) {
   controller::JobRecord record = Record();
   record.job.status.completion_time = 1060;

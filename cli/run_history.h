@@ -90,6 +90,10 @@ struct RunSummary {
   double total_seconds = 0;
   int restarts = 0;
   std::uint64_t generation = 0;
+  std::string resumed_from = {};  // URI of the checkpoint that it began with; empty: with initial values
+  std::string checkpoint = {};    // URI of the newest of this job; empty: there is none
+  std::uint64_t checkpoint_updates = 0;
+  std::uint64_t lost_updates = 0;       // that were applied and lost again
   std::optional<LedgerSummary> ledger;  // absent: the ps could not be read, `message` says why
   std::string model_path;
   std::string run_directory;

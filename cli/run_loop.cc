@@ -138,6 +138,7 @@ class RunLoop {
     }
     const std::vector<Process> processes = parts_.processes.List();
     parts_.recorder.AddProcesses(processes);
+    if (job_.status.recovery.has_value()) parts_.recorder.AddRecovery(*job_.status.recovery);
     for (const Process& process : processes) {
       if (!process.running() && process.exit_code == kBadInputExitCode) bad_input_ = true;
     }

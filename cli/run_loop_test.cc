@@ -73,7 +73,8 @@ class RunLoopTest : public ::testing::Test {
                                                           : v1::PHASE_STARTING
                                     : v1::PHASE_FAILED);
     reply.set_message(failure);
-    reply.mutable_view()->set_generation(1);
+    reply.mutable_view()->set_generation(generation);
+    if (restoration.has_value()) *reply.mutable_restoration() = *restoration;
     reply.set_updates_applied(updates);
     reply.set_updates_expected(kUpdates);
     reply.set_updates_per_epoch(kUpdates / 2);
@@ -140,6 +141,8 @@ class RunLoopTest : public ::testing::Test {
   RunState stored;
   std::map<std::string, int> newest;
   std::uint64_t updates = 0;
+  std::uint64_t generation = 1;
+  std::optional<v1::Restoration> restoration;
   bool deaf_workers = false;
   std::string failure;
   absl::Status store_error, metrics_error;
@@ -184,6 +187,34 @@ TEST_F(RunLoopTest, ReplacesWhatIsKilledUnderManySeeds) {
     EXPECT_EQ(stored.status.restarts_total, kills);
     EXPECT_EQ(recorder->history().spans.size(), static_cast<std::size_t>(processes->starts));
   }
+}
+
+TEST_F(RunLoopTest, ALostPsTakesTheRunBackToItsCheckpoint) {
+  Prepare(1, 1);
+  job.spec.checkpoint.emplace();
+  bool killed = false;
+  waiter.on_wait = [&] {
+    if (!killed && updates > kUpdates / 2) {
+      processes->End(Running(api::Role::kParameterServer).at(0).uid, 137, 9);
+      killed = true;
+    } else if (killed && generation == 1 && !Running(api::Role::kParameterServer).empty()) {
+      generation = 2;
+      restoration.emplace().set_checkpoint("/ckpt/demo/1");
+      restoration->set_updates(updates / 2);
+      restoration->set_lost_updates(updates - updates / 2);
+      updates /= 2;
+    }
+    return 0;
+  };
+  EXPECT_EQ(Run().phase, kSucceeded);
+  EXPECT_EQ(coordinator.question.job_uid(), "uid");
+  const RunHistory& history = recorder->history();
+  EXPECT_EQ(history.summary.lost_updates, restoration->lost_updates());
+  EXPECT_EQ(history.summary.resumed_from, "") << "it began with initial values";
+  EXPECT_EQ(std::count_if(history.events.begin(), history.events.end(),
+                          [](const TimelineEvent& event) { return event.reason == "RolledBack"; }),
+            1);
+  EXPECT_EQ(stored.status.recovery->restored_from, "/ckpt/demo/1");
 }
 
 TEST_F(RunLoopTest, DismissesWorkersThatDoNotHearThatTheJobIsOver) {

@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -45,10 +47,12 @@ void PlainRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
   const PlainLinesResult result =
       PlainLines(previous_.has_value() ? &*previous_ : nullptr, snapshot, last_progress_seconds_);
   for (const std::string& line : result.lines) out_ << line << '\n';
-  // What failed is told by the lines above; that work was lost by it is not.
+  // What failed is told by the lines above; that work was lost by it, or saved, is not.
   for (; events_shown_ < history.events.size(); ++events_shown_) {
     const TimelineEvent& event = history.events[events_shown_];
-    if (event.reason != "PsLost" && event.reason != "TrainingStartedAgain") continue;
+    constexpr std::string_view kTold[] = {"PsLost", "TrainingStartedAgain", "RolledBack", "Resumed",
+                                          "CheckpointFailing"};
+    if (std::find(std::begin(kTold), std::end(kTold), event.reason) == std::end(kTold)) continue;
     out_ << absl::StrFormat("[%8.2f s] ", event.seconds) << event.message << '\n';
   }
   out_.flush();

@@ -116,6 +116,7 @@ class Frame {
     AddHead();
     AddBars();
     AddCurve();
+    AddCheckpoint();
     const std::string why = Why();
     if (!why.empty() && LinesLeft() > 2) Add(NewLine().Add(" ").Add(why, kYellow));
     AddRows();
@@ -240,6 +241,24 @@ class Frame {
     others.Add(" test", kDim);
     for (std::size_t i = 1; i < metrics.size(); ++i) add_metric(metrics[i], &others);
     Add(others);
+  }
+
+  void AddCheckpoint() {
+    if (progress() == nullptr || !progress()->has_checkpoint() || LinesLeft() <= 4) return;
+    const v1::CheckpointProgress& checkpoint = progress()->checkpoint();
+    Line line = NewLine();
+    line.Add(" checkpoint ", kDim);
+    if (checkpoint.newest().empty()) {
+      line.Add("none yet", kBold);
+    } else {
+      line.Add(absl::StrCat("update ", checkpoint.newest_updates()), kBold);
+      line.Add(
+          absl::StrCat(", ", FormatDuration(static_cast<double>(checkpoint.newest_age_milliseconds()) / 1000), " ago"),
+          kDim);
+    }
+    if (!checkpoint.error().empty())
+      line.Add("  ").Add(absl::StrCat("failing: ", CleanText(checkpoint.error())), kYellow);
+    Add(line);
   }
 
   void AddRows() {

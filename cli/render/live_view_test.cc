@@ -253,6 +253,20 @@ TEST(RenderLiveViewTest, ShowsTheFigures) {
   EXPECT_THAT(later, HasSubstr("no answer from the coordinator for 12 s"));
 }
 
+TEST(RenderLiveViewTest, SaysHowOldTheNewestCheckpointIsAndWhyThereIsNoNewerOne) {
+  Snapshot snapshot;
+  const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };
+  snapshot.progress.emplace();
+  EXPECT_THAT(frame(), Not(HasSubstr("checkpoint")));
+  v1::CheckpointProgress& checkpoint = *snapshot.progress->mutable_checkpoint();
+  EXPECT_THAT(frame(), HasSubstr(" checkpoint none yet"));
+  checkpoint.set_newest("/ckpt/a/1");
+  checkpoint.set_newest_updates(120);
+  checkpoint.set_newest_age_milliseconds(42000);
+  checkpoint.set_error("disk full");
+  EXPECT_THAT(frame(), HasSubstr(" checkpoint update 120, 42 s ago  failing: disk full"));
+}
+
 TEST(RenderLiveViewTest, WhatIsNotKnownIsADash) {
   Snapshot snapshot;
   v1::ProgressReply progress;

@@ -376,7 +376,8 @@ std::string RenderHead(const RunHistory& history) {
                  summary.first_update_seconds > 0 ? FormatDuration(summary.first_update_seconds) : "-"),
       RenderTile("total", FormatDuration(summary.total_seconds)));
   absl::StrAppend(&html, RenderTile("restarts", absl::StrCat(summary.restarts)),
-                  RenderTile("generation", absl::StrCat(summary.generation)), "</section>");
+                  RenderTile("generation", absl::StrCat(summary.generation)),
+                  RenderTile("lost updates", absl::StrCat(summary.lost_updates)), "</section>");
   return html;
 }
 
@@ -419,7 +420,8 @@ std::string RenderEvents(const RunHistory& history) {
 std::string RenderPlace(const RunSummary& summary) {
   std::string html;
   for (const auto& [name, value] :
-       {std::pair("model", summary.model_path), std::pair("run folder", summary.run_directory),
+       {std::pair("model", summary.model_path), std::pair("newest checkpoint", summary.checkpoint),
+        std::pair("resumed from", summary.resumed_from), std::pair("run folder", summary.run_directory),
         std::pair("job uid", summary.job_uid)}) {
     if (!value.empty()) absl::StrAppend(&html, "<tr><th>", name, "</th><td><code>", Escape(value), "</code></td></tr>");
   }

@@ -55,11 +55,16 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
           summary.samples_per_second.has_value() ? FormatCount(*summary.samples_per_second) : "-", " samples/s",
           summary.first_update_seconds > 0 ? ", first update after " + FormatDuration(summary.first_update_seconds)
                                            : ", no update"));
+  if (!summary.resumed_from.empty()) row("resumed", CleanText(summary.resumed_from));
   if (summary.restarts > 0) row("restarts", absl::StrCat(summary.restarts));
+  if (summary.lost_updates > 0) row("lost", absl::StrCat(summary.lost_updates, " updates, applied again"));
   if (summary.ledger.has_value()) {
     row("ledger", paint(LedgerExact(*summary.ledger) ? "32" : "31", LedgerVerdict(*summary.ledger)));
   } else {
     row("ledger", paint("33", "not read"));
+  }
+  if (!summary.checkpoint.empty()) {
+    row("checkpoint", absl::StrCat(CleanText(summary.checkpoint), " (update ", summary.checkpoint_updates, ")"));
   }
   if (!summary.model_path.empty()) row("model", CleanText(summary.model_path));
   if (!summary.run_directory.empty()) row("report", CleanText(summary.run_directory) + "/report.html");

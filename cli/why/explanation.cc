@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "cli/render/format.h"
 #include "cli/render/test_metrics.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
 #include "operator/planner/failure.h"
@@ -149,6 +151,10 @@ class Explainer {
     }
     if (status_.progress.has_value() && status_.progress->total_steps > 0) {
       facts.push_back(absl::StrCat("update ", status_.progress->step, "/", status_.progress->total_steps));
+    }
+    if (const auto& checkpoint = status_.checkpoint; checkpoint.has_value() && !checkpoint->newest.empty()) {
+      const std::string ago = checkpoint->time.has_value() ? absl::StrCat(" ", Since(*checkpoint->time), " ago") : "";
+      facts.push_back(absl::StrCat("checkpoint of update ", checkpoint->updates, ago));
     }
     if (situation_.created_time.has_value()) facts.push_back(absl::StrCat("age ", Since(*situation_.created_time)));
     explanation_.facts = absl::StrJoin(facts, ", ");
@@ -343,6 +349,12 @@ class Explainer {
     if (trains && missing.empty() && planner::IsTrue(status_, planner::kDrainWaits)) {
       return SayCondition(Severity::kAttention, planner::kDrainWaits, "the job trains");
     }
+    if (trains && missing.empty() && planner::IsWanted(status_, planner::kSuspendRequest)) {
+      return SayCondition(Severity::kAttention, planner::kSuspended, "the job still trains");
+    }
+    if (trains && missing.empty() && planner::IsTrue(status_, planner::kCheckpointFailing)) {
+      return SayCondition(Severity::kAttention, planner::kCheckpointFailing, "the job trains");
+    }
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
@@ -433,7 +445,7 @@ class Explainer {
     for (const api::Condition& condition : status_.conditions) {
       const bool good = std::find(std::begin(kGoodConditions), std::end(kGoodConditions), condition.type) !=
                         std::end(kGoodConditions);
-      if (condition.status == good) continue;
+      if (condition.status == good || condition.type == planner::kResumed) continue;
       // The facts and the list of members say the same, and more.
       const bool listed = !pending_.empty() || !stopping_.empty() || !unready_.empty() || !missing_.empty();
       if (condition.type == planner::kReady && listed) continue;
@@ -527,7 +539,12 @@ class Explainer {
       return lines;
     }
     if (planner::IsTrue(status_, planner::kSuspended)) {
-      lines.emplace_back("the job starts anew when spec.suspend is false");
+      const std::optional<api::CheckpointStatus>& checkpoint = status_.checkpoint;
+      lines.push_back(absl::StrCat(
+          checkpoint.has_value() && !checkpoint->newest.empty()
+              ? absl::StrCat("the job goes on from ", checkpoint->newest, " (update ", checkpoint->updates, ")")
+              : "the job starts anew",
+          " when spec.suspend is false"));
       return lines;
     }
     if (planner::IsTrue(status_, planner::kSpecInvalid)) {
@@ -579,10 +596,19 @@ class Explainer {
 
   void AddDeadlines(std::vector<std::string>* lines) const {
     if (planner::IsTrue(status_, planner::kDrainWaits) && spec_.parameter_server.has_value()) {
-      const double deadline = planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time +
-                              spec_.parameter_server->max_protect_seconds;
+      const bool saves = spec_.checkpoint.has_value() && spec_.checkpoint->on_disruption.has_value();
+      const double deadline =
+          planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time +
+          (saves ? planner::RequestSeconds(*spec_.checkpoint) : spec_.parameter_server->max_protect_seconds);
+      lines->push_back(absl::StrCat(
+          "evictions of parameter servers are let through ",
+          saves ? absl::StrCat("when a checkpoint is made, or in ", Until(deadline), " (onDisruption.timeoutSeconds)")
+                : absl::StrCat("in ", Until(deadline), " (maxProtectSeconds)")));
+    }
+    if (planner::IsWanted(status_, planner::kSuspendRequest) && spec_.checkpoint.has_value()) {
       lines->push_back(
-          absl::StrCat("evictions of parameter servers are let through in ", Until(deadline), " (maxProtectSeconds)"));
+          absl::StrCat("the job is suspended when a checkpoint is made, or in ",
+                       Until(status_.checkpoint_request->since + planner::RequestSeconds(*spec_.checkpoint))));
     }
     if (spec_.progress_deadline_seconds > 0 && status_.last_progress_time.has_value() &&
         (status_.phase != "Running" || ProgressIsOverdue())) {
@@ -632,6 +658,7 @@ class Explainer {
       const bool said =
           absl::StrContains(explanation_.headline, WithoutEnds(event.message)) ||
           event.reason == planner::kOutputTemporary ||  // the condition has it as it is now
+          event.reason == planner::kCheckpointTemporary || event.reason == planner::kCheckpointFailing ||
           std::any_of(status_.failures.begin(), status_.failures.end(),
                       [&event](const api::FailureRecord& failure) { return failure.message == event.message; });
       if (!said) events.push_back(&event);

@@ -7,6 +7,7 @@
 #include "cli/render/format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "operator/planner/checkpoint.h"
 #include "operator/planner/conditions.h"
 
 namespace downpour::cli {
@@ -206,6 +207,45 @@ TEST(ExplainTest, LostParametersAreToldUntilTheEnd) {
   EXPECT_EQ(explanation.severity, Severity::kAttention);
   EXPECT_EQ(explanation.headline,
             "The job trains. Parameters were lost, and 1m0s ago training started again under generation 2.");
+}
+
+TEST(ExplainTest, WhatACheckpointSavedAndWhatItDidNot) {
+  Situation situation = Training();
+  situation.job.spec.checkpoint.emplace();
+  situation.job.spec.checkpoint->on_disruption = api::OnDisruption{90};
+  situation.job.status.checkpoint = api::CheckpointStatus{"/ckpt/a/7", 120, kNow - 30, 0, ""};
+  SetCondition(situation, planner::kResumed, true, "RolledBack", "resumed from /ckpt/a/7 at update 120");
+  SetCondition(situation, planner::kParametersLost, false, "RolledBack",
+               "training went on from /ckpt/a/7 (update 120; lost 5 updates, 3 s of training) under generation 2");
+  Explanation explanation = Explain(situation, kNow);
+  EXPECT_THAT(explanation.facts, HasSubstr("checkpoint of update 120 30s ago"));
+  EXPECT_EQ(explanation.headline,
+            "The job trains. Parameters were lost, and 1m0s ago training went on from /ckpt/a/7 (update 120; lost 5 "
+            "updates, 3 s of training) under generation 2.");
+  EXPECT_THAT(Section(explanation, "Conditions"), IsEmpty());
+
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kCheckpointFailing, true, "WriteFailed", "the newest checkpoint could not be made");
+  EXPECT_EQ(Explain(situation, kNow).headline, "The job trains: the newest checkpoint could not be made.");
+
+  SetCondition(situation, planner::kDrainWaits, true, "NodeCordoned", "a drain waits");
+  EXPECT_THAT(Section(Explain(situation, kNow), "What happens next"),
+              ElementsAre("evictions of parameter servers are let through when a checkpoint is made, or in 30s "
+                          "(onDisruption.timeoutSeconds)"));
+
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kSuspended, false, planner::kMakingCheckpoint,
+               "making a checkpoint before it is suspended");
+  situation.job.status.checkpoint_request = {"suspend-4", kNow - 10};
+  explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.headline, "The job still trains: making a checkpoint before it is suspended.");
+  EXPECT_THAT(Section(explanation, "What happens next"),
+              ElementsAre("the job is suspended when a checkpoint is made, or in 1m20s"));
+
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kSuspended, true, "SuspendRequested", "the job is suspended");
+  EXPECT_THAT(Section(Explain(situation, kNow), "What happens next"),
+              ElementsAre("the job goes on from /ckpt/a/7 (update 120) when spec.suspend is false"));
 }
 
 TEST(ExplainTest, ConditionsThatSayItAll) {

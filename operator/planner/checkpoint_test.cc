@@ -144,7 +144,7 @@ TEST(CheckpointTest, ALostPsTakesTrainingBackAndSaysWhatItCosts) {
   plan = world.Step();
   EXPECT_THAT(EventReasons(plan), ElementsAre("RolledBack", "Recovered"));
   EXPECT_EQ(plan.events[0].message,
-            "training goes on from /ckpt/test/1 (update 50; lost 12 updates, 8 s of training) under generation 2");
+            "training went on from /ckpt/test/1 (update 50; lost 12 updates, 8 s of training) under generation 2");
   EXPECT_FALSE(IsTrue(plan.status, kParametersLost));
   EXPECT_EQ(FindCondition(plan.status, kParametersLost)->reason, "RolledBack");
   EXPECT_EQ(plan.status.recovery->restored_from, "/ckpt/test/1");

@@ -86,7 +86,7 @@ void RollBack(Context& context, const CoordinatorReport& report) {
     if (recovery->lost_seconds.has_value()) absl::StrAppend(&lost, ", ", *recovery->lost_seconds, " s of training");
   }
   const std::string message =
-      absl::StrCat("training goes on from ", restoration.checkpoint, " (update ", restoration.updates, lost,
+      absl::StrCat("training went on from ", restoration.checkpoint, " (update ", restoration.updates, lost,
                    ") under generation ", report.generation, SkippedText(restoration));
   context.Emit(true, kRolledBack, message);
   context.ClearCondition(kParametersLost, kRolledBack, message);

@@ -98,6 +98,14 @@ TEST_F(ReconcilerTest, TheLifeOfAJobTakesAPodsWritesAndEight) {
   EXPECT_LE(Writes() - by_the_clock - kService - kWarning + static_cast<int>(events_.size()), 11 + 8);
 }
 
+TEST_F(ReconcilerTest, CheckpointsThatWouldGoWithThePodsAreToldAtTheStart) {
+  CreateJob(1, 1, {{"checkpoint", {{"uri", "/ckpt"}}}});
+  Refresh();
+  ASSERT_TRUE(Reconcile().status.ok());
+  EXPECT_EQ(Condition("CheckpointTemporary"), "True NoVolume");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "CheckpointTemporary"), 1);
+}
+
 TEST_F(ReconcilerTest, TheStatusIsStoredBeforeAPodIsMade) {
   CreateJob();
   server_.Inject("PUT", "/status", FakeApiServer::Refuse(409, "Conflict", "changed"), -1);

@@ -240,6 +240,12 @@ void NoteStart(Context& context, int index) {
   context.WakeAt(context.now + context.job.spec.elastic->shrink_after_seconds);
 }
 
+void WaitAnew(Context& context) {
+  for (AbsentWorker& absent : context.status.absent_workers) {
+    if (absent.state != AbsenceState::kParked) absent.since = context.now;
+  }
+}
+
 void ForgetAbsences(Context& context) {
   context.status.absent_workers.clear();
   context.ClearCondition(kShrunk, "AllWorkers", "every worker is tried");

@@ -25,6 +25,9 @@ void Resize(Context& context);
 // A start of this worker that is not its first begins now: unless it runs in time, it is given up.
 void NoteStart(Context& context, int index);
 
+// Whoever waits for a place waits from now on.
+void WaitAnew(Context& context);
+
 // The job starts anew: with every worker.
 void ForgetAbsences(Context& context);
 

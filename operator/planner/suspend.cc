@@ -93,7 +93,7 @@ bool Suspend(Context& context) {
   }
   if (IsWanted(context.status, kSuspendRequest)) {
     UnwantCheckpoint(context, kSuspendRequest);
-    ForgetAbsences(context);  // nobody followed who came and went meanwhile
+    WaitAnew(context);  // nobody followed who came and went meanwhile
     context.SetCondition(kSuspended, false, "Resumed", "the job goes on");
   }
   const bool suspended = IsTrue(context.status, kSuspended);

@@ -219,6 +219,15 @@ TEST(CheckpointTest, AManifestHasEachSliceOnce) {
   }
 }
 
+TEST(CheckpointTest, AManifestThatNobodyCouldReadIsNotWritten) {
+  FakeFileSystem system(1);
+  const std::unique_ptr<Store> store = MakeDirectoryStore(system, "/s");
+  SampleJob job = MakeSampleJob(1);
+  job.identity.set_job_name("\xff");
+  EXPECT_TRUE(absl::IsInvalidArgument(WriteSample(*store, job, 1)));
+  EXPECT_THAT(Names(*store), IsEmpty());
+}
+
 // Whatever is wrong with a file of a checkpoint: it is found, and said.
 TEST(CheckpointTest, DamageIsFound) {
   for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {

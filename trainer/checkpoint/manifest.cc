@@ -367,6 +367,11 @@ absl::StatusOr<std::string> ReadClaim(Store& store, const std::string& checkpoin
 
 absl::Status WriteManifest(Store& store, const v1::CheckpointManifest& manifest) {
   if (absl::Status valid = CheckManifest(manifest); !valid.ok()) return valid;
+  const std::string encoded = EncodeManifest(manifest);
+  // Text that is not UTF-8 can be written and not be read.
+  if (const auto again = ParseManifest(BytesOf(encoded)); !again.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("it cannot be read again: ", again.status().message()));
+  }
   const std::string checkpoint = CheckpointName(manifest);
   const absl::StatusOr<std::vector<StoredFile>> listed = store.List(absl::StrCat(checkpoint, "/"));
   if (!listed.ok()) return listed.status();
@@ -375,7 +380,7 @@ absl::Status WriteManifest(Store& store, const v1::CheckpointManifest& manifest)
   if (const std::string missing = MissingFile(manifest, files); !missing.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(checkpoint, ": ", missing));
   }
-  return WriteAll(store, absl::StrCat(checkpoint, "/", kManifestFile), EncodeManifest(manifest));
+  return WriteAll(store, absl::StrCat(checkpoint, "/", kManifestFile), encoded);
 }
 
 absl::StatusOr<v1::CheckpointManifest> ReadManifest(Store& store, const std::string& checkpoint) {

@@ -97,7 +97,7 @@ absl::Status WriteWhole(const std::string& path, const std::function<absl::Statu
     if (open) ::close(descriptor);
     ::unlink(temporary.c_str());
   };
-  const absl::Status produced = content([&](absl::Span<const char> piece) {
+  absl::Status produced = content([&](absl::Span<const char> piece) {
     const int error = WriteAll(descriptor, piece.data(), piece.size());
     return error == 0 ? absl::OkStatus() : SystemError(path, "cannot write", error);
   });

@@ -39,7 +39,7 @@ class Window {
   }
 
  private:
-  static constexpr std::uint64_t kBytes = 64 * 1024;
+  static constexpr std::uint64_t kBytes = 65536;
 
   StoreReader& file_;
   std::uint64_t begin_ = 0;

@@ -56,12 +56,9 @@ core::StoreReply JobStore::CarryOut(const core::StoreCall& call) {
     case core::StoreCall::Kind::kFind:
       reply.status = Find(&reply.found);
       break;
-    case core::StoreCall::Kind::kBegin: {
-      v1::CheckpointManifest identity = call.manifest;
-      identity.set_created_seconds(now_seconds_());
-      reply.status = ClaimCheckpoint(*store_, identity);
+    case core::StoreCall::Kind::kBegin:
+      reply.status = Begin(call);
       break;
-    }
     case core::StoreCall::Kind::kCommit:
       Commit(call, &reply);
       break;
@@ -110,6 +107,16 @@ absl::Status JobStore::FindSource(core::FoundCheckpoints* found) {
   return absl::OkStatus();
 }
 
+absl::Status JobStore::Begin(const core::StoreCall& call) {
+  // What of this job has no manifest by now never gets one: of an earlier coordinator, or of a cut that was given up.
+  // It may take the very room that this one lacks.
+  const auto removed = RemoveUnfinished(*store_, config_.job_uid(), incarnation_ + 1);
+  if (!removed.ok()) return removed.status();
+  v1::CheckpointManifest identity = call.manifest;
+  identity.set_created_seconds(now_seconds_());
+  return ClaimCheckpoint(*store_, identity);
+}
+
 void JobStore::Commit(const core::StoreCall& call, core::StoreReply* reply) {
   v1::CheckpointManifest base = call.manifest;
   base.set_created_seconds(now_seconds_());
@@ -134,9 +141,7 @@ absl::Status JobStore::TidyUp(const std::string& in_use) {
   for (const Removal& removal : ToRemove(list->checkpoints, retention)) {
     if (absl::Status removed = Remove(*store_, removal.name); !removed.ok()) return removed;
   }
-  if (cleaned_) return absl::OkStatus();
-  cleaned_ = true;
-  return RemoveUnfinished(*store_, config_.job_uid(), incarnation_).status();
+  return absl::OkStatus();
 }
 
 }  // namespace downpour::checkpoint

@@ -28,8 +28,9 @@ class JobStore {
   absl::Status Find(core::FoundCheckpoints* found);
   // Adds the checkpoints of the source: a folder of them, or one.
   absl::Status FindSource(core::FoundCheckpoints* found);
+  absl::Status Begin(const core::StoreCall& call);
   void Commit(const core::StoreCall& call, core::StoreReply* reply);
-  // Removes what is older than the manifest asks to keep, and once what earlier coordinators began and did not finish.
+  // Removes what is older than the manifest asks to keep.
   absl::Status TidyUp(const std::string& in_use);
 
   const v1::TrainingConfig config_;
@@ -37,7 +38,6 @@ class JobStore {
   const std::unique_ptr<Store> store_;
   const Opener open_;
   const std::function<double()> now_seconds_;
-  bool cleaned_ = false;
 };
 
 }  // namespace downpour::checkpoint

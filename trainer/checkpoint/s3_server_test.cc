@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "operator/kube/http/testing/tls_server.h"
 #include "trainer/checkpoint/s3_client.h"
 #include "trainer/checkpoint/s3_store.h"
 #include "trainer/checkpoint/s3_xml.h"
@@ -82,6 +83,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
+  // From the next start on.
+  void UseTls(const kube::Certificate& certificate) {
+    tls_ = true;
+    std::ofstream(folder_ / "certificate.pem") << certificate.Pem();
+    std::ofstream(folder_ / "key.pem") << certificate.KeyPem();
+  }
+  std::string CertificateFile() const { return (folder_ / "certificate.pem").string(); }
+
   void Start() {
     const std::string program = ServerProgram();
     const std::string address = absl::StrCat("127.0.0.1:", port_);
@@ -89,9 +98,12 @@ class Server {
     const std::string data = (folder_ / "data").string();
     const std::string users = (folder_ / "users").string();
     const std::string log = (folder_ / "log").string();
-    const char* const arguments[] = {program.c_str(),  "--port",      address.c_str(), "--keep-alive",
-                                     "--iam-dir",      users.c_str(), "posix",         "--sidecar",
-                                     metadata.c_str(), data.c_str(),  nullptr};
+    const std::string certificate = CertificateFile();
+    const std::string key = (folder_ / "key.pem").string();
+    std::vector<const char*> arguments = {program.c_str(), "--port",    address.c_str(),
+                                          "--keep-alive",  "--iam-dir", users.c_str()};
+    if (tls_) arguments.insert(arguments.end(), {"--cert", certificate.c_str(), "--key", key.c_str()});
+    arguments.insert(arguments.end(), {"posix", "--sidecar", metadata.c_str(), data.c_str(), nullptr});
     const std::string secret = absl::StrCat("ROOT_SECRET_KEY=", kSecret);
     const char* const environment[] = {"ROOT_ACCESS_KEY=the-key", secret.c_str(), nullptr};
     const pid_t parent = getpid();
@@ -102,7 +114,7 @@ class Server {
       dup2(output, STDOUT_FILENO);
       dup2(output, STDERR_FILENO);
       if (getppid() == parent) {
-        execve(arguments[0], const_cast<char* const*>(arguments), const_cast<char* const*>(environment));
+        execve(arguments[0], const_cast<char* const*>(arguments.data()), const_cast<char* const*>(environment));
       }
       _exit(127);
     }
@@ -123,7 +135,7 @@ class Server {
 
   S3Options Options() const {
     S3Options options;
-    options.endpoint = absl::StrCat("http://127.0.0.1:", port_);
+    options.endpoint = absl::StrCat(tls_ ? "https" : "http", "://127.0.0.1:", port_);
     options.credentials = {"the-key", kSecret, ""};
     options.part_bytes = kPart;
     options.backoff_max = absl::Milliseconds(200);
@@ -133,6 +145,7 @@ class Server {
  private:
   const int port_;
   std::filesystem::path folder_;
+  bool tls_ = false;
   pid_t pid_ = 0;
 };
 
@@ -460,6 +473,39 @@ TEST_F(S3ServerTest, OutlivesAServerThatIsAwayForAWhile) {
   EXPECT_THAT(Names(""), testing::ElementsAre("file", "small"));
   away();
   EXPECT_EQ(store_->Remove("file"), absl::OkStatus());
+}
+
+TEST_F(S3ServerTest, OverTls) {
+  server_.Kill();
+  server_.UseTls(kube::MakeCertificate("the-server", "IP:127.0.0.1", nullptr));
+  server_.Start();
+  options_ = server_.Options();
+  options_.ca_bundle = server_.CertificateFile();
+  int waits = 3;  // it has been started
+  options_.sleep = [&](absl::Duration duration) {
+    if (++waits == 3) server_.Start();
+    absl::SleepFor(duration);
+  };
+  store_ = Open("s3://bucket/jobs/a");
+  EXPECT_THAT(Names(""), SizeIs(0));
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = absl::StrCat("file-", i);
+    const auto bytes = Pattern(kPart + 10, 1);
+    ASSERT_EQ(Write(*store_, name, bytes), absl::OkStatus());
+    // Connections that are kept break: a signal would end the test.
+    server_.Kill();
+    waits = 0;
+    const auto read = Read(*store_, name);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_TRUE(*read == bytes);
+  }
+  // Who is not trusted is not asked again.
+  options_.ca_bundle.clear();
+  waits = 3;
+  const absl::Status status = Open("s3://bucket/jobs/a")->List("").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(status.message(), HasSubstr("certificate"));
+  EXPECT_EQ(waits, 3);
 }
 
 TEST_F(S3ServerTest, AServerThatStaysAwayIsSaid) {

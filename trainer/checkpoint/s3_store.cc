@@ -165,7 +165,7 @@ class S3Writer : public StoreWriter {
 
   // Sends the request with which the object comes to be, once or again. When an answer was lost, what is under the name
   // tells what became of it.
-  absl::Status CreateObject(S3Request request) {
+  absl::Status CreateObject(const S3Request& request) {
     S3Attempts attempts(options());
     absl::Status refusal;
     bool look = false;

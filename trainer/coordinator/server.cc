@@ -19,6 +19,7 @@
 #include "trainer/service/process.h"
 #include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
+#include "trainer/service/wall_time.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::coordinator {
@@ -266,9 +267,8 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(core
   std::string uid = options.config.job_uid();
   std::unique_ptr<checkpoint::JobStore> store;
   if (options.config.has_checkpoint()) {
-    absl::StatusOr<std::unique_ptr<checkpoint::JobStore>> opened =
-        checkpoint::JobStore::Create(options.config, options.incarnation, checkpoint::OpenStore,
-                                     [] { return absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch()); });
+    absl::StatusOr<std::unique_ptr<checkpoint::JobStore>> opened = checkpoint::JobStore::Create(
+        options.config, options.incarnation, checkpoint::OpenStore, service::SecondsSince1970);
     if (!opened.ok()) return opened.status();
     store = *std::move(opened);
   }

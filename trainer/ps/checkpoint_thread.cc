@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "spdlog/spdlog.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/service/process.h"
 
 namespace downpour::ps {
 namespace {
@@ -46,7 +47,7 @@ void CheckpointThread::Run() {
 }
 
 void CheckpointThread::Write(const core::PsCore::CutToWrite& cut) {
-  const absl::Time begun = absl::Now();
+  const core::Time begun = service::MonotonicNow();
   const auto take = [&](std::uint32_t slice) -> absl::StatusOr<core::SliceSnapshot> {
     absl::MutexLock lock(mutex_);
     if (stopped_) return absl::CancelledError("the ps ends");
@@ -56,7 +57,8 @@ void CheckpointThread::Write(const core::PsCore::CutToWrite& cut) {
   const absl::StatusOr<v1::PsFiles> files = checkpoint::WritePsFiles(*store_, part, take);
   if (files.ok()) {
     spdlog::info("cut {}: {} slices, {} bytes written in {:.3f} s", cut.cut, files->slices_size(),
-                 files->weights().bytes() + files->state().bytes(), absl::ToDoubleSeconds(absl::Now() - begun));
+                 files->weights().bytes() + files->state().bytes(),
+                 absl::ToDoubleSeconds(service::MonotonicNow() - begun));
   } else {
     spdlog::warn("cut {}: {}", cut.cut, files.status().ToString());
   }
@@ -79,7 +81,7 @@ absl::Status CheckpointThread::TryLoad(const core::PsCore::Restore& restore) {
 }
 
 void CheckpointThread::Load(const core::PsCore::Restore& restore) {
-  const absl::Time begun = absl::Now();
+  const core::Time begun = service::MonotonicNow();
   for (;;) {
     const absl::Status loaded = TryLoad(restore);
     absl::MutexLock lock(mutex_);
@@ -88,7 +90,7 @@ void CheckpointThread::Load(const core::PsCore::Restore& restore) {
     if (loaded.ok()) {
       spdlog::info("generation {} begins with {}/{}: {} slices read in {:.3f} s", restore.generation,
                    restore.source.store(), restore.source.checkpoint(), restore.slices.size(),
-                   absl::ToDoubleSeconds(absl::Now() - begun));
+                   absl::ToDoubleSeconds(service::MonotonicNow() - begun));
       return;
     }
     spdlog::warn("{}/{}: {}", restore.source.store(), restore.source.checkpoint(), loaded.ToString());

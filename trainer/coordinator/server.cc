@@ -232,6 +232,23 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
                         static_cast<double>(progress.lease_expirations()));
     metrics_.SetCounter("downpour_updates_applied_total", "Updates that every slice holds.", {},
                         static_cast<double>(progress.updates_applied()));
+    if (progress.has_checkpoint()) {
+      const v1::CheckpointProgress& checkpoint = progress.checkpoint();
+      const char* attempts = "Checkpoints by what became of them, since this coordinator started.";
+      metrics_.SetCounter("downpour_checkpoints_total", attempts, {{"result", "written"}}, checkpoint.written());
+      metrics_.SetCounter("downpour_checkpoints_total", attempts, {{"result", "failed"}}, checkpoint.failed());
+      metrics_.SetGauge("downpour_checkpoint_updates", "Updates that the newest checkpoint holds.", {},
+                        static_cast<double>(checkpoint.newest_updates()));
+      metrics_.SetGauge("downpour_checkpoint_age_seconds",
+                        "Since the newest checkpoint was cut, or training began with it.", {},
+                        static_cast<double>(checkpoint.newest_age_milliseconds()) / 1e3);
+      metrics_.SetGauge("downpour_checkpoint_bytes", "Of all files of the newest checkpoint.", {},
+                        static_cast<double>(checkpoint.newest_bytes()));
+      metrics_.SetGauge("downpour_checkpoint_seconds", "From the order to the manifest of the newest checkpoint.", {},
+                        static_cast<double>(checkpoint.newest_milliseconds()) / 1e3);
+      metrics_.SetGauge("downpour_checkpoint_extra_bytes", "Memory of the ps that the open checkpoint takes.", {},
+                        static_cast<double>(checkpoint.extra_bytes()));
+    }
     if (progress.has_loss()) {
       metrics_.SetGauge("downpour_loss", "Mean training loss over the newest updates of the workers.", {},
                         progress.loss());

@@ -143,7 +143,10 @@ void CoordinatorCore::ConsiderGathered(Time now) {
     }
     AdoptSessions(*newest, now);
   }
-  if (registry_.IsWhole(*newest)) return Resume(*newest, now);
+  // What a ps holds that has not loaded its checkpoint says nothing of what is applied: then it is begun with again.
+  const bool begun =
+      !newest->has_restore() || newest->stamp().incarnation() == options_.incarnation || registry_.HasBegun(*newest);
+  if (registry_.IsWhole(*newest) && begun) return Resume(*newest, now);
   // A ps that held slices is gone. Without a standby all go back to the last cut.
   view_ = v1::View(*newest);
   model_.TakeFrom(view_);

@@ -56,6 +56,7 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   request.mutable_self()->set_session(options_.session);
   request.set_highest_incarnation(highest_incarnation_);
   request.set_highest_cut(highest_cut_);
+  request.set_restoring(view_.has_restore() && !initialised());
   request.mutable_self()->set_process_incarnation(options_.process_incarnation);
   if (!view_.has_stamp()) return request;
   *request.mutable_holds() = view_.stamp();

@@ -82,6 +82,12 @@ bool PsRegistry::IsWhole(const v1::View& view) const {
                      [this](const v1::PsMember& member) { return member.index() < count() && Knows(member); });
 }
 
+bool PsRegistry::HasBegun(const v1::View& view) const {
+  return std::all_of(registrations_.begin(), registrations_.end(), [&view](const auto& registration) {
+    return HoldsHistory(*registration, view) && !registration->restoring();
+  });
+}
+
 std::map<std::uint64_t, bool> PsRegistry::SessionsOf(const v1::View& view) const {
   std::map<std::uint64_t, std::uint32_t> known_by;
   for (const auto& registration : registrations_) {

@@ -44,6 +44,8 @@ class PsRegistry {
   bool DropZombies(const v1::View& view);
   // Each ps of the view is the process that is registered.
   bool IsWhole(const v1::View& view) const;
+  // Each of them holds the view's history, with all that it began with.
+  bool HasBegun(const v1::View& view) const;
   // The sessions that some ps accepts, and whether each that holds the view's history does, and all hold it.
   std::map<std::uint64_t, bool> SessionsOf(const v1::View& view) const;
   // What all of them hold of the view's history.

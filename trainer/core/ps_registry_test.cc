@@ -125,5 +125,21 @@ TEST(PsRegistryTest, TheLedgerIsWhatAllOfThemHold) {
   EXPECT_EQ(registry.LedgerOf(ViewOf(1), plan).watermark, 0u);
 }
 
+TEST(PsRegistryTest, AHistoryHasBegunOnceEveryPsHoldsItAndHasLoadedItsCheckpoint) {
+  PsRegistry registry(2);
+  const v1::View view = ViewOf(3);
+  registry.Register(RequestOf(0, view));
+  registry.Register(RequestOf(1, ViewOf(2)));
+  EXPECT_FALSE(registry.HasBegun(view)) << "ps-1 is still in the one before";
+  v1::RegisterPsRequest loading = RequestOf(1, view);
+  loading.set_restoring(true);
+  loading.set_highest_cut(7);
+  registry.Register(loading);
+  EXPECT_FALSE(registry.HasBegun(view));
+  EXPECT_EQ(registry.HighestCut(), 7u);
+  registry.Register(RequestOf(1, view));
+  EXPECT_TRUE(registry.HasBegun(view));
+}
+
 }  // namespace
 }  // namespace downpour::core

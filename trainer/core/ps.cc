@@ -282,7 +282,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
     return absl::AbortedError(absl::StrCat("generation ", generation, " is over"));
   }
   if (state->second.initialised()) return absl::OkStatus();  // by a try before
-  const absl::Status imported = state->second.Import(snapshot);
+  absl::Status imported = state->second.Import(snapshot);
   if (!imported.ok()) return imported;
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());

@@ -21,7 +21,7 @@ from typing import Any
 
 import tensors
 from report import Results
-from runs import END_SECONDS, PACKED, WARM_UP_SECONDS, Downpour, Failure, gpu_query, steady_rate
+from runs import END_SECONDS, PACKED, WARM_UP_SECONDS, Downpour, Failure, Run, gpu_query, steady_rate
 
 MODELS = ["lenet", "cifar-cnn", "bilstm"]
 UPDATES = 50
@@ -161,6 +161,30 @@ def train_and_compare(downpour: Downpour, threads: int, manifest: Path, devices:
     return tensors.compare(start, train(devices[0]), train(devices[1]))
 
 
+def resume(downpour: Downpour, results: Results, manifest: Path, devices: list[str]) -> str:
+    """Two epochs in one life on the reference, and in two lives of which the second is on the other device."""
+    checkpoints = {"checkpoint.uri": str(downpour.scratch / "checkpoints")}
+
+    def train(device: str, epochs: int, more: dict[str, Any]) -> Run:
+        fields = {"training.device": device, "training.epochs": epochs, "training.threads": results.machine["threads"]}
+        return downpour.run(manifest, fields | more, tf32=False)
+
+    start = train(devices[0], 1, {"update.optimizer.learningRate": NO_LEARNING_RATE})
+    whole = train(devices[0], 2, {})
+    train(devices[0], 1, checkpoints)
+    second = train(devices[1], 2, checkpoints)
+    if not second.summary["resumedFrom"]:
+        raise Failure("the second life did not begin with the checkpoint of the first")
+    compared = tensors.compare(*(tensors.read(run.model) for run in (start, whole, second)))
+    worst = max(compared, key=lambda tensor: (not tensor.holds, tensor.relative))
+    results.resumed = {"model": manifest.stem, "devices": devices, "tensor": worst.name, "relative": worst.relative,
+                       "holds": worst.holds}
+    said = f"{worst.name} of {len(compared)} tensors differs most from one life, by {worst.difference:.1e}"
+    if not worst.holds:
+        raise Failure(said)
+    return said
+
+
 def demo(downpour: Downpour, results: Results, device: str) -> str:
     run = downpour.run(PACKED / "manifests/measure/lenet.yaml", {"training.device": device, **DEMO})
     kept = ("testAccuracy", "samplesPerSecond", "totalSeconds", "restarts", "ledger", "audit")
@@ -190,6 +214,8 @@ def do_all(steps: Steps, results: Results, models: list[str], devices: list[str]
     for name in models:
         manifest = PACKED / f"manifests/compare/{name}.yaml"
         steps.do(f"{name}: {devices[0]} and {devices[1]}", lambda: compare(downpour, results, manifest, devices))
+    steps.do(f"{models[0]}: begun on {devices[0]}, resumed on {devices[1]}",
+             lambda: resume(downpour, results, PACKED / f"manifests/compare/{models[0]}.yaml", devices))
     steps.do(f"demo on {devices[1]}", lambda: demo(downpour, results, devices[1]))
     for name in models:
         manifest = PACKED / f"manifests/measure/{name}.yaml"

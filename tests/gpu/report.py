@@ -13,6 +13,7 @@ class Results:
     folder: Path
     machine: dict[str, Any] = dataclasses.field(default_factory=dict)
     comparisons: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    resumed: dict[str, Any] | None = None
     demo: dict[str, Any] | None = None
     rates: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
@@ -53,6 +54,10 @@ def to_markdown(results: Results) -> str:
             [[row["model"], " and ".join(row["devices"]), str(row["seed"]), str(row["updates"]),
               str(len(row["tensors"])), f"{max(tensor['relative'] for tensor in row['tensors']):.1e}",
               f"{row['limit']:.0e}", "yes" if row["holds"] else "NO"] for row in results.comparisons])
+    if results.resumed is not None:
+        begun, resumed = results.resumed["devices"]
+        lines += [f"Begun on {begun}, resumed on {resumed} from a checkpoint ({results.resumed['model']}): differs from one "
+                  f"life on {begun} by {results.resumed['relative']:.1e} at most.", ""]
     if results.rates:
         lines += table(
             ["model", "device", "threads", "samples/s", "first update", "most GPU memory"],

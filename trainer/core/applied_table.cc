@@ -59,7 +59,7 @@ void AppliedTable::Insert(const UpdateId& update) {
 
 bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug) {
   if (IsRetired(dataset_epoch, shard)) return true;
-  if (!Applied(dataset_epoch, shard).All()) {
+  if (!IsComplete(dataset_epoch, shard)) {
     if (bug == PlantedBug::kBitmapFreedEarly) EpochOf(dataset_epoch).open.erase(shard);
     return false;
   }
@@ -67,6 +67,14 @@ bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, Plan
   epoch.open.erase(shard);
   if (bug != PlantedBug::kDeduplicationLostAtRetire) epoch.retired.Set(shard);
   return true;
+}
+
+bool AppliedTable::IsComplete(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  if (IsRetired(dataset_epoch, shard)) return true;
+  const auto epoch = epochs_.find(dataset_epoch);
+  if (epoch == epochs_.end()) return false;
+  const auto open = epoch->second.open.find(shard);
+  return open != epoch->second.open.end() && open->second.All();
 }
 
 Bitmap AppliedTable::Applied(std::uint32_t dataset_epoch, std::uint32_t shard) const {

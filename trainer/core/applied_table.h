@@ -28,6 +28,8 @@ class AppliedTable {
   bool Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug = PlantedBug::kNone);
   bool IsRetired(std::uint32_t dataset_epoch, std::uint32_t shard) const;
   Bitmap Applied(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+  // Every update of the shard is here.
+  bool IsComplete(std::uint32_t dataset_epoch, std::uint32_t shard) const;
 
   // Raises the watermark as far as `target`, but never past an epoch with a shard that is not retired.
   void Advance(std::uint32_t target);

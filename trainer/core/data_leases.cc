@@ -164,7 +164,7 @@ void DataLeases::Ask(std::uint32_t ps, v1::DirectRequest* directive) const {
     const Shard& shard = epochs_.at(key.first).shards[key.second];
     const std::vector<bool>& answered = shard.state == State::kInspecting ? shard.inspected : shard.complete;
     if (ps < answered.size() && answered[ps]) continue;
-    v1::ShardId* id = directive->add_retire();
+    v1::ShardId* id = shard.state == State::kInspecting ? directive->add_inspect() : directive->add_retire();
     id->set_dataset_epoch(key.first);
     id->set_shard(key.second);
   }
@@ -184,7 +184,8 @@ std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitm
     Retire(key, *shard);
     return key;
   }
-  if (shard->state != State::kInspecting || shard->inspected[ps]) return std::nullopt;
+  const bool says = answer.complete() || answer.inspected();
+  if (shard->state != State::kInspecting || shard->inspected[ps] || !says) return std::nullopt;
   shard->inspected[ps] = true;
   if (!answer.complete()) shard->done.And(Bitmap::FromBytes(shard->done.size(), answer.applied()));
   if (--shard->uninspected_ps > 0) return std::nullopt;

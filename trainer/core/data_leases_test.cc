@@ -28,6 +28,7 @@ v1::ShardBitmap AnswerOf(const ShardKey& key, const std::vector<std::uint32_t>& 
   for (const std::uint32_t update : applied) bitmap.Set(update);
   answer.set_applied(bitmap.bytes());
   answer.set_complete(bitmap.All());
+  answer.set_inspected(true);
   return answer;
 }
 
@@ -48,6 +49,7 @@ class DataLeasesTest : public testing::Test {
     leases_.Ask(ps, &directive);
     std::set<ShardKey> asked;
     for (const v1::ShardId& id : directive.retire()) asked.insert({id.dataset_epoch(), id.shard()});
+    for (const v1::ShardId& id : directive.inspect()) asked.insert({id.dataset_epoch(), id.shard()});
     return asked;
   }
   // Everything that is asked is there.
@@ -157,9 +159,9 @@ TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
   leases.InspectFree();
   v1::DirectRequest directive;
   leases.Ask(0, &directive);
-  ASSERT_EQ(directive.retire_size(), 1) << "what nobody claimed and is not retired";
-  EXPECT_EQ(directive.retire(0).dataset_epoch(), 1u);
-  EXPECT_EQ(directive.retire(0).shard(), 1u);
+  ASSERT_EQ(directive.inspect_size(), 1) << "what nobody claimed and is not retired";
+  EXPECT_EQ(directive.inspect(0).dataset_epoch(), 1u);
+  EXPECT_EQ(directive.inspect(0).shard(), 1u);
   v1::WorkerSyncReply reply;
   leases.Grant(3, 1, numbers_, &reply);
   EXPECT_EQ(reply.leases(0).shard().dataset_epoch(), 2u) << "nothing of it can have been applied";

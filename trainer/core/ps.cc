@@ -116,6 +116,8 @@ absl::Status PsCore::Install(const v1::View& view) {
   plan_ = *std::move(plan);
   view_ = view;
   stats_ = fresh;
+  complete_ = ShardCompletion();
+  least_watermark_ = 0;
   open_cut_.reset();
   restore_given_out_ = false;
   restore_error_.clear();
@@ -185,25 +187,15 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   if (in_force) {
     SetCut(request);
     SetSessions(request, &owed_);
-    for (const v1::ShardId& shard : request.retire()) {
-      v1::ShardBitmap* answer = reply.add_shards();
-      *answer->mutable_shard() = shard;
-      if (!plan_.Contains({shard.dataset_epoch(), shard.shard(), 0})) continue;
-      Bitmap applied(plan_.updates_in_shard(shard.dataset_epoch(), shard.shard()), true);
-      bool complete = true;
-      for (auto& [number, state] : slices_) {
-        // First the bitmap: retiring replaces it.
-        applied.And(state.table().Applied(shard.dataset_epoch(), shard.shard()));
-        if (!state.table().Retire(shard.dataset_epoch(), shard.shard(), options_.bug)) complete = false;
-      }
-      answer->set_applied(applied.bytes());
-      answer->set_complete(complete);
-    }
+    for (const v1::ShardId& shard : request.retire()) Confirm(shard, /*inspect=*/false, &reply);
+    for (const v1::ShardId& shard : request.inspect()) Confirm(shard, /*inspect=*/true, &reply);
     std::uint32_t watermark = request.watermark();
     for (auto& [number, state] : slices_) {
       state.table().Advance(request.watermark());
       watermark = std::min(watermark, state.table().watermark());
     }
+    least_watermark_ = watermark;
+    complete_.Forget(watermark);
     reply.set_watermark(watermark);
     if (members_incarnation_ == request.stamp().incarnation()) reply.set_members_version(members_version_);
   }
@@ -214,6 +206,26 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   reply.set_restore_waits(restore_waits_);
   *reply.mutable_stats() = stats();
   return reply;
+}
+
+void PsCore::Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply) {
+  v1::ShardBitmap* answer = reply->add_shards();
+  *answer->mutable_shard() = shard;
+  const ShardKey key{shard.dataset_epoch(), shard.shard()};
+  if (!plan_.Contains({key.first, key.second, 0})) return;
+  const bool retired = key.first < least_watermark_;
+  const bool complete = retired || complete_.Complete(key, static_cast<std::uint32_t>(slices_.size()));
+  answer->set_complete(complete);
+  if (inspect && !complete) {
+    Bitmap applied(plan_.updates_in_shard(key.first, key.second), true);
+    for (const auto& [number, state] : slices_) applied.And(state.table().Applied(key.first, key.second));
+    tables_looked_at_ += slices_.size();
+    answer->set_applied(applied.bytes());
+    answer->set_inspected(true);
+  }
+  if (retired || (!complete && options_.bug != PlantedBug::kBitmapFreedEarly)) return;
+  for (auto& [number, state] : slices_) state.table().Retire(key.first, key.second, options_.bug);
+  tables_looked_at_ += slices_.size();
 }
 
 // ---- cuts and checkpoints
@@ -284,6 +296,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   if (state->second.initialised()) return absl::OkStatus();  // by a try before
   absl::Status imported = state->second.Import(snapshot);
   if (!imported.ok()) return imported;
+  complete_.OnRestored(plan_, state->second.table());
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());
   stats_.set_restored(stats_.restored() + state->second.version());
@@ -412,6 +425,7 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
   state.Apply(header.update, verdict, frame.payload, rate);
+  complete_.OnApplied(state.table(), {header.update.dataset_epoch, header.update.data_shard});
   if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
       fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
     fork->Apply(header.update, verdict, frame.payload, rate);

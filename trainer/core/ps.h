@@ -17,6 +17,7 @@
 #include "trainer/core/layout.h"
 #include "trainer/core/open_cut.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/shard_completion.h"
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/slice_state.h"
 #include "trainer/core/time.h"
@@ -109,6 +110,8 @@ class PsCore {
   bool initialised() const;
   // The slice's value; empty if it is not here. Shared with replies in flight: never written while shared.
   std::shared_ptr<const std::vector<float>> value(std::uint32_t slice) const;
+  // How many tables of slices its directives have looked at.
+  std::uint64_t tables_looked_at() const { return tables_looked_at_; }
   std::size_t pending_bytes() const { return pending_bytes_; }
 
  private:
@@ -134,6 +137,8 @@ class PsCore {
   Frame CarryOut(const Frame& frame, Verdict verdict);
   ReplyStatus Apply(SliceState& state, const Frame& frame, Verdict verdict);
   void SetCut(const v1::DirectRequest& request);
+  // Whether every slice has all of the data shard; then it is retired.
+  void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
   void Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies);
   void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
@@ -145,6 +150,9 @@ class PsCore {
   DataPlan plan_;
   std::map<std::uint32_t, SliceState> slices_;
   std::uint32_t slice_count_ = 0;  // of the whole model
+  ShardCompletion complete_;
+  std::uint32_t least_watermark_ = 0;  // of the slices
+  std::uint64_t tables_looked_at_ = 0;
   std::optional<OpenCut> open_cut_;
   bool cut_given_out_ = false;
   std::uint32_t highest_cut_ = 0;      // of those ordered

@@ -172,16 +172,63 @@ TEST_F(PsTest, RetiredUpdatesStayDuplicates) {
       EXPECT_EQ(SendOne(Push(slice, {0, 0, group}, Verdict::kApply)), ReplyStatus::kApplied);
     }
     v1::DirectRequest directive = MakeDirective(MakeView(), {kWorker}, 1);
+    const std::uint64_t looked_at = ps_->tables_looked_at();
     directive.add_retire();  // dataset epoch 0, data shard 0
-    const v1::DirectReply reply = ps_->OnDirect(directive, absl::ZeroDuration());
+    v1::DirectReply reply = ps_->OnDirect(directive, absl::ZeroDuration());
     ASSERT_EQ(reply.shards_size(), 1);
     EXPECT_EQ(reply.shards(0).complete(), group == 3);
+    EXPECT_FALSE(reply.shards(0).inspected());
+    EXPECT_EQ(ps_->tables_looked_at() - looked_at, group == 3 ? 2u : 0u) << "only to retire it";
+    directive.clear_retire();
+    directive.add_inspect();
+    reply = ps_->OnDirect(directive, absl::ZeroDuration());
+    EXPECT_EQ(reply.shards(0).complete(), group == 3);
+    if (group == 3) continue;
+    EXPECT_TRUE(reply.shards(0).inspected());
     EXPECT_EQ(Bitmap::FromBytes(4, reply.shards(0).applied()).Count(), group + 1);
   }
   for (std::uint32_t group = 0; group < 4; ++group) {
     EXPECT_EQ(SendOne(Push(0, {0, 0, group}, Verdict::kApply)), ReplyStatus::kDuplicate);
   }
   EXPECT_EQ(Value(0), All(4));
+}
+
+// Two slices of one checkpoint that were cut at different moments: one before, one behind the end of an epoch.
+TEST_F(PsTest, WhatIsCompleteIsKnownOfRestoredSlicesToo) {
+  v1::View view = MakeView();
+  view.mutable_restore()->set_checkpoint("cut-1");
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  ASSERT_TRUE(ps_->HasStoreWork());
+  ASSERT_EQ(ps_->TakeRestore()->slices, (std::vector<std::uint32_t>{0, 1}));
+  for (const std::uint32_t slice : {0u, 1u}) {
+    SliceSnapshot snapshot;
+    snapshot.number = slice;
+    snapshot.value = std::make_shared<std::vector<float>>(kElements);
+    snapshot.optimizer.type = "SGD";
+    v1::EpochTable* epoch = nullptr;
+    if (slice == 0) {
+      snapshot.table.set_watermark(1);
+    } else {
+      epoch = snapshot.table.add_epochs();
+      epoch->set_retired(std::string(1, '\x05'));  // shards 0 and 2; 1 is whole but for one update
+      v1::ShardTable* open = epoch->add_open();
+      open->set_shard(1);
+      open->set_applied(std::string(1, '\x07'));
+    }
+    ASSERT_TRUE(ps_->OnSliceRestored(1, snapshot).ok());
+  }
+  ps_->OnRestored(1, absl::OkStatus());
+  ASSERT_TRUE(ps_->initialised());
+  const auto complete = [&](std::uint32_t shard) {
+    v1::DirectRequest directive = MakeDirective(view, {kWorker}, 1);
+    directive.add_retire()->set_shard(shard);
+    return ps_->OnDirect(directive, absl::ZeroDuration()).shards(0).complete();
+  };
+  EXPECT_TRUE(complete(0));
+  EXPECT_FALSE(complete(1));
+  EXPECT_EQ(SendOne(Push(1, {0, 1, 3}, Verdict::kApply)), ReplyStatus::kApplied);
+  EXPECT_TRUE(complete(1));
+  EXPECT_TRUE(complete(2));
 }
 
 TEST_F(PsTest, PendingPushesWaitForTheVerdict) {

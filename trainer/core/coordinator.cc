@@ -312,7 +312,9 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
 std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
   Step(now);
   std::vector<DirectCall> due;
-  next_timer_ = std::min(now + options_.lease / 6, std::max(now, checkpoints_.next_timer()));
+  // What is due by now and was not done waits for something else than the time.
+  next_timer_ = now + options_.lease / 6;
+  if (checkpoints_.next_timer() > now) next_timer_ = std::min(next_timer_, checkpoints_.next_timer());
   if (fenced_.has_value() || !leases_.has_value() || phase_ == Phase::kGathering || phase_ == Phase::kAwaitingModel ||
       phase_ == Phase::kSeeking) {
     return due;

@@ -426,6 +426,30 @@ TEST_F(CoordinatorTest, FailureOfAWorkerFailsTheJobWithItsReason) {
   EXPECT_TRUE(coordinator_->OnFinish(finish).accepted());
 }
 
+TEST_F(CoordinatorTest, WhatIsOverdueAndWaitsForSomethingElseIsNotAskedForAgainAndAgain) {
+  config_.mutable_checkpoint()->set_uri("/store");
+  config_.mutable_checkpoint()->set_interval_seconds(1);
+  coordinator_ = MakeCoordinator(1);
+  Worker worker{.index = 0, .session = 7};
+  for (int i = 0; i < 20 && Progress().phase() != v1::PHASE_TRAINING; ++i) {
+    Sync(worker);
+    for (const StoreCall& call : coordinator_->TakeStoreCalls()) coordinator_->OnStoreReply(call.call, {}, now_);
+    Tick(1);
+  }
+  ASSERT_EQ(Progress().phase(), v1::PHASE_TRAINING);
+  // A cut falls due while a ps is missing.
+  PsOptions options;
+  options.job_uid = kJobUid;
+  options.session = 200;
+  options.process_incarnation = 2;
+  ps_[0] = *PsCore::Create(options);
+  for (int i = 0; i < 60; ++i) {
+    Tick(1);
+    coordinator_->TakeDirectives(now_);
+    EXPECT_GT(coordinator_->next_timer(), now_);
+  }
+}
+
 // What is done when all is trained.
 class TaskTest : public CoordinatorTest {
  protected:

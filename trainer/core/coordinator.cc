@@ -467,7 +467,8 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   };
   if (request.job_uid() != options_.config.job_uid()) return answer(v1::SYNC_WRONG_JOB, "another job");
   if (fenced_.has_value()) return answer(v1::SYNC_WAIT, "an older coordinator");
-  if (finished_ || phase_ == Phase::kFailed) {
+  // Nobody goes before the outcome is stored: should this coordinator die first, the next one needs the workers.
+  if (finished_) {
     members_.End(request.session());
     return answer(v1::SYNC_FINISHED);
   }
@@ -477,7 +478,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   if (member == nullptr) return reply;
   if (!request.failure().empty()) {
     Fail(request.failure());
-    return answer(v1::SYNC_FINISHED);
+    return answer(v1::SYNC_WAIT);
   }
   if (phase_ == Phase::kAwaitingModel) Step(now);
   if (request.leaving()) {
@@ -511,7 +512,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
     }
   }
   Step(now);
-  reply.set_status(phase_ == Phase::kFailed ? v1::SYNC_FINISHED : v1::SYNC_OK);
+  reply.set_status(phase_ == Phase::kFailed ? v1::SYNC_WAIT : v1::SYNC_OK);
   return reply;
 }
 

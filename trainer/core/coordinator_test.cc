@@ -420,10 +420,15 @@ TEST_F(CoordinatorTest, FailureOfAWorkerFailsTheJobWithItsReason) {
   EXPECT_FALSE(coordinator_->OnFinish(finish).accepted());
   v1::WorkerSyncRequest request = worker.Request();
   request.set_failure("the loss is not finite");
-  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_FINISHED);
+  EXPECT_EQ(coordinator_->OnSyncWorker(request, now_).status(), v1::SYNC_WAIT);
   EXPECT_EQ(Progress().phase(), v1::PHASE_FAILED);
   EXPECT_EQ(Progress().message(), "the loss is not finite");
+  Tick();
+  EXPECT_EQ(Sync(worker), v1::SYNC_WAIT) << "the next coordinator may need it";
+  EXPECT_FALSE(coordinator_->deserted());
   EXPECT_TRUE(coordinator_->OnFinish(finish).accepted());
+  EXPECT_EQ(Sync(worker), v1::SYNC_FINISHED);
+  EXPECT_TRUE(coordinator_->deserted());
 }
 
 TEST_F(CoordinatorTest, WhatIsOverdueAndWaitsForSomethingElseIsNotAskedForAgainAndAgain) {
@@ -523,7 +528,7 @@ class TaskTest : public CoordinatorTest {
   // All others succeed.
   int FailUntilGivenUp(Worker& worker, v1::TaskKind kind, const std::string& error, int most = 100) {
     int failures = 0;
-    while (failures < most && Await(worker, kPatience).has_value()) {
+    while (failures < most && Progress().phase() != v1::PHASE_FAILED && Await(worker, kPatience).has_value()) {
       if (TaskOf(worker)->kind() != kind) {
         Succeed(worker);
         continue;

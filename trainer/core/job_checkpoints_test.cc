@@ -172,6 +172,21 @@ TEST_F(JobCheckpointsTest, ANewCoordinatorLooksIntoTheStoreBeforeItNumbersACut) 
   EXPECT_EQ(last_call_.in_use, "cut-3");
 }
 
+TEST_F(JobCheckpointsTest, AfterALossACoordinatorThatWasRestartedLooksAgain) {
+  checkpoints_->ResumeHistory({}, now_);
+  Step();
+  Answer(StoreCall::Kind::kFind, {});  // for the number of the next cut
+  checkpoints_->OnRequest("now");
+  MakeCut(100);
+  EXPECT_TRUE(absl::IsUnavailable(checkpoints_->Seek(now_).status)) << "what it found before its own cut is too old";
+  StoreReply reply;
+  reply.found.own.push_back(Found("/store/job", checkpoints_->cuts().checkpoint(), config_.job_uid(), 100));
+  Answer(StoreCall::Kind::kFind, reply);
+  const JobCheckpoints::Beginning beginning = checkpoints_->Seek(now_);
+  ASSERT_TRUE(beginning.status.ok() && beginning.checkpoint.has_value());
+  EXPECT_EQ(beginning.checkpoint->manifest.updates(), 100u);
+}
+
 TEST_F(JobCheckpointsTest, AWishIsAnsweredByItsText) {
   Begin();
   checkpoints_->OnRequest("");

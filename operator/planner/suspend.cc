@@ -67,6 +67,7 @@ void StopAndAccount(Context& context, const std::string& reason) {
 bool Suspend(Context& context) {
   if (context.job.spec.suspend) {
     if (!IsTrue(context.status, kSuspended)) {
+      UpdateCheckpoint(context);  // from then on nothing is heard of this coordinator
       const std::optional<std::string> message = SuspensionMessage(context);
       if (!message.has_value()) {
         context.SetCondition(kSuspended, false, kMakingCheckpoint, "making a checkpoint before it is suspended");

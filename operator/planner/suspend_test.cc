@@ -85,6 +85,8 @@ TEST(SuspendTest, ACheckpointIsMadeFirst) {
   EXPECT_THAT(EventReasons(plan), ElementsAre("JobSuspended"));
   EXPECT_EQ(FindCondition(plan.status, kSuspended)->message,
             "the job is suspended; it goes on from /ckpt/test/2 (update 12)");
+  EXPECT_EQ(plan.status.checkpoint->newest, "/ckpt/test/2");
+  EXPECT_EQ(plan.status.checkpoint->updates, 12u);
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
   EXPECT_EQ(plan.status.restarts_total, 0);
 }

@@ -20,9 +20,9 @@ def train_with_ps_on_second(world, **parameter_server):
     return world.pods()[PS]
 
 
-def drain(world, seconds):
+def drain(world, seconds, node=SECOND):
     """Of the job's pods alone, as the operator may run there too."""
-    world.driver.kubectl("drain", SECOND, "--ignore-daemonsets", "--delete-emptydir-data", "--force",
+    world.driver.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force",
                          "--pod-selector=training.downpour.dev/job-name=lenet", f"--timeout={seconds}s",
                          seconds=seconds + 15)
 

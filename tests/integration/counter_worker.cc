@@ -10,6 +10,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/worker/program.h"
@@ -19,6 +21,8 @@ namespace downpour {
 namespace {
 
 constexpr char kSamplesVariable[] = "DOWNPOUR_COUNTER_SAMPLES";
+// How long a step computes, so that a job lasts as long on every machine; none: no longer than it takes.
+constexpr char kStepVariable[] = "DOWNPOUR_COUNTER_STEP_MILLISECONDS";
 constexpr std::size_t kSliceElements = std::size_t{1} << 20;
 
 // Sample i is the number i.
@@ -44,8 +48,9 @@ class CounterDataset final : public data::Dataset {
 // Every tensor but the first counts updates in the first element of each of its slices; the first counts samples.
 class CounterModel final : public model::Model {
  public:
-  explicit CounterModel(std::int64_t samples)
-      : tensors_({{"samples", {samples}}, {"large", {2500, 1000}}, {"small", {7}}, {"scalar", {}}, {"odd", {3, 5}}}) {
+  CounterModel(std::int64_t samples, absl::Duration step)
+      : step_(step),
+        tensors_({{"samples", {samples}}, {"large", {2500, 1000}}, {"small", {7}}, {"scalar", {}}, {"odd", {3, 5}}}) {
     for (const model::Tensor& tensor : tensors_) {
       const auto elements = static_cast<std::size_t>(tensor.elements());
       values_.emplace_back(elements, 0.0f);
@@ -63,6 +68,7 @@ class CounterModel final : public model::Model {
   }
   absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
+    absl::SleepFor(step_);
     std::vector<float>& used = gradients_.front();
     std::fill(used.begin(), used.end(), 0.0f);
     for (const std::int64_t sample : batch.inputs[0].values<std::int64_t>())
@@ -77,6 +83,7 @@ class CounterModel final : public model::Model {
   std::string description() const override { return "counter"; }
 
  private:
+  const absl::Duration step_;
   std::vector<model::Tensor> tensors_;
   std::vector<std::vector<float>> values_;
   std::vector<std::vector<float>> gradients_;
@@ -88,8 +95,12 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> CreateCounter(worker::Wor
   if (wanted == nullptr || !absl::SimpleAtoi(wanted, &samples) || samples <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(kSamplesVariable, ": must be a number greater than 0"));
   }
+  std::int64_t step = 0;
+  if (const char* text = std::getenv(kStepVariable); text != nullptr && (!absl::SimpleAtoi(text, &step) || step < 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(kStepVariable, ": must be a number"));
+  }
   return worker::WorkerProcess::Create(std::move(options), std::make_unique<CounterDataset>(samples), nullptr,
-                                       std::make_unique<CounterModel>(samples));
+                                       std::make_unique<CounterModel>(samples, absl::Milliseconds(step)));
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // The counter test in simulation: under any schedule of faults every update is applied exactly once to every slice.
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,9 +20,51 @@ std::uint64_t Seeds(std::uint64_t usual) {
   return text != nullptr && absl::SimpleAtoi(text, &seeds) ? seeds : usual;
 }
 
+// What the protocol may be doing when something happens to it.
+constexpr const char* kStates[] = {"no coordinator", "gathering", "seeking", "installing", "initialising",
+                                   "restoring",      "training",  "opening", "moving",     "writing",
+                                   "committing",     "finishing", "done"};
+
+void Print(const Coverage& coverage) {
+  std::printf("%-18s", "");
+  for (const char* state : kStates) std::printf(" %14s", state);
+  std::printf("\n");
+  for (const auto& [fault, states] : coverage) {
+    std::printf("%-18s", fault.c_str());
+    for (const char* state : kStates) {
+      const auto found = states.find(state);
+      std::printf(" %14llu", found == states.end() ? 0ull : static_cast<unsigned long long>(found->second));
+    }
+    std::printf("\n");
+  }
+}
+
+// What must have happened at least once: most of all in the phases of a cut, and while a checkpoint is loaded.
+void ExpectCovered(Coverage coverage) {
+  const std::vector<std::string> everywhere = {"restoring", "training", "opening", "moving", "writing", "committing"};
+  for (const char* fault :
+       {"kill worker", "kill ps", "kill coordinator", "cut off worker", "cut off ps", "cut off coordinator",
+        "pause worker", "pause ps", "pause coordinator", "worker leaves", "all at once", "whole job", "clock leaps",
+        "one-way cut", "disk error", "disk full", "store away", "machine stops"}) {
+    for (const std::string& state : everywhere) EXPECT_GT(coverage[fault][state], 0u) << fault << " while " << state;
+  }
+  for (const char* fault : {"kill ps", "kill worker", "pause ps", "pause worker", "clock leaps", "one-way cut"}) {
+    for (const char* state : {"gathering", "seeking", "finishing", "done"}) {
+      EXPECT_GT(coverage[fault][state], 0u) << fault << " while " << state;
+    }
+  }
+  // Whoever uses the disk then.
+  for (const char* state : {"seeking", "restoring", "opening", "writing", "committing"}) {
+    EXPECT_GT(coverage["torn write"][state], 0u) << state;
+  }
+}
+
 TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
-  const std::uint64_t seeds = Seeds(1500);
-  std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, leaves = 0, duplicates = 0, refused = 0, lost = 0;
+  constexpr std::uint64_t kUsual = 3000;
+  const std::uint64_t seeds = Seeds(kUsual);
+  std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, leaves = 0, duplicates = 0, refused = 0, lost = 0,
+                checkpoints = 0, with_checkpoints = 0, restored = 0, partial = 0;
+  Coverage coverage;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
     options.seed = seed;
@@ -36,16 +81,28 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
     duplicates += result.duplicates;
     refused += result.refused;
     lost += result.generation > 1 ? 1 : 0;
+    checkpoints += result.checkpoints;
+    with_checkpoints += result.checkpoints > 0 ? 1 : 0;
+    restored += result.slices_restored > 0 ? 1 : 0;
+    partial += result.partial_updates;
+    for (const auto& [fault, states] : result.coverage) {
+      for (const auto& [state, count] : states) coverage[fault][state] += count;
+    }
   }
   std::cout << seeds << " seeds: " << events << " events, " << kills << " kills, " << pauses << " pauses, " << zombies
             << " zombies, " << leaves << " leaves, " << duplicates << " duplicates, " << refused << " refused, " << lost
-            << " jobs that began again after losing parameters\n";
+            << " jobs that lost parameters; " << checkpoints << " checkpoints in " << with_checkpoints << " jobs, "
+            << restored << " jobs that went on from one, " << partial << " updates on some slices only" << std::endl;
+  Print(coverage);
   // The faults that the promise is about did happen.
   EXPECT_GT(duplicates, seeds / 10);
   EXPECT_GT(refused, seeds / 20);
   EXPECT_GT(zombies, seeds / 20);
   EXPECT_GT(leaves, seeds / 20);
   EXPECT_GT(lost, seeds / 20);
+  EXPECT_GT(checkpoints, seeds / 2);
+  EXPECT_GT(restored, seeds / 20);
+  if (seeds >= kUsual) ExpectCovered(coverage);
 }
 
 TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
@@ -155,6 +212,11 @@ INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
                                                  "DeduplicationLostAtRetire"},
                                          Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked"},
                                          Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord"},
+                                         Planted{core::PlantedBug::kLatePushNotInSnapshot, "LatePushNotInSnapshot"},
+                                         Planted{core::PlantedBug::kJoinerBeginsWithOldCut, "JoinerBeginsWithOldCut"},
+                                         Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored"},
+                                         Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly"},
+                                         Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData"},
                                          Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept"}),
                          [](const auto& instance) { return std::string(instance.param.name); });
 

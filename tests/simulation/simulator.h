@@ -2,6 +2,7 @@
 #define DOWNPOUR_TESTS_SIMULATION_SIMULATOR_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 // A whole job in one thread from one seed: the coordinator, ps and workers of trainer/core, over a network that drops,
 // repeats, reorders and delays, on machines that are killed, paused and replaced, sometimes while the old process
-// still lives. Every update adds one to a counter in every slice and a one-hot of its samples to a vector; at the end
-// all of them must be exact.
+// still lives, with checkpoints on a disk that is full, slow, away, torn or stopped. Every update adds one to a counter
+// in every slice and a one-hot of its samples to a vector; at the end all of them must be exact.
 namespace downpour::simulation {
 
 // At which workers evaluation and export fail, whenever they are tried.
@@ -26,6 +27,9 @@ struct SimulationOptions {
   FailingTasks failing_tasks = FailingTasks::kNowhere;
 };
 
+// How often each kind of fault struck while the protocol was in each state.
+using Coverage = std::map<std::string, std::map<std::string, std::uint64_t>>;
+
 struct SimulationResult {
   std::vector<std::string> violations;  // empty: every invariant held
   std::string shape;                    // "2 ps, 4 workers, 3 epochs, ..."
@@ -38,6 +42,10 @@ struct SimulationResult {
   std::uint64_t generation = 0;
   std::uint64_t duplicates = 0;  // answered DUPLICATE
   std::uint64_t refused = 0;
+  std::uint64_t checkpoints = 0;
+  std::uint64_t slices_restored = 0;
+  std::uint64_t partial_updates = 0;  // that a checkpoint holds on some slices only
+  Coverage coverage;
   std::string deadly_shard;  // "data shard 3 of epoch 1 "
   int deaths_by_shard = 0;
   int failed_tasks = 0;

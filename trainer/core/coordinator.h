@@ -78,6 +78,10 @@ class CoordinatorCore {
   // Every worker has been told that the job is over, or has gone.
   bool deserted() const { return finished_ && members_.size() == 0; }
 
+  // ---- inspection, for tests
+  Phase phase() const { return phase_; }
+  const JobCheckpoints& checkpoints() const { return checkpoints_; }
+
  private:
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);

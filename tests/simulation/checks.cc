@@ -1,0 +1,251 @@
+#include "tests/simulation/checks.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/process.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/manifest.h"
+
+namespace downpour::simulation {
+
+std::string NameOf(const core::UpdateId& update) {
+  return absl::StrCat("update ", update.dataset_epoch, "/", update.data_shard, "/", update.group);
+}
+
+// ---- histories
+
+void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
+                       const core::FrameHeader& push) {
+  History& history = histories_[key];
+  if (history.applied.empty()) {
+    history.beginning = beginning;
+    history.base = Find(beginning);
+    // Files of a ps without slices are verified and not loaded: where a disk lies, one that is bad so may be used.
+    const bool usable = disk_->lies() && !beginning.empty();
+    if (history.expected.value_or(beginning) != beginning && !usable) {
+      world_->Violation(absl::StrCat("generation ", key.second, " began with '", beginning, "', the newest was '",
+                                     *history.expected, "'"));
+    }
+  }
+  const auto where = [&] { return absl::StrCat(ps, ": slice ", push.slice, ": ", NameOf(push.update)); };
+  if (push.cut < history.sealed) {
+    world_->Violation(
+        absl::StrCat(where(), " with number ", push.cut, " was applied after cut ", history.sealed, " was complete"));
+  }
+  bool fresh = history.applied[push.slice].emplace(push.update, Push{push.cut, push.session}).second;
+  if (history.base != nullptr) {
+    const auto table = history.base->tables.find(push.slice);
+    fresh = fresh && (table == history.base->tables.end() || !table->second.Contains(push.update));
+  }
+  if (!fresh) world_->Violation(absl::StrCat(where(), " was applied twice"));
+}
+
+void Checks::OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
+                        const v1::SliceLedger& table, const std::vector<float>& value) {
+  ++restored_;
+  const std::string where = absl::StrCat("generation ", key.second, " out of ", uri, ": slice ", table.slice());
+  CheckSlice(where, plan, table, value);
+  const Checkpoint* const written = Find(uri);
+  if (written == nullptr) return world_->Violation(absl::StrCat(where, ": nobody wrote it"));
+  const absl::StatusOr<core::AppliedTable> restored = core::AppliedTable::FromLedger(plan, table);
+  const auto expected = written->tables.find(table.slice());
+  if (!restored.ok() || expected == written->tables.end()) {
+    return world_->Violation(absl::StrCat(where, ": its table is not sound"));
+  }
+  bool same = table.version() == written->versions.at(table.slice());
+  ForEachUpdate(*core::DataPlan::Create(written->manifest.data()), [&](const core::UpdateId& update) {
+    same = same && (!plan.Contains(update) || restored->Contains(update) == expected->second.Contains(update));
+  });
+  if (!same) world_->Violation(absl::StrCat(where, ": holds something else than was written"));
+}
+
+void Checks::OnLossTold(const HistoryKey& key, const v1::Restoration& restoration) {
+  History& history = histories_[key];
+  if (!restoration.has_lost_updates() || std::exchange(history.loss_told, true)) return;
+  // Of the histories before: nothing is known to be lost that never was applied.
+  std::uint64_t most = 0;
+  for (const auto& [other, before] : histories_) {
+    if (other.first != key.first || other.second >= key.second) continue;
+    for (const auto& [slice, applied] : before.applied) {
+      const std::uint64_t begun = before.base == nullptr ? 0 : before.base->versions.at(slice);
+      most = std::max<std::uint64_t>(most, begun + applied.size());
+    }
+    if (before.expected.has_value() && before.applied.empty()) {
+      const Checkpoint* const begun = Find(*before.expected);
+      if (begun != nullptr) most = std::max(most, begun->manifest.updates());
+    }
+  }
+  if (restoration.lost_updates() + std::min(restoration.updates(), most) > most) {
+    world_->Violation(absl::StrCat("generation ", key.second, " says that ", restoration.lost_updates(), " behind ",
+                                   restoration.updates(), " are lost, at most ", most, " were applied"));
+  }
+}
+
+void Checks::CheckSlice(const std::string& where, const core::DataPlan& plan, const v1::SliceLedger& table,
+                        const std::vector<float>& value) {
+  const absl::StatusOr<core::AppliedTable> applied = core::AppliedTable::FromLedger(plan, table);
+  if (!applied.ok()) return world_->Violation(absl::StrCat(where, ": ", applied.status().ToString()));
+  std::uint64_t updates = 0, skipped = 0;
+  std::vector<std::uint64_t> samples(plan.proto().sample_count(), 0);
+  ForEachUpdate(plan, [&](const core::UpdateId& update) {
+    if (!applied->Contains(update)) return;
+    ++updates;
+    if (skipped_(update)) {
+      ++skipped;
+      return;
+    }
+    for (std::int64_t sample : plan.SampleIndices(update)) ++samples[static_cast<std::size_t>(sample)];
+  });
+  if (table.version() != updates || table.skipped() != skipped) {
+    world_->Violation(absl::StrCat(where, ": ", table.version(), " steps of which ", table.skipped(),
+                                   " were skipped, its table has ", updates, " and ", skipped));
+  }
+  const auto counter = static_cast<std::uint64_t>(value[kCounter]);
+  if (counter != updates - skipped) {
+    world_->Violation(absl::StrCat(where, ": counter ", counter, ", its table says ", updates - skipped));
+  }
+  for (std::size_t sample = 0; sample < samples.size(); ++sample) {
+    if (static_cast<std::uint64_t>(value[kSamples + sample]) == samples[sample]) continue;
+    return world_->Violation(absl::StrCat(where, ": sample ", sample, " counted ", value[kSamples + sample],
+                                          ", its table says ", samples[sample]));
+  }
+}
+
+// ---- cuts
+
+void Checks::OnSealed(const HistoryKey& key, std::uint32_t cut,
+                      const std::function<std::set<std::uint64_t>()>& sessions) {
+  History& history = histories_[key];
+  if (history.live_at_seal.count(cut) != 0) return;
+  history.live_at_seal[cut] = sessions();
+  history.sealed = std::max(history.sealed, cut);
+}
+
+void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest& base, const absl::Status& answer) {
+  const std::string name = checkpoint::CheckpointName(base);
+  const std::string where = absl::StrCat(store, "/", name);
+  const std::unique_ptr<checkpoint::Store> files = disk_->Open(store);
+  const auto wrong = [&](const absl::Status& status) {
+    if (answer.ok() && !disk_->lies()) world_->Violation(absl::StrCat(where, " is bad: ", status.ToString()));
+  };
+  const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(*files, name);
+  if (!manifest.ok()) return wrong(manifest.status());
+  if (absl::Status whole = checkpoint::Verify(*files, name); !whole.ok()) return wrong(whole);
+  const auto [position, fresh] = checkpoints_.try_emplace(OrderOf(store, *manifest));
+  Checkpoint& written = position->second;
+  if (answer.ok()) written.durable = true;
+  if (!fresh) return;
+  written.store = store;
+  written.manifest = *manifest;
+  ++committed_;
+  const core::DataPlan plan = *core::DataPlan::Create(manifest->data());
+  std::vector<std::uint32_t> slices;
+  for (const v1::PsFiles& of_ps : manifest->files()) {
+    slices.insert(slices.end(), of_ps.slices().begin(), of_ps.slices().end());
+  }
+  const absl::Status read =
+      checkpoint::ReadSlices(*files, name, *manifest, slices, [&](const core::SliceSnapshot& snapshot) {
+        CheckSlice(absl::StrCat(where, ": slice ", snapshot.number), plan, snapshot.table, *snapshot.value);
+        absl::StatusOr<core::AppliedTable> table = core::AppliedTable::FromLedger(plan, snapshot.table);
+        if (!table.ok()) return table.status();
+        written.tables.emplace(snapshot.number, *std::move(table));
+        written.versions[snapshot.number] = snapshot.table.version();
+        return absl::OkStatus();
+      });
+  if (!read.ok()) return wrong(read);
+  CheckCut(written, where, plan);
+}
+
+void Checks::CheckCut(const Checkpoint& checkpoint, const std::string& where, const core::DataPlan& plan) {
+  const std::uint32_t cut = checkpoint.manifest.cut();
+  const History& history = histories_[{checkpoint.manifest.job_uid(), checkpoint.manifest.generation()}];
+  // A history in which nothing was pushed has not been looked at yet.
+  const Checkpoint* const base = history.applied.empty() ? Find(checkpoint.manifest.resumed_from()) : history.base;
+  const auto live = history.live_at_seal.find(cut);
+  ForEachUpdate(plan, [&](const core::UpdateId& update) {
+    std::size_t on = 0;
+    const Push* by_live = nullptr;
+    for (const auto& [slice, table] : checkpoint.tables) {
+      const bool there = table.Contains(update);
+      const bool begun = base != nullptr && base->tables.at(slice).Contains(update);
+      const Push* push = nullptr;
+      if (const auto applied = history.applied.find(slice); applied != history.applied.end()) {
+        const auto found = applied->second.find(update);
+        if (found != applied->second.end()) push = &found->second;
+      }
+      const bool expected = begun || (push != nullptr && push->cut < cut);
+      if (there != expected) {
+        world_->Violation(absl::StrCat(where, ": slice ", slice, there ? " has " : " lacks ", NameOf(update),
+                                       push == nullptr ? "" : absl::StrCat(", pushed with number ", push->cut)));
+      }
+      on += there ? 1 : 0;
+      const bool may_push = push != nullptr && live != history.live_at_seal.end() && live->second.count(push->session);
+      if (there && may_push && push->cut < cut) by_live = push;
+    }
+    if (on == 0 || on == checkpoint.tables.size()) return;
+    ++partial_;
+    if (by_live != nullptr) {
+      world_->Violation(absl::StrCat(where, ": ", NameOf(update), " is on some slices only, and session ",
+                                     by_live->session, ", which pushed it, was not over"));
+    }
+  });
+}
+
+// ---- the store
+
+Checks::Order Checks::OrderOf(const std::string& store, const v1::CheckpointManifest& manifest) {
+  return {manifest.cut(), manifest.generation(), manifest.incarnation(), manifest.job_uid(), store};
+}
+
+const Checks::Checkpoint* Checks::Find(const std::string& uri) const {
+  if (uri.empty()) return nullptr;
+  for (const auto& [order, checkpoint] : checkpoints_) {
+    if (absl::StrCat(checkpoint.store, "/", checkpoint::CheckpointName(checkpoint.manifest)) == uri) return &checkpoint;
+  }
+  return nullptr;
+}
+
+absl::Status Checks::Verify(const Checkpoint& checkpoint) const {
+  return checkpoint::Verify(*disk_->Open(checkpoint.store), checkpoint::CheckpointName(checkpoint.manifest));
+}
+
+std::string Checks::NewestIntact(const v1::TrainingConfig& config) const {
+  const auto newest = [this](const std::string& store, const std::string& job_uid) -> std::string {
+    for (const auto& [order, checkpoint] : checkpoints_) {
+      if (checkpoint.store != store || (!job_uid.empty() && checkpoint.manifest.job_uid() != job_uid)) continue;
+      if (Verify(checkpoint).ok()) return absl::StrCat(store, "/", checkpoint::CheckpointName(checkpoint.manifest));
+    }
+    return "";
+  };
+  std::string chosen = newest(config.checkpoint().uri(), config.job_uid());
+  if (chosen.empty() && config.checkpoint().resume() == v1::RESUME_LATEST) {
+    chosen = newest(config.checkpoint().uri(), "");
+  }
+  if (chosen.empty() && config.checkpoint().resume() == v1::RESUME_FROM) {
+    chosen = newest(config.checkpoint().resume_uri(), "");
+  }
+  return chosen;
+}
+
+const Checks::Checkpoint* Checks::NewestDurable() const {
+  for (const auto& [order, checkpoint] : checkpoints_) {
+    if (checkpoint.durable && Verify(checkpoint).ok()) return &checkpoint;
+  }
+  return nullptr;
+}
+
+void Checks::AfterStop() {
+  if (newest_before_ == nullptr || disk_->lies()) return;
+  // What was newest stays, unless a newer one was completed before.
+  const absl::Status whole = Verify(*newest_before_);
+  if (whole.ok()) return;
+  const Order before = OrderOf(newest_before_->store, newest_before_->manifest);
+  for (const auto& [order, checkpoint] : checkpoints_) {
+    if (order > before && Verify(checkpoint).ok()) return;
+  }
+  world_->Violation(absl::StrCat("the machine stopped, and a checkpoint that was written is bad: ", whole.ToString()));
+}
+
+}  // namespace downpour::simulation

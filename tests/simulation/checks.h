@@ -1,0 +1,123 @@
+#ifndef DOWNPOUR_TESTS_SIMULATION_CHECKS_H_
+#define DOWNPOUR_TESTS_SIMULATION_CHECKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "downpour/v1/checkpoint.pb.h"
+#include "tests/simulation/disk.h"
+#include "tests/simulation/world.h"
+#include "trainer/core/applied_table.h"
+#include "trainer/core/data_plan.h"
+#include "trainer/core/frame.h"
+#include "trainer/core/slice_snapshot.h"
+
+namespace downpour::simulation {
+
+// A generation of a job.
+using HistoryKey = std::pair<std::string, std::uint64_t>;  // uid, number
+
+// Knows every push that was applied and every checkpoint that was written, and what must be true of them.
+class Checks {
+ public:
+  // `skipped`: whether the update is one that takes no step.
+  Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped)
+      : world_(world), disk_(disk), skipped_(std::move(skipped)) {}
+
+  // ---- histories
+  // A coordinator has the ps install it; by what was in the store it should begin so (URI; empty: initial values).
+  void OnHistory(const HistoryKey& key, const std::string& expected) {
+    std::optional<std::string>& first = histories_[key].expected;
+    if (!first.has_value()) first = expected;
+  }
+  // `beginning`: as the ps' view says.
+  void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
+                 const core::FrameHeader& push);
+  // A ps took it from the checkpoint `uri`, and holds this now.
+  void OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
+                  const v1::SliceLedger& table, const std::vector<float>& value);
+  // What is told of the loss that the history began after.
+  void OnLossTold(const HistoryKey& key, const v1::Restoration& restoration);
+
+  // ---- cuts
+  // A ps heard that no push with a lower number comes any more, while `sessions` gives those that may still push.
+  void OnSealed(const HistoryKey& key, std::uint32_t cut, const std::function<std::set<std::uint64_t>()>& sessions);
+  // Somebody tried to complete a checkpoint.
+  void OnCommitted(const std::string& store, const v1::CheckpointManifest& manifest, const absl::Status& answer);
+  std::uint64_t committed() const { return committed_; }
+  std::uint64_t restored() const { return restored_; }  // slices
+  std::uint64_t forked() const { return partial_; }     // updates that some slices of a checkpoint had
+
+  // ---- the store
+  // URI of the newest checkpoint that a job of `config` should begin with; empty: there is none.
+  std::string NewestIntact(const v1::TrainingConfig& config) const;
+  // Something happened to the disk between these two.
+  void BeforeStop() { newest_before_ = NewestDurable(); }
+  void AfterStop();
+
+  // A slice by itself: the counters are what its table says.
+  void CheckSlice(const std::string& where, const core::DataPlan& plan, const v1::SliceLedger& table,
+                  const std::vector<float>& value);
+
+ private:
+  struct Push {
+    std::uint32_t cut = 0;
+    std::uint64_t session = 0;
+  };
+  struct Checkpoint {
+    std::string store;
+    v1::CheckpointManifest manifest;
+    std::map<std::uint32_t, core::AppliedTable> tables;  // by slice
+    std::map<std::uint32_t, std::uint64_t> versions;
+    bool durable = false;  // somebody was told so
+  };
+  struct History {
+    std::optional<std::string> expected;
+    std::string beginning;
+    const Checkpoint* base = nullptr;                                 // that it began with
+    std::map<std::uint32_t, std::map<core::UpdateId, Push>> applied;  // by slice; after the beginning
+    std::uint32_t sealed = 0;
+    std::map<std::uint32_t, std::set<std::uint64_t>> live_at_seal;  // by cut: sessions
+    bool loss_told = false;
+  };
+  // The newest first.
+  using Order = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::string, std::string>;
+  static Order OrderOf(const std::string& store, const v1::CheckpointManifest& manifest);
+  const Checkpoint* Find(const std::string& uri) const;
+  absl::Status Verify(const Checkpoint& checkpoint) const;
+  void CheckCut(const Checkpoint& checkpoint, const std::string& where, const core::DataPlan& plan);
+  const Checkpoint* NewestDurable() const;
+
+  World* world_;
+  Disk* disk_;
+  std::function<bool(const core::UpdateId&)> skipped_;
+  std::map<HistoryKey, History> histories_;
+  std::map<Order, Checkpoint, std::greater<Order>> checkpoints_;
+  const Checkpoint* newest_before_ = nullptr;
+  std::uint64_t committed_ = 0, restored_ = 0, partial_ = 0;
+};
+
+// Calls visit(update) for each update of the plan.
+template <typename Visit>
+void ForEachUpdate(const core::DataPlan& plan, Visit&& visit) {
+  for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
+    for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) {
+      for (std::uint32_t group = 0; group < plan.updates_in_shard(epoch, shard); ++group) {
+        visit(core::UpdateId{epoch, shard, group});
+      }
+    }
+  }
+}
+
+std::string NameOf(const core::UpdateId& update);
+
+}  // namespace downpour::simulation
+
+#endif  // DOWNPOUR_TESTS_SIMULATION_CHECKS_H_

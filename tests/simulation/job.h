@@ -1,0 +1,153 @@
+#ifndef DOWNPOUR_TESTS_SIMULATION_JOB_H_
+#define DOWNPOUR_TESTS_SIMULATION_JOB_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/simulation/checks.h"
+#include "tests/simulation/disk.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/process.h"
+#include "tests/simulation/simulator.h"
+#include "tests/simulation/world.h"
+
+namespace downpour::simulation {
+
+// The processes of one job and what their shells do: carry out what the state machines want, over the network and the
+// disk. In the operator's place it starts and replaces them, and asks how far the job is.
+class Job {
+ public:
+  explicit Job(const SimulationOptions& options);
+  SimulationResult Run();
+
+ private:
+  friend class Faults;
+
+  // ---- processes (shells.cc)
+  void StartAll();
+  ProcessPointer Start(Kind kind, std::uint32_t index);
+  ProcessPointer Current(Kind kind, std::uint32_t index) const;
+  ProcessPointer Coordinator() const { return Current(Kind::kCoordinator, 0); }
+  void Kill(const ProcessPointer& process, const char* why, bool platform = true);
+  // Starts another one in its place, unless there is one by then.
+  void ReplaceSoon(const ProcessPointer& process);
+  void TickCoordinator(const ProcessPointer& process);
+  void TickPs(const ProcessPointer& process);
+  void TickWorker(const ProcessPointer& process);
+  void CarryOut(const ProcessPointer& process, core::WorkerOutput output);
+  void CarryOut(const ProcessPointer& process, core::DirectCall call);
+  void Sync(const ProcessPointer& process, const core::SyncCall& call);
+  void Exchange(const ProcessPointer& process, const core::ExchangeCall& call);
+  void Train(const ProcessPointer& process, const core::Work& work);
+  void CarryOutTask(const ProcessPointer& process, const core::Work& work);
+  void NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer);
+  void CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies);
+  void CheckPush(Process& ps, const core::Frame& push, core::ReplyStatus status);
+  HistoryKey HistoryOf(const Process& ps) const { return {ps.job_uid, ps.ps->view().stamp().generation()}; }
+  bool IsDeadly(const core::UpdateId& update) const {
+    return deadly_.has_value() && update.dataset_epoch == deadly_->dataset_epoch &&
+           update.data_shard == deadly_->data_shard;
+  }
+  bool Skipped(const core::UpdateId& update) const {
+    return skip_every_ != 0 && plan_->UpdateSeed(update) % skip_every_ == 0;
+  }
+
+  // ---- the store (store_shells.cc)
+  // A cut on its way to the disk.
+  struct Writing;
+  void StepStore(const ProcessPointer& process);
+  void CarryOut(const ProcessPointer& process, const core::StoreCall& call);
+  void Load(const ProcessPointer& process, const core::PsCore::Restore& restore);
+  absl::Status TryLoad(Process& process, const core::PsCore::Restore& restore);
+  void GatherSnapshots(const ProcessPointer& process, const std::shared_ptr<Writing>& writing);
+  void WriteFiles(const ProcessPointer& process, const std::shared_ptr<Writing>& writing);
+  void EndWriting(const ProcessPointer& process, std::uint32_t cut, absl::StatusOr<v1::PsFiles> files);
+  // Ends what died in the middle of its use of the disk. True: it did.
+  bool Died(const ProcessPointer& process, Disk::Outcome outcome);
+
+  // ---- the operator's part (simulator.cc)
+  void Watch();
+  void CheckEnd();
+  std::string ProtocolState() const;
+  // A fault of this kind strikes now.
+  void Count(const std::string& fault) { ++result_.coverage[fault][ProtocolState()]; }
+  void Trace(const std::string& text) const { world_.Trace(text); }
+  void AtProcess(Time time, const ProcessPointer& process, std::function<void()> action) {
+    network_->AtProcess(time, process, std::move(action));
+  }
+  Time now() const { return world_.now(); }
+
+  const SimulationOptions options_;
+  World world_;
+  Random& random_ = world_.random();
+  SimulationResult result_;
+  Time faults_end_;
+  std::optional<Network> network_;
+  std::optional<Disk> disk_;
+  std::optional<Checks> checks_;
+  std::unique_ptr<class Faults> faults_;
+
+  v1::TrainingConfig config_;
+  std::uint64_t sample_count_ = 0;
+  std::optional<core::DataPlan> plan_;    // that the job began with
+  std::optional<core::UpdateId> deadly_;  // any update of the shard
+  v1::ProgressRequest told_;              // failures and wishes, as the operator knows them
+  std::vector<v1::TensorSpec> tensors_;
+  std::uint64_t skip_every_ = 0;
+  std::uint64_t extra_bytes_limit_ = 0;
+  absl::Duration slowest_update_;
+  std::uint32_t worker_count_ = 0;
+  std::vector<std::weak_ptr<Process>> all_;
+  std::map<std::pair<Kind, std::uint32_t>, ProcessPointer> current_;
+  std::map<std::pair<Kind, std::uint32_t>, std::uint32_t> incarnations_;
+  std::map<std::string, ProcessPointer> addresses_;  // who answers there
+  Numbers numbers_;
+  std::map<std::uint64_t, ProcessPointer> by_session_;  // ps
+  std::map<std::uint32_t, std::uint64_t> final_ps_;
+  std::set<std::uint64_t> accepted_;  // sessions whose worker heard so
+  std::optional<Time> store_outcome_at_;
+  bool done_ = false;
+};
+
+// What befalls the processes of a job, their clocks, network and disk (faults.cc).
+class Faults {
+ public:
+  explicit Faults(Job* job);
+  void Schedule();
+  // The coordinator has come to another phase, or its cut has: moments that chance alone would seldom hit.
+  void OnPhase();
+
+ private:
+  void Strike();
+  void StrikeProcess();
+  void StrikeProcess(Kind kind);
+  void StrikeDisk();
+  void Pause(const ProcessPointer& process, absl::Duration length);
+  void Leave(const ProcessPointer& process);
+  void Everything();
+  // Also the workers, and what is paused; then another start, in some cases of another shape or as another job.
+  void WholeJob();
+  void LeapClock(const ProcessPointer& process);
+  void CutOff();
+  // A random one of those there are.
+  ProcessPointer Any();
+  Time Until(absl::Duration low, absl::Duration high);
+  World& world() { return job_->world_; }
+
+  Job* job_;
+  Random& random_;
+  double rate_ = 0;  // a second
+  bool kill_ps_ = false;
+  int whole_jobs_ = 0;
+};
+
+}  // namespace downpour::simulation
+
+#endif  // DOWNPOUR_TESTS_SIMULATION_JOB_H_

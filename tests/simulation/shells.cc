@@ -1,0 +1,405 @@
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/job.h"
+
+namespace downpour::simulation {
+
+using core::Frame;
+
+// ---- processes
+
+ProcessPointer Job::Current(Kind kind, std::uint32_t index) const {
+  const auto found = current_.find({kind, index});
+  return found == current_.end() ? nullptr : found->second;
+}
+
+void Job::StartAll() {
+  Start(Kind::kCoordinator, 0);
+  const auto start = [&](Kind kind, std::uint32_t index, absl::Duration most) {
+    world_.At(now() + random_.Delay(absl::ZeroDuration(), most), [this, kind, index] {
+      // Everything may have been started anew meanwhile.
+      const bool wanted = index < (kind == Kind::kPs ? config_.ps_replicas() : worker_count_);
+      if (wanted && Current(kind, index) == nullptr && !done_) Start(kind, index);
+    });
+  };
+  for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index)
+    start(Kind::kPs, index, absl::Milliseconds(500));
+  for (std::uint32_t index = 0; index < worker_count_; ++index) start(Kind::kWorker, index, absl::Milliseconds(900));
+}
+
+ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
+  auto process = std::make_shared<Process>();
+  process->kind = kind;
+  process->index = index;
+  process->incarnation = ++incarnations_[{kind, index}];
+  process->number = numbers_.process++;
+  process->job_uid = config_.job_uid();
+  process->origin = now() - absl::Seconds(random_.Between(0, 1000));
+  const ProcessPointer before = Current(kind, index);
+  // Pod addresses are reused; only then may messages to the old process reach the new one.
+  const bool reuse = before != nullptr && !before->alive && random_.Chance(0.5);
+  process->address = reuse ? before->address : absl::StrCat("address", numbers_.address++);
+  addresses_[process->address] = process;
+  current_[{kind, index}] = process;
+  all_.push_back(process);
+  Trace(absl::StrCat("start ", process->name()));
+  if (kind == Kind::kCoordinator) {
+    core::CoordinatorOptions options;
+    options.config = config_;
+    options.incarnation = process->incarnation;
+    options.bug = options_.bug;
+    process->coordinator = std::make_unique<core::CoordinatorCore>(options, process->clock(now()));
+    if (config_.has_checkpoint()) {
+      process->store = *checkpoint::JobStore::Create(
+          config_, process->incarnation, [this](const std::string& uri) { return disk_->Open(uri); },
+          [this] { return absl::ToDoubleSeconds(now()); });
+    }
+    AtProcess(now(), process, [this, process] { TickCoordinator(process); });
+  } else if (kind == Kind::kPs) {
+    core::PsOptions options;
+    options.job_uid = config_.job_uid();
+    options.index = index;
+    options.address = process->address;
+    options.session = process->session = numbers_.session++;
+    options.process_incarnation = process->incarnation;
+    options.pending_bytes_limit = random_.Chance(0.2) ? 1000 : 1u << 20;
+    options.has_store = config_.has_checkpoint();
+    options.extra_bytes_limit = extra_bytes_limit_;
+    options.bug = options_.bug;
+    process->ps = *core::PsCore::Create(options);
+    by_session_[process->session] = process;
+    AtProcess(now(), process, [this, process] { TickPs(process); });
+  } else {
+    core::WorkerOptions options;
+    options.job_uid = config_.job_uid();
+    options.index = index;
+    options.process_incarnation = process->incarnation;
+    options.tensors = tensors_;
+    options.sample_count = sample_count_;
+    options.wanted_leases = static_cast<std::uint32_t>(random_.Between(1, 3));
+    options.early_push_bytes = random_.Chance(0.5) ? 1 : 300;
+    options.message_bytes = random_.Chance(0.5) ? 1 : 1000;
+    options.exchanges_in_flight = random_.Between(1, 4);
+    options.data_deadline = absl::Milliseconds(random_.Between(200, 4000));
+    process->shell = std::make_unique<WorkerShell>(&numbers_);
+    process->worker = std::make_unique<core::WorkerCore>(options, process->shell.get());
+    AtProcess(now(), process, [this, process] {
+      core::WorkerOutput output;
+      process->worker->Start(process->clock(now()), &output);
+      CarryOut(process, std::move(output));
+    });
+  }
+  return process;
+}
+
+void Job::Kill(const ProcessPointer& process, const char* why, bool platform) {
+  if (process->kind == Kind::kWorker) {
+    v1::MemberFailure* failure = told_.add_failures();
+    failure->set_role("worker");
+    failure->set_index(process->index);
+    failure->set_process_incarnation(process->incarnation);
+    failure->set_platform(platform);
+    failure->set_cause(platform ? "Evicted" : "Killed by signal 11");
+  }
+  Trace(absl::StrCat("kill ", process->name(), " ", why));
+  process->alive = false;
+  ++result_.kills;
+}
+
+void Job::ReplaceSoon(const ProcessPointer& process) {
+  world_.At(now() + random_.Delay(absl::Milliseconds(10), absl::Seconds(3)), [this, process] {
+    if (!done_ && Current(process->kind, process->index) == process) Start(process->kind, process->index);
+  });
+}
+
+// ---- the coordinator
+
+void Job::TickCoordinator(const ProcessPointer& process) {
+  if (process->coordinator->fenced().has_value()) {
+    if (process == Coordinator() && !done_) world_.Violation("the newest coordinator was fenced");
+    process->alive = false;
+    return;
+  }
+  std::vector<core::DirectCall> calls = process->coordinator->TakeDirectives(process->clock(now()));
+  for (core::DirectCall& call : calls) CarryOut(process, std::move(call));
+  for (core::StoreCall& call : process->coordinator->TakeStoreCalls()) process->store_calls.push_back(std::move(call));
+  StepStore(process);
+  const core::Phase phase = process->coordinator->phase();
+  const core::Cuts::Phase cut = process->coordinator->checkpoints().cuts().phase();
+  if (process->phase_seen != phase || process->cut_phase_seen != cut) {
+    process->phase_seen = phase;
+    process->cut_phase_seen = cut;
+    Trace(absl::StrCat(process->name(), ": ", ProtocolState()));
+    if (process == Coordinator()) faults_->OnPhase();
+  }
+  const Time next = process->coordinator->next_timer() + process->origin;
+  if (next >= process->tick_at && process->tick_at > now()) return;
+  process->tick_at = next;
+  AtProcess(next, process, [this, process, next] {
+    if (process->tick_at == next) process->tick_at = absl::InfiniteDuration();
+    TickCoordinator(process);
+  });
+}
+
+void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
+  checks_->OnHistory({process->job_uid, call.request.stamp().generation()}, process->found);
+  network_->Call<v1::DirectReply>(
+      process,
+      [this, address = call.address] {
+        const auto found = addresses_.find(address);
+        return found == addresses_.end() ? nullptr : found->second;
+      },
+      call.deadline,
+      [this, request = call.request](Process& target, const std::function<void(v1::DirectReply)>& reply) {
+        if (target.ps == nullptr) return;
+        const v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
+        CheckReplies(target, target.ps->TakeOwedReplies());
+        NoteSessions(target, request, answer);
+        StepStore(addresses_[target.address]);
+        reply(answer);
+      },
+      [this, process, id = call.call](absl::StatusOr<v1::DirectReply> reply) {
+        process->coordinator->OnDirectReply(id, reply, process->clock(now()));
+        TickCoordinator(process);
+      });
+}
+
+// ---- a ps
+
+void Job::NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer) {
+  if (answer.status() != v1::SYNC_OK || answer.stamp().SerializeAsString() != request.stamp().SerializeAsString()) {
+    return;
+  }
+  if (answer.members_version() == request.members_version()) {
+    // From here on this ps has confirmed who may push in this generation.
+    if (std::exchange(ps.generation, answer.stamp().generation()) != answer.stamp().generation()) {
+      ps.sessions_over.clear();
+      ps.sessions_confirmed.clear();
+    }
+    std::set<std::uint64_t> live(request.sessions().begin(), request.sessions().end());
+    if (request.members_since() != 0) live.insert(ps.sessions_confirmed.begin(), ps.sessions_confirmed.end());
+    for (std::uint64_t session : request.ended()) live.erase(session);
+    if (live != ps.sessions_confirmed) {
+      std::string names;
+      for (std::uint64_t session : live) absl::StrAppend(&names, " ", session);
+      Trace(absl::StrCat(ps.name(), " takes sessions", names, " of coordinator ", request.stamp().incarnation()));
+    }
+    for (std::uint64_t session : ps.sessions_confirmed) {
+      // One that its worker never heard was accepted may be proposed again: nothing was pushed in its name.
+      if (live.count(session) == 0 && accepted_.count(session) != 0) ps.sessions_over.insert(session);
+    }
+    ps.sessions_confirmed = live;
+  }
+  if (answer.cut().sealed()) {
+    checks_->OnSealed(HistoryOf(ps), answer.cut().cut(), [this, &ps] {
+      std::set<std::uint64_t> sessions;
+      for (const auto& [role, other] : current_) {
+        if (role.first != Kind::kPs || other->generation != ps.generation) continue;
+        sessions.insert(other->sessions_confirmed.begin(), other->sessions_confirmed.end());
+      }
+      return sessions;
+    });
+  }
+}
+
+void Job::TickPs(const ProcessPointer& process) {
+  if (process->ps->ShouldRegister(process->clock(now())) && !process->registering) {
+    process->registering = true;
+    network_->Call<v1::RegisterPsReply>(
+        process, [this] { return Coordinator(); }, absl::Seconds(1),
+        [this, request = process->ps->MakeRegistration()](Process& target,
+                                                          const std::function<void(v1::RegisterPsReply)>& reply) {
+          reply(target.coordinator->OnRegisterPs(request, target.clock(now())));
+          const ProcessPointer coordinator = Coordinator();
+          if (coordinator.get() == &target) TickCoordinator(coordinator);
+        },
+        [this, process](const absl::StatusOr<v1::RegisterPsReply>& reply) {
+          process->registering = false;
+          if (!reply.ok()) return;
+          const absl::Status registered = process->ps->OnRegisterReply(*reply, process->clock(now()));
+          if (!registered.ok()) {
+            Trace(absl::StrCat(process->name(), " ends: ", registered.ToString()));
+            process->alive = false;
+          }
+        });
+  }
+  AtProcess(now() + absl::Milliseconds(50), process, [this, process] { TickPs(process); });
+}
+
+void Job::CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies) {
+  for (const core::PsCore::DataReply& reply : replies) {
+    const auto found = ps.open.find(reply.call);
+    if (found == ps.open.end()) {
+      world_.Violation(absl::StrCat(ps.name(), " answered a call twice"));
+      continue;
+    }
+    Process::Open open = std::move(found->second);
+    ps.open.erase(found);
+    if (reply.frames.size() != open.frames.size()) {
+      world_.Violation("a reply has another number of frames than its call");
+    }
+    for (std::size_t i = 0; i < reply.frames.size(); ++i) {
+      if (open.frames[i].header.kind == core::FrameKind::kPush) {
+        CheckPush(ps, open.frames[i], reply.frames[i].header.status);
+      }
+    }
+    open.reply(reply.frames);
+  }
+}
+
+void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
+  if (status == core::ReplyStatus::kDuplicate) ++result_.duplicates;
+  if (status == core::ReplyStatus::kRefused) ++result_.refused;
+  if (status != core::ReplyStatus::kApplied) return;
+  const v1::RestoreSource& source = ps.ps->view().restore();
+  checks_->OnApplied(HistoryOf(ps),
+                     source.checkpoint().empty() ? "" : absl::StrCat(source.store(), "/", source.checkpoint()),
+                     ps.name(), push.header);
+  if (ps.sessions_over.count(push.header.session) != 0) {
+    world_.Violation(absl::StrCat(ps.name(), " applied a push of session ", push.header.session,
+                                  " after it confirmed that the session is over"));
+  }
+  if (push.payload.size() == 0) return;
+  const auto* gradient = static_cast<const Gradient*>(push.payload.owner().get());
+  const float history = (*ps.ps->value(push.header.slice))[kHistory];
+  const std::uint64_t generation = ps.ps->view().stamp().generation();
+  if (gradient->history != history || gradient->generation != generation) {
+    world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " of generation ", generation,
+                                  ", history ", history, ", a gradient of generation ", gradient->generation,
+                                  ", history ", gradient->history));
+  }
+}
+
+// ---- a worker
+
+void Job::TickWorker(const ProcessPointer& process) {
+  core::WorkerOutput output;
+  process->worker->OnTimer(process->clock(now()), &output);
+  CarryOut(process, std::move(output));
+}
+
+void Job::Sync(const ProcessPointer& process, const core::SyncCall& call) {
+  network_->Call<v1::WorkerSyncReply>(
+      process, [this] { return Coordinator(); }, call.deadline,
+      [this, request = call.request](Process& target, const std::function<void(v1::WorkerSyncReply)>& reply) {
+        reply(target.coordinator->OnSyncWorker(request, target.clock(now())));
+        const ProcessPointer coordinator = Coordinator();
+        if (coordinator.get() == &target) TickCoordinator(coordinator);
+      },
+      [this, process, id = call.call](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
+        if (reply.ok() && reply->status() == v1::SYNC_OK) accepted_.insert(process->worker->session());
+        core::WorkerOutput next;
+        process->worker->OnSyncReply(id, reply, process->clock(now()), &next);
+        CarryOut(process, std::move(next));
+      });
+}
+
+void Job::Exchange(const ProcessPointer& process, const core::ExchangeCall& call) {
+  network_->Call<std::vector<Frame>>(
+      process,
+      [this, address = call.address] {
+        const auto found = addresses_.find(address);
+        return found == addresses_.end() ? nullptr : found->second;
+      },
+      call.deadline,
+      [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
+        if (target.ps == nullptr) return;
+        const std::uint64_t id = target.next_call++;
+        std::vector<Frame> received = frames;
+        for (Frame& frame : received) {
+          // A payload that fails its checksum is delivered so by the transport.
+          if (frame.payload.size() == 0 || !network_->Corrupted()) continue;
+          frame.payload = core::Payload();
+          frame.header.status = core::ReplyStatus::kCorrupt;
+        }
+        target.open[id] = {received, std::move(reply)};
+        std::vector<core::PsCore::DataReply> replies;
+        target.ps->OnData(id, received, &replies);
+        CheckReplies(target, replies);
+      },
+      [this, process, id = call.call](const absl::StatusOr<std::vector<Frame>>& reply) {
+        core::WorkerOutput next;
+        process->worker->OnExchangeReply(id, reply, process->clock(now()), &next);
+        CarryOut(process, std::move(next));
+      });
+}
+
+void Job::Train(const ProcessPointer& process, const core::Work& work) {
+  if (IsDeadly(work.update)) {
+    Kill(process, "by its data", /*platform=*/false);
+    ++result_.deaths_by_shard;
+    ReplaceSoon(process);
+    return;
+  }
+  const bool skip = Skipped(work.update);
+  process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation());
+  Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);
+  for (std::size_t tensor = tensors_.size(); tensor-- > 0 && !skip;) {
+    at += random_.Delay(absl::Microseconds(10), absl::Milliseconds(8));
+    AtProcess(at, process, [this, process, work, tensor] {
+      core::WorkerOutput next;
+      process->worker->OnGradient(work.token, static_cast<std::uint32_t>(tensor), process->clock(now()), &next);
+      CarryOut(process, std::move(next));
+    });
+  }
+  AtProcess(at + absl::Microseconds(10), process, [this, process, work, skip] {
+    core::ComputeResult result;
+    result.verdict = skip ? core::Verdict::kSkip : core::Verdict::kApply;
+    result.loss = 1;
+    result.samples = 1;
+    core::WorkerOutput next;
+    process->worker->OnComputed(work.token, result, process->clock(now()), &next);
+    CarryOut(process, std::move(next));
+  });
+}
+
+void Job::CarryOutTask(const ProcessPointer& process, const core::Work& work) {
+  const Time at = now() + random_.Delay(absl::Milliseconds(5), absl::Milliseconds(500));
+  AtProcess(at, process, [this, process, work] {
+    v1::TaskResult result;
+    const bool fails = options_.failing_tasks == FailingTasks::kEverywhere ||
+                       (options_.failing_tasks == FailingTasks::kEverywhereButAtOne && process->index > 0);
+    if (fails) {
+      ++result_.failed_tasks;
+      result.set_error(absl::StrCat("worker-", process->index, ": it cannot be done here"));
+    } else if (work.kind == v1::TASK_EVALUATE) {
+      result.set_accuracy(0.5);
+      v1::Metric* metric = result.add_metrics();
+      metric->set_name("Accuracy");
+      metric->set_value(0.5);
+      result.set_samples(1);
+    }
+    core::WorkerOutput next;
+    process->worker->OnTaskDone(work.token, result, process->clock(now()), &next);
+    CarryOut(process, std::move(next));
+  });
+}
+
+void Job::CarryOut(const ProcessPointer& process, core::WorkerOutput output) {
+  for (const core::SyncCall& call : output.syncs) Sync(process, call);
+  for (const core::ExchangeCall& call : output.exchanges) Exchange(process, call);
+  if (output.work.has_value()) {
+    if (output.work->kind == v1::TASK_TRAIN) {
+      Train(process, *output.work);
+      if (!process->alive) return;
+    } else {
+      CarryOutTask(process, *output.work);
+    }
+  }
+  if (process->worker->finished().has_value()) {
+    Trace(absl::StrCat(process->name(), " ends: ", process->worker->finished()->ToString()));
+    process->alive = false;
+    if (!done_ && process == Current(Kind::kWorker, process->index) && !process->worker->finished()->ok()) {
+      world_.Violation(absl::StrCat(process->name(), " gave up: ", process->worker->finished()->ToString()));
+    }
+    return;
+  }
+  const Time next = process->worker->next_timer() + process->origin;
+  if (next >= process->tick_at && process->tick_at > now()) return;
+  process->tick_at = next;
+  AtProcess(std::max(next, now() + absl::Microseconds(50)), process, [this, process, next] {
+    if (process->tick_at == next) process->tick_at = absl::InfiniteDuration();
+    TickWorker(process);
+  });
+}
+
+}  // namespace downpour::simulation

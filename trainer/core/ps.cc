@@ -304,12 +304,15 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   return absl::OkStatus();
 }
 
+bool RestoreMayComeYet(const absl::Status& read) {
+  return !read.ok() && !absl::IsDataLoss(read) && !absl::IsNotFound(read) && !absl::IsInvalidArgument(read);
+}
+
 void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
   if (!RestoreWanted(generation)) return;
   restore_waits_.clear();
   if (read.ok()) return;
-  (absl::IsUnavailable(read) || absl::IsDeadlineExceeded(read) ? restore_waits_ : restore_error_) =
-      std::string(read.message());
+  (RestoreMayComeYet(read) ? restore_waits_ : restore_error_) = std::string(read.message());
 }
 
 v1::PsStats PsCore::stats() const {

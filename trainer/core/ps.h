@@ -39,6 +39,10 @@ struct PsOptions {
   PlantedBug bug = PlantedBug::kNone;
 };
 
+// Whether a checkpoint that could not be read may be all right: the store is away, say, or lets nobody in. Whoever
+// reads it tries on; only what is damaged, gone or does not fit is passed over for an older one.
+bool RestoreMayComeYet(const absl::Status& read);
+
 // A parameter server without I/O, threads or a clock: the slices that it owns, their optimizers and their tables of
 // applied updates, changed together or not at all. Not thread-safe: the shell serialises all calls.
 class PsCore {
@@ -98,8 +102,7 @@ class PsCore {
   std::optional<Restore> TakeRestore();
   // kAborted: of another generation; kInvalidArgument: it does not fit.
   absl::Status OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot);
-  // `read`: whether all of them came. kUnavailable and kDeadlineExceeded: they may come yet, whoever reads them tries
-  // on.
+  // `read`: whether all of them came; see RestoreMayComeYet.
   void OnRestored(std::uint64_t generation, const absl::Status& read);
   bool RestoreWanted(std::uint64_t generation) const {
     return view_.has_restore() && view_.stamp().generation() == generation;

@@ -94,7 +94,7 @@ void CheckpointThread::Load(const core::PsCore::Restore& restore) {
       return;
     }
     spdlog::warn("{}/{}: {}", restore.source.store(), restore.source.checkpoint(), loaded.ToString());
-    if (!absl::IsUnavailable(loaded) && !absl::IsDeadlineExceeded(loaded)) return;
+    if (!core::RestoreMayComeYet(loaded)) return;
     const auto over = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       return stopped_ || !core_->RestoreWanted(restore.generation);
     };

@@ -14,7 +14,7 @@ OpenCut::OpenCut(const v1::CutOrder& order, std::set<std::uint32_t> numbers, std
       sealed_(order.sealed()),
       remaining_(std::move(numbers)) {}
 
-bool OpenCut::BeforePush(const SliceState& live, std::uint32_t cut) {
+bool OpenCut::BeforePush(SliceState& live, std::uint32_t cut) {
   if (cut < cut_ || remaining_.count(live.number()) == 0 || forks_.count(live.number()) != 0) return true;
   const std::uint64_t bytes = live.bytes();
   // One fork fits always, or a limit below the size of a slice would stop everything.

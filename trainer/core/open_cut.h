@@ -34,7 +34,7 @@ class OpenCut {
 
   // Before a push of the number `cut` that is not in the table is applied to `live`. False: the memory for forks is
   // used up, and the push has to come again; pushes of before the cut never have to, so it always comes to be sealed.
-  bool BeforePush(const SliceState& live, std::uint32_t cut);
+  bool BeforePush(SliceState& live, std::uint32_t cut);
   // The push of before the cut that was applied to a slice with a fork: to be applied to the fork alike. nullptr: there
   // is none, or the push is not of before the cut.
   SliceState* LatePush(std::uint32_t slice, std::uint32_t cut);

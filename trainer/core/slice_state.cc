@@ -40,7 +40,10 @@ void SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& g
       if (!SoleOwner(spare_)) spare_ = std::make_shared<std::vector<float>>(slice_.elements);
       optimizer_->Step(*value_, gradient, learning_rate, absl::MakeSpan(*spare_));
       std::swap(value_, spare_);
+      // Kept here it would be one more value a slice for good, beyond what a cut may take.
+      if (forked_) spare_.reset();
     }
+    forked_ = false;
   } else {
     ++skipped_;
   }
@@ -81,12 +84,13 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   return absl::OkStatus();
 }
 
-SliceState SliceState::Fork() const {
+SliceState SliceState::Fork() {
   SliceState fork(number_, slice_, value_, optimizer_->Clone(), plan_);
   fork.table_ = table_;
   fork.version_ = version_;
   fork.skipped_ = skipped_;
   fork.initialised_ = initialised_;
+  forked_ = true;
   return fork;
 }
 

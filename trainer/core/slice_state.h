@@ -40,8 +40,9 @@ class SliceState {
 
   // Everything of it, sharing memory: what is shared is not written any more.
   SliceSnapshot Export() const;
-  // The same with a life of its own; whichever of both is written first takes a copy.
-  SliceState Fork() const;
+  // The same with a life of its own; whichever of both is written first takes a copy. The memory that they share goes
+  // with the fork.
+  SliceState Fork();
   // Becomes what the snapshot holds. kInvalidArgument: another size, another update rule, or a table beyond the plan;
   // then it stays as it was.
   absl::Status Import(const SliceSnapshot& snapshot);
@@ -58,6 +59,7 @@ class SliceState {
   // Written only while nobody else refers to it; otherwise a new value is written into `spare_`, the value before.
   std::shared_ptr<std::vector<float>> value_;
   std::shared_ptr<std::vector<float>> spare_;
+  bool forked_ = false;  // since the newest step
   std::unique_ptr<Optimizer> optimizer_;
   AppliedTable table_;
   std::uint64_t version_ = 0;

@@ -59,6 +59,18 @@ TEST(SliceStateTest, AForkAndItsOriginalGoOnApart) {
   EXPECT_FALSE(fork.table().Contains({0, 0, 1}));
 }
 
+// Otherwise each cut would take the memory of one more value a slice, whatever it is allowed.
+TEST(SliceStateTest, NobodyButAForkKeepsTheValueThatItShared) {
+  SliceState state = Make();
+  Push(state, {0, 0, 0}, 1);
+  const std::weak_ptr<const std::vector<float>> shared = state.value();
+  auto fork = std::make_unique<SliceState>(state.Fork());
+  Push(state, {0, 0, 1}, 2);
+  EXPECT_EQ(shared.lock(), fork->value());
+  fork.reset();
+  EXPECT_TRUE(shared.expired());
+}
+
 TEST(SliceStateTest, GoesOnFromASnapshotAsTheOriginalDoes) {
   for (std::uint32_t seed = 1; seed <= 200; ++seed) {
     std::mt19937 engine(seed);

@@ -104,6 +104,15 @@ def run_reference(binaries, model, batch, seconds):
     return json.loads(output)
 
 
+def rows_of(binaries, program, *arguments):
+    # Exit code 3: a target is missed; the rows say which.
+    result = subprocess.run([os.path.join(binaries, program), *arguments], stdout=subprocess.PIPE, text=True, check=False,
+                            timeout=2 * RUN_TIMEOUT_SECONDS)
+    if result.returncode not in (0, 3):
+        sys.exit(f"bench: {program}: exit code {result.returncode}")
+    return json.loads(result.stdout)
+
+
 def parameter_bytes(model):
     """Four bytes a weight of the model that the ps holds."""
     if model == "LeNet":
@@ -146,12 +155,10 @@ def main():
         rows.append(row_of_limit("coordinator-memory", coordinator_memory, 40, "MiB"))
 
     if not options.only or "transfer" in options.only:
-        # Exit code 3: a target is missed; the rows say which.
-        result = subprocess.run([os.path.join(options.bin, "transfer_bench"), "--json", "--pairs", str(max(25, options.pairs))],
-                                stdout=subprocess.PIPE, text=True, check=False, timeout=RUN_TIMEOUT_SECONDS)
-        if result.returncode not in (0, 3):
-            sys.exit(f"bench: transfer_bench: exit code {result.returncode}")
-        rows += json.loads(result.stdout)
+        rows += rows_of(options.bin, "transfer_bench", "--json", "--pairs", str(max(25, options.pairs)))
+    if not options.only or "checkpoint" in options.only:
+        rows += rows_of(options.bin, "checkpoint_bench", "--rounds", str(options.pairs),
+                        "--folder", os.path.dirname(os.path.abspath(options.output)))
 
     print_table(rows)
     for row in rows:

@@ -22,7 +22,7 @@ from driver.base import ROOT, ClusterError
 from world import (SCENARIOS, SYSTEM, Failure, World, install, install_with_kubectl, uninstall, uninstall_with_kubectl)
 
 # What CI runs, with the operator installed by kubectl: helm takes a minute to build.
-CORE = ("train", "worker_failures", "exit_codes", "operator_killed_between")
+CORE = ("train", "worker_failures", "exit_codes", "operator_killed_between", "checkpoint_claim")
 FOLDER = pathlib.Path(__file__).resolve().parent / "scenarios"
 for file in sorted(FOLDER.glob("*.py")):
     importlib.import_module(f"scenarios.{file.stem}")

@@ -1,6 +1,6 @@
 """What was trained outlives those who hold it: losses, suspensions, drains and new jobs go on from a checkpoint.
 
-Checkpoints go to a folder of this machine, which every node sees: as a file system that all nodes of a cluster mount."""
+They go to a folder of this machine, which every node sees: as a file system that all nodes of a cluster mount."""
 
 import contextlib
 import json
@@ -9,11 +9,12 @@ import signal
 import subprocess
 import tempfile
 
-from driver.base import run, wait_for
+from driver.base import ROOT, run, wait_for
 from scenarios.cli import why
 from scenarios.drains import drain
 from scenarios.nodes import SECOND, nodes, tolerate_for
-from world import DOWNPOUR, check, scale_operator, scenario
+from scenarios.output import volume_for
+from world import DOWNPOUR, check, one_worker, scale_operator, scenario
 
 MOUNT = "/checkpoints"
 RARE = 3600  # seconds from one checkpoint to the next: only those that something asks for
@@ -63,7 +64,9 @@ def updates_in(message):
 
 
 def wait_rolled_back(world, least, told=1):
-    """After a loss: that training went on from a checkpoint of at least so many updates, in all places; status.recovery."""
+    """status.recovery, once training went on from a checkpoint of at least so many updates, and this is told.
+
+    `told`: how many losses there were."""
     message = wait_condition(world, "ParametersLost", "False", "RolledBack", 180)
     check("training went on from /checkpoints/lenet/" in message and "under generation" in message,
           f"RolledBack: {message}")
@@ -106,8 +109,27 @@ def check_exact(world, manifest, accuracy=None):
 
 
 @scenario
+def checkpoint_claim(world):
+    """The example with checkpoints in a claim: its ps is deleted, and training goes on from the newest one."""
+    with volume_for(world, "lenet-checkpoints", "ReadWriteMany"):
+        example = (ROOT / "deploy" / "examples" / "lenet-checkpoints.yaml").read_text()
+        world.kubectl("apply", "-f", "-", stdin=example.replace("epochs: 20", "epochs: 3").replace(
+            "intervalSeconds: 60", "intervalSeconds: 2"))
+        world.wait_ready(3, 150)
+        before = wait_checkpoint(world, 100)
+        check(not world.condition("CheckpointTemporary"), f"{world.condition('CheckpointTemporary')}")
+        world.kubectl("delete", "pod", "lenet-ps-0", "--wait=false")
+        recovery = wait_rolled_back(world, before["updates"])
+        world.wait_phase("Succeeded", 200)
+        progress = world.status()["progress"]
+        check(progress["step"] == progress["totalSteps"], f"{progress}")
+        world.note(lost_updates=recovery["lostUpdates"], recovery_seconds=recovery["lastDurationSeconds"],
+                   accuracy=progress["testAccuracy"])
+
+
+@scenario
 def checkpoint_ps_lost(world):
-    """A ps is deleted, then all pods at once: each time training goes on from the newest checkpoint; the ledger is exact."""
+    """One of two ps is deleted, then all pods: it goes on from the newest checkpoint each time; the ledger is exact."""
     with shared_folder() as folder:
         manifest = world.job(workers=2, epochs=6, **saved(folder))
         world.wait_ready(2, 150)
@@ -117,7 +139,7 @@ def checkpoint_ps_lost(world):
         world.kubectl("delete", "pod", "lenet-ps-1", "--wait=false")
         recovery = wait_rolled_back(world, before["updates"])
         check("lostSeconds" in recovery, f"status.recovery: {recovery}")
-        world.note(one=recovery)
+        world.note(ps_lost_updates=recovery["lostUpdates"], ps_seconds=recovery["lastDurationSeconds"])
         new = world.pods()
         moved = {pod for pod in new if new[pod] != old.get(pod)}
         check(moved == {"lenet-ps-1"}, f"replaced were {sorted(moved)}")
@@ -125,7 +147,7 @@ def checkpoint_ps_lost(world):
         before = wait_checkpoint(world, before["updates"] + 1)
         world.kubectl("delete", "pod", "--all", "--wait=false")
         recovery = wait_rolled_back(world, before["updates"], 2)
-        world.note(all=recovery)
+        world.note(all_lost_updates=recovery["lostUpdates"], all_seconds=recovery["lastDurationSeconds"])
         check(not set(new.values()) & set(world.pods().values()), "a pod that was deleted is still there")
         check_exact(world, manifest, 0.85)
         wait_checkpoint(world, before["updates"])
@@ -133,7 +155,7 @@ def checkpoint_ps_lost(world):
 
 @scenario
 def checkpoint_node_lost(world):
-    """The node of a ps is gone: the ps is replaced elsewhere from the checkpoint; the old one changes nothing any more."""
+    """The node of a ps is gone: it is replaced elsewhere, from the checkpoint; the old one changes nothing any more."""
     driver = world.driver
     check(nodes(driver).get(SECOND), f"nodes: {nodes(driver)}; `cluster.py up --nodes 2` is needed")
     prefers = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [
@@ -144,8 +166,8 @@ def checkpoint_node_lost(world):
         spec = saved(folder, 1, {"affinity": prefers, "tolerations": tolerate_for(3)})
         spec["coordinator"]["template"]["spec"].update(stays)
         try:
-            manifest = world.job(workers=1, epochs=6, failurePolicy={"terminationTimeoutSeconds": 5}, **spec,
-                                 worker={"replicas": 1, "template": {"spec": {**stays, "containers": [{"name": "trainer"}]}}})
+            manifest = world.job(epochs=6, worker=one_worker(**stays),
+                                 failurePolicy={"terminationTimeoutSeconds": 5}, **spec)
             world.wait_ready(1, 150)
             before = wait_checkpoint(world, 100)
             zombie = world.get("pods", "lenet-ps-0")
@@ -164,12 +186,12 @@ def checkpoint_node_lost(world):
         check(world.status()["restarts"] == {"total": 1, "counted": 0}, f"restarts: {world.status()['restarts']}")
         check_exact(world, manifest, 0.85)
         wait_checkpoint(world, after["updates"])
-        world.note(**recovery)
+        world.note(lost_updates=recovery["lostUpdates"], recovery_seconds=recovery["lastDurationSeconds"])
 
 
 @scenario
 def checkpoint_suspend(world):
-    """A suspended job makes a checkpoint first; resumed, deleted and made anew it goes on from it, unless it must not."""
+    """A job that is suspended makes a checkpoint first; resumed or made anew it goes on from it, unless it must not."""
     def suspend(wanted):
         world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", json.dumps({"spec": {"suspend": wanted}}))
 
@@ -194,6 +216,15 @@ def checkpoint_suspend(world):
         world.wait("updates beyond it", lambda: world.step() > made["updates"], 60)
         check(world.status()["restarts"]["total"] == 0, f"restarts: {world.status()['restarts']}")
 
+        # Nothing is lost with a coordinator, and its replacement tells the same.
+        old = world.pods()["lenet-coordinator-0"]
+        world.kubectl("delete", "pod", "lenet-coordinator-0", "--wait=false")
+        world.wait_replaced("lenet-coordinator-0", old)
+        wait_condition(world, "Recovering", "False", "Recovered")
+        world.wait_progress()
+        check(world.condition("Resumed")[2] == resumed, f"{world.condition('Resumed')}, it was {resumed}")
+        world.check_told_once("Resumed")
+
         # Another job, of the same name.
         world.kubectl("delete", "trainingjob", "lenet", "--wait=true", "--timeout=60s")
         world.wait_gone(90)
@@ -214,7 +245,7 @@ def checkpoint_suspend(world):
 
 @scenario
 def checkpoint_drain(world):
-    """Each node is drained in turn: a checkpoint is made first, then the ps is evicted and goes on elsewhere from it."""
+    """Each node is drained in turn: a checkpoint is made first, and the ps that comes elsewhere goes on from it."""
     driver = world.driver
     check(nodes(driver).get(SECOND), f"nodes: {nodes(driver)}; `cluster.py up --nodes 2` is needed")
     timeout = 60
@@ -258,9 +289,8 @@ def checkpoint_moves(world):
 
         def stored():
             """The newest checkpoint, as the command tells it."""
-            done = subprocess.run([DOWNPOUR, "checkpoints", "ls", folder / "lenet", "--output=json"], capture_output=True,
-                                  text=True, timeout=30, check=False)
-            return next((one for one in json.loads(done.stdout or "[]") if one["complete"]), {})
+            listed = run([DOWNPOUR, "checkpoints", "ls", folder / "lenet", "--output=json"], check=False)
+            return next((one for one in json.loads(listed or "[]") if one["complete"]), {})
 
         # Whoever may write in the folder may go on there, so what the run makes must be everybody's as well.
         process = subprocess.Popen([DOWNPOUR, "run", here, "--run-dir", pathlib.Path(scratch, "first")], umask=0,
@@ -282,6 +312,6 @@ def checkpoint_moves(world):
 
         summary = json.loads(run([DOWNPOUR, "run", here, "--run-dir", pathlib.Path(scratch, "second"), "--output=json"],
                                  seconds=300))
-        check(summary["resumedFrom"].endswith(second["name"]), f"resumed from {summary['resumedFrom']}, expected {second}")
+        check(summary["resumedFrom"].endswith(second["name"]), f"{summary['resumedFrom']}, the job left {second}")
         check(summary["audit"] == "Exact", f"ledger: {summary['ledger']}")
         world.note(run=first["updates"], cluster=second["updates"], applied=summary["ledger"]["applied"])

@@ -1,5 +1,6 @@
 """Where the model is when a job is over."""
 
+import contextlib
 import json
 import pathlib
 import tempfile
@@ -30,28 +31,35 @@ def output_temporary(world):
     check(world.status()["restarts"]["total"] == 0, f"restarts: {world.status()['restarts']}")
 
 
+@contextlib.contextmanager
+def volume_for(world, claim, mode):
+    """A folder of this machine, which is the volume of this claim of the job lenet."""
+    with tempfile.TemporaryDirectory(prefix="downpour-claim-", ignore_cleanup_errors=True) as folder:
+        pathlib.Path(folder).chmod(0o777)  # pods are nobody on this machine
+        volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": world.namespace},
+                  "spec": {"capacity": {"storage": "1Gi"}, "accessModes": [mode],
+                           "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "",
+                           "claimRef": {"namespace": world.namespace, "name": claim}, "hostPath": {"path": folder}}}
+        world.apply(volume)
+        try:
+            yield pathlib.Path(folder)
+        finally:
+            world.kubectl("delete", "trainingjob", "lenet", "--ignore-not-found")
+            world.kubectl("delete", "pvc", claim, "--ignore-not-found", "--wait=false")
+            world.driver.kubectl("delete", "pv", world.namespace, "--ignore-not-found", "--wait=false")
+
+
 @scenario
 def output_claim(world):
     """The first example of the docs keeps its model in a claim; nothing is told of it."""
-    with tempfile.TemporaryDirectory(prefix="downpour-claim-") as folder:
-        pathlib.Path(folder).chmod(0o777)
-        volume = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": world.namespace},
-                  "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-                           "persistentVolumeReclaimPolicy": "Retain", "storageClassName": "",
-                           "claimRef": {"namespace": world.namespace, "name": "lenet-output"}, "hostPath": {"path": folder}}}
-        world.apply(volume)
-        try:
-            example = (ROOT / "deploy" / "examples" / "lenet-claim.yaml").read_text()
-            world.kubectl("apply", "-f", "-", stdin=example.replace("epochs: 20", "epochs: 1"))
-            world.wait_phase("Succeeded", 200)
-            check(not world.condition("OutputTemporary"), f"{world.condition('OutputTemporary')}")
-            world.wait("the pods to go", lambda: not world.pods(), 30)
-            model = pathlib.Path(folder) / "model.safetensors"
-            check(model.exists(), f"{folder}: {[path.name for path in pathlib.Path(folder).iterdir()]}")
-            header = model.read_bytes()
-            tensors = json.loads(header[8:8 + int.from_bytes(header[:8], "little")])
-            check("conv1.weight" in tensors or len(tensors) > 4, f"tensors: {sorted(tensors)}")
-        finally:
-            world.kubectl("delete", "trainingjob", "lenet", "--ignore-not-found")
-            world.kubectl("delete", "pvc", "lenet-output", "--ignore-not-found", "--wait=false")
-            world.driver.kubectl("delete", "pv", world.namespace, "--ignore-not-found", "--wait=false")
+    with volume_for(world, "lenet-output", "ReadWriteOnce") as folder:
+        example = (ROOT / "deploy" / "examples" / "lenet-claim.yaml").read_text()
+        world.kubectl("apply", "-f", "-", stdin=example.replace("epochs: 20", "epochs: 1"))
+        world.wait_phase("Succeeded", 200)
+        check(not world.condition("OutputTemporary"), f"{world.condition('OutputTemporary')}")
+        world.wait("the pods to go", lambda: not world.pods(), 30)
+        model = folder / "model.safetensors"
+        check(model.exists(), f"{folder}: {[path.name for path in folder.iterdir()]}")
+        header = model.read_bytes()
+        tensors = json.loads(header[8:8 + int.from_bytes(header[:8], "little")])
+        check("conv1.weight" in tensors or len(tensors) > 4, f"tensors: {sorted(tensors)}")

@@ -213,6 +213,7 @@ void CoordinatorCore::StartHistory(Time now) {
     *view->mutable_data() = plan->proto();
     view->mutable_restore()->set_store(checkpoint.store);
     view->mutable_restore()->set_checkpoint(checkpoint.name);
+    view->mutable_restore()->set_updates(checkpoint.manifest.updates());
     ledger = LedgerOf(checkpoint.manifest, *plan);
   }
   BeginHistory(*std::move(view), ledger);

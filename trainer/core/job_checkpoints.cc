@@ -142,6 +142,7 @@ void JobCheckpoints::ResumeHistory(const v1::RestoreSource& source, Time now) {
   if (beginning_uri_.empty() || !enabled()) return;
   restoration_.emplace();
   restoration_->set_checkpoint(beginning_uri_);
+  restoration_->set_updates(source.updates());
 }
 
 void JobCheckpoints::OnRestoreError(const std::string& why) {

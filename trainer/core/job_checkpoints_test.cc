@@ -160,8 +160,10 @@ TEST_F(JobCheckpointsTest, ANewCoordinatorLooksIntoTheStoreBeforeItNumbersACut) 
   v1::RestoreSource source;
   source.set_store("/store/job");
   source.set_checkpoint("cut-3");
+  source.set_updates(3);
   checkpoints_->ResumeHistory(source, now_);
   EXPECT_EQ(Report().restoration().checkpoint(), "/store/job/cut-3");
+  EXPECT_EQ(Report().restoration().updates(), 3u) << "who asked before must hear the same";
   Step();
   now_ += absl::Minutes(1);
   StoreReply found;

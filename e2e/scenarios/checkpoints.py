@@ -282,6 +282,13 @@ def checkpoint_drain(world):
 def checkpoint_moves(world):
     """A run of this machine goes on as a job of the cluster, on other numbers of ps, and back; the ledger is exact."""
     with shared_folder() as folder, tempfile.TemporaryDirectory() as scratch:
+        # The API server does not look into it.
+        for name, point in (("sometimes", "Sometimes"), ("relative", {"uri": "elsewhere"})):
+            world.job(name, **saved(folder, resumeFrom=point))
+            refused = wait_condition(world, "SpecInvalid", "True", "Unreadable", 30, name)
+            check("spec.checkpoint.resumeFrom" in refused and not world.pods(name), f"{name}: {refused}")
+        world.kubectl("delete", "trainingjob", "sometimes", "relative", "--wait=true", "--timeout=60s")
+
         manifest = world.manifest(workers=1, epochs=4)
         manifest["spec"].update(checkpoint={"uri": str(folder), "intervalSeconds": 2})
         here = pathlib.Path(scratch, "here.json")

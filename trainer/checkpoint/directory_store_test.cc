@@ -190,7 +190,12 @@ TEST(DirectoryStoreTest, WhateverFailsAFileIsWholeOrAbsent) {
 TEST(OpenStoreTest, TellsDirectoriesFromOthers) {
   EXPECT_TRUE(OpenStore("/tmp/x").ok());
   EXPECT_TRUE(OpenStore("relative").ok());
-  EXPECT_TRUE(absl::IsUnimplemented(OpenStore("s3://bucket/prefix").status()));
+  ASSERT_EQ(::setenv("AWS_ACCESS_KEY_ID", "id", 1), 0);
+  ASSERT_EQ(::setenv("AWS_SECRET_ACCESS_KEY", "secret", 1), 0);
+  const auto s3 = OpenStore("s3://bucket/prefix");
+  ASSERT_TRUE(s3.ok()) << s3.status();
+  EXPECT_EQ((*s3)->uri(), "s3://bucket/prefix");
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenStore("s3://").status()));
   for (const char* uri : {"", "https://a/b", "gs://bucket"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(OpenStore(uri).status())) << uri;
   }

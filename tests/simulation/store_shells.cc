@@ -73,7 +73,7 @@ void Job::Load(const ProcessPointer& process, const core::PsCore::Restore& resto
       }
       Trace(absl::StrCat(process->name(), " loads ", restore.source.checkpoint(), ": ", loaded.ToString()));
       process->ps->OnRestored(restore.generation, loaded);
-      if (absl::IsUnavailable(loaded) || absl::IsDeadlineExceeded(loaded)) return Load(process, restore);
+      if (core::RestoreMayComeYet(loaded)) return Load(process, restore);
     }
     process->store_busy = false;
     StepStore(process);

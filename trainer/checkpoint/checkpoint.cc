@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trainer/checkpoint/about.h"
 #include "trainer/checkpoint/block.h"
 #include "trainer/checkpoint/state_file.h"
 #include "trainer/core/bitmap.h"
@@ -34,10 +35,6 @@ std::pair<std::uint32_t, std::uint32_t> EndOf(const core::DataPlan& plan, const 
     }
   }
   return end;
-}
-
-absl::Status About(const std::string& what, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
 }
 
 std::string Path(const std::string& checkpoint, absl::string_view file) { return absl::StrCat(checkpoint, "/", file); }

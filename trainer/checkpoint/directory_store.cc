@@ -6,16 +6,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "trainer/checkpoint/about.h"
 
 namespace downpour::checkpoint {
 namespace {
 
 constexpr absl::string_view kTemporary = ".tmp-";
 constexpr std::size_t kSuffixCharacters = 16;
-
-absl::Status About(const std::string& path, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
-}
 
 // The directory that holds `path`.
 std::string Parent(const std::string& path) {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/manifest.h"
 #include "trainer/checkpoint/retention.h"
@@ -69,12 +68,9 @@ core::StoreReply JobStore::CarryOut(const core::StoreCall& call) {
 absl::Status JobStore::Find(core::FoundCheckpoints* found) {
   absl::StatusOr<CheckpointList> own = ListCheckpoints(*store_);
   if (!own.ok()) return own.status();
-  for (const ListedCheckpoint& listed : own->checkpoints) {
-    found->highest_cut = std::max(found->highest_cut, CutOf(listed.name));
-  }
-  for (const SkippedCheckpoint& skipped : own->skipped) {
-    found->highest_cut = std::max(found->highest_cut, CutOf(skipped.name));
-  }
+  // Both are the newest first.
+  if (!own->checkpoints.empty()) found->highest_cut = CutOf(own->checkpoints.front().name);
+  if (!own->skipped.empty()) found->highest_cut = std::max(found->highest_cut, CutOf(own->skipped.front().name));
   Take(store_->uri(), *std::move(own), &found->own, &found->skipped);
   return config_.checkpoint().resume() == v1::RESUME_FROM ? FindSource(found) : absl::OkStatus();
 }
@@ -82,28 +78,23 @@ absl::Status JobStore::Find(core::FoundCheckpoints* found) {
 absl::Status JobStore::FindSource(core::FoundCheckpoints* found) {
   std::string uri = config_.checkpoint().resume_uri();
   while (uri.size() > 1 && uri.back() == '/') uri.pop_back();
-  // Either the folder of one checkpoint or a folder of them.
-  const std::size_t slash = uri.rfind('/');
-  if (slash != std::string::npos && ParseCheckpointName(uri.substr(slash + 1)).has_value()) {
-    const std::string folder = uri.substr(0, slash);
-    const std::string name = uri.substr(slash + 1);
-    const absl::StatusOr<std::unique_ptr<Store>> store = open_(folder);
-    if (!store.ok()) return store.status();
-    absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(**store, name);
-    if (manifest.ok()) {
-      found->source.push_back({folder, name, *std::move(manifest)});
-    } else if (absl::IsNotFound(manifest.status()) || absl::IsDataLoss(manifest.status())) {
-      found->skipped.push_back(absl::StrCat(uri, ": ", manifest.status().message()));
-    } else {
-      return manifest.status();
-    }
+  const CheckpointLocation location = ParseCheckpointUri(uri);
+  const absl::StatusOr<std::unique_ptr<Store>> store = open_(location.store);
+  if (!store.ok()) return store.status();
+  if (location.checkpoint.empty()) {
+    absl::StatusOr<CheckpointList> list = ListCheckpoints(**store);
+    if (!list.ok()) return list.status();
+    Take(location.store, *std::move(list), &found->source, &found->skipped);
     return absl::OkStatus();
   }
-  const absl::StatusOr<std::unique_ptr<Store>> store = open_(uri);
-  if (!store.ok()) return store.status();
-  absl::StatusOr<CheckpointList> list = ListCheckpoints(**store);
-  if (!list.ok()) return list.status();
-  Take(uri, *std::move(list), &found->source, &found->skipped);
+  absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(**store, location.checkpoint);
+  if (manifest.ok()) {
+    found->source.push_back({location.store, location.checkpoint, *std::move(manifest)});
+  } else if (absl::IsNotFound(manifest.status()) || absl::IsDataLoss(manifest.status())) {
+    found->skipped.push_back(absl::StrCat(uri, ": ", manifest.status().message()));
+  } else {
+    return manifest.status();
+  }
   return absl::OkStatus();
 }
 

@@ -5,13 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "trainer/checkpoint/about.h"
 #include "trainer/checkpoint/block.h"
 #include "trainer/core/bitmap.h"
 #include "trainer/core/job_uid.h"
@@ -27,10 +25,6 @@ constexpr std::size_t kJobDigits = 8;
 constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 30;
 
 using Header = Block<kHeaderBytes>;
-
-absl::Status About(const std::string& what, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(what, ": ", status.message()));
-}
 
 absl::Status CheckBits(const std::string& what, std::uint32_t bits, const std::string& bytes) {
   if (bytes.size() <= (std::size_t{bits} + 7) / 8 &&
@@ -178,11 +172,6 @@ absl::Status WriteAll(Store& store, const std::string& name, const std::string& 
   return (*file)->Commit();
 }
 
-absl::Status CheckIdentity(const v1::CheckpointManifest& manifest) {
-  if (const auto uid = core::ParseJobUid(manifest.job_uid()); !uid.ok()) return uid.status();
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string WeightsFileName(std::uint32_t ps) { return absl::StrCat("ps-", ps, ".safetensors"); }
@@ -303,7 +292,7 @@ absl::StatusOr<v1::CheckpointManifest> MakeManifest(v1::CheckpointManifest base,
 }
 
 absl::Status CheckManifest(const v1::CheckpointManifest& manifest) {
-  if (absl::Status valid = CheckIdentity(manifest); !valid.ok()) return valid;
+  if (const auto uid = core::ParseJobUid(manifest.job_uid()); !uid.ok()) return uid.status();
   const absl::StatusOr<core::DataPlan> plan = core::DataPlan::Create(manifest.data());
   if (!plan.ok()) return plan.status();
   if (absl::Status valid = CheckFiles(manifest); !valid.ok()) return valid;
@@ -345,7 +334,7 @@ absl::StatusOr<v1::CheckpointManifest> ParseManifest(absl::Span<const std::uint8
 }
 
 absl::Status ClaimCheckpoint(Store& store, const v1::CheckpointManifest& identity) {
-  if (absl::Status valid = CheckIdentity(identity); !valid.ok()) return valid;
+  if (const auto uid = core::ParseJobUid(identity.job_uid()); !uid.ok()) return uid.status();
   v1::CheckpointManifest claim;
   claim.set_job_name(identity.job_name());
   claim.set_job_uid(identity.job_uid());

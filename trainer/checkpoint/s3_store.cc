@@ -1,4 +1,5 @@
 #include "trainer/checkpoint/s3_store.h"
+#include "trainer/checkpoint/about.h"
 
 #include <openssl/evp.h>
 
@@ -30,23 +31,6 @@ constexpr std::size_t kMaxParts = 10'000;
 constexpr std::size_t kMaxListBytes = 16 << 20;  // of a page; it has a thousand entries at most
 constexpr absl::Duration kAbortLimit = absl::Seconds(5);
 
-bool IsName(absl::string_view name) {
-  for (const absl::string_view part : absl::StrSplit(name, '/')) {
-    if (part.empty() || part.front() == '.') return false;
-    for (const char c : part) {
-      if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') return false;
-    }
-  }
-  return true;
-}
-
-absl::Status CheckName(const std::string& uri, const std::string& name) {
-  if (IsName(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(uri, ": \"", absl::CHexEscape(name),
-                                                 "\" is no name of a file, expected letters, digits, '-', '_' and '.', "
-                                                 "in parts joined by '/' that do not begin with a dot"));
-}
-
 // Says that a request of a body carries it whole, also to servers that do not check the signature's hash.
 absl::StatusOr<std::string> ContentMd5(absl::Span<const std::uint8_t> bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -60,10 +44,6 @@ absl::StatusOr<std::string> ContentMd5(absl::Span<const std::uint8_t> bytes) {
 std::string RandomMark() {
   std::random_device random;
   return absl::StrFormat("%08x%08x%08x%08x", random(), random(), random(), random());
-}
-
-absl::Status About(const std::string& subject, const absl::Status& status) {
-  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(subject, ": ", status.message()));
 }
 
 // What the writers and readers of a store share.
@@ -290,7 +270,7 @@ class S3Store : public Store {
   const std::string& uri() const override { return bucket_->uri; }
 
   absl::StatusOr<std::unique_ptr<StoreWriter>> Create(const std::string& name) override {
-    if (absl::Status valid = CheckName(uri(), name); !valid.ok()) return valid;
+    if (absl::Status valid = About(uri(), CheckStoreName(name)); !valid.ok()) return valid;
     const std::string key = bucket_->key_prefix + name;
     const S3Answer answer = Head(key);
     if (answer.status.ok()) {
@@ -301,7 +281,7 @@ class S3Store : public Store {
   }
 
   absl::StatusOr<std::unique_ptr<StoreReader>> Open(const std::string& name) override {
-    if (absl::Status valid = CheckName(uri(), name); !valid.ok()) return valid;
+    if (absl::Status valid = About(uri(), CheckStoreName(name)); !valid.ok()) return valid;
     const std::string key = bucket_->key_prefix + name;
     const S3Answer answer = Head(key);
     if (!answer.status.ok()) return answer.status;
@@ -328,7 +308,7 @@ class S3Store : public Store {
       for (const S3ObjectPage::Object& object : page->objects) {
         absl::string_view name = object.key;
         // What others put there, such as marks of folders, is none of ours.
-        if (absl::ConsumePrefix(&name, bucket_->key_prefix) && IsName(name)) {
+        if (absl::ConsumePrefix(&name, bucket_->key_prefix) && CheckStoreName(name).ok()) {
           files.push_back({std::string(name), object.bytes});
         }
       }
@@ -342,7 +322,7 @@ class S3Store : public Store {
   }
 
   absl::Status Remove(const std::string& name) override {
-    if (absl::Status valid = CheckName(uri(), name); !valid.ok()) return valid;
+    if (absl::Status valid = About(uri(), CheckStoreName(name)); !valid.ok()) return valid;
     S3Attempts attempts(bucket_->client->options());
     const S3Answer answer = bucket_->client->Send({.method = "DELETE", .key = bucket_->key_prefix + name}, attempts);
     return answer.code == "NoSuchKey" ? absl::OkStatus() : answer.status;
@@ -373,7 +353,7 @@ class S3Store : public Store {
     } while (!page.next_key_marker.empty());
     for (const S3UploadPage::Upload& upload : uploads) {
       absl::string_view name = upload.key;
-      if (!absl::ConsumePrefix(&name, bucket_->key_prefix) || !IsName(name)) continue;
+      if (!absl::ConsumePrefix(&name, bucket_->key_prefix) || !CheckStoreName(name).ok()) continue;
       const S3Answer answer = bucket_->client->Send(
           {.method = "DELETE", .key = upload.key, .query = {{"uploadId", upload.upload_id}}}, attempts);
       // It may have been completed meanwhile, or removed by another.

@@ -252,16 +252,17 @@ absl::Status CheckFinite(const std::vector<NamedTensor>& tensors) {
 
 namespace {
 
-absl::Status CheckHeaderLength(std::uint64_t header_bytes, std::uint64_t file_bytes) {
-  if (header_bytes <= kMaxHeaderBytes && header_bytes <= file_bytes - kLengthBytes) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_bytes, file_bytes));
-}
+struct TensorPlace {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // from the start of the file
+  std::uint64_t end = 0;
+};
 
-absl::Status CheckFileLength(std::uint64_t file_bytes) {
-  if (file_bytes >= kLengthBytes) return absl::OkStatus();
-  return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", file_bytes));
-}
+struct SafetensorsHeader {
+  std::vector<TensorPlace> tensors;  // in the order of their values, which cover the rest of the file
+  std::map<std::string, std::string> metadata;
+};
 
 // `text`: the JSON, behind which the file has so many bytes of data.
 absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const std::uint8_t> text, std::uint64_t data_bytes) {
@@ -340,22 +341,16 @@ absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const std::uint8_t> tex
 
 }  // namespace
 
-absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(StoreReader& file) {
-  if (absl::Status status = CheckFileLength(file.size()); !status.ok()) return status;
-  std::uint64_t header_size = 0;
-  absl::Status status = file.ReadAt(0, {reinterpret_cast<std::uint8_t*>(&header_size), kLengthBytes});
-  if (status.ok()) status = CheckHeaderLength(header_size, file.size());
-  if (!status.ok()) return status;
-  std::vector<std::uint8_t> text(header_size);
-  if (status = file.ReadAt(kLengthBytes, absl::MakeSpan(text)); !status.ok()) return status;
-  return ParseHeader(text, file.size() - kLengthBytes - header_size);
-}
-
 absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {
-  if (absl::Status status = CheckFileLength(bytes.size()); !status.ok()) return status;
+  if (bytes.size() < kLengthBytes) {
+    return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", bytes.size()));
+  }
   std::uint64_t header_size = 0;
   std::memcpy(&header_size, bytes.data(), kLengthBytes);
-  if (absl::Status status = CheckHeaderLength(header_size, bytes.size()); !status.ok()) return status;
+  if (header_size > kMaxHeaderBytes || header_size > bytes.size() - kLengthBytes) {
+    return absl::DataLossError(
+        absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_size, bytes.size()));
+  }
   absl::StatusOr<SafetensorsHeader> header =
       ParseHeader(bytes.subspan(kLengthBytes, header_size), bytes.size() - kLengthBytes - header_size);
   if (!header.ok()) return header.status();

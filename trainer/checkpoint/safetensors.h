@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "trainer/checkpoint/store.h"
 
 // The safetensors format (fp32 only): u64 little-endian header length, JSON header padded with spaces to 8 bytes, data.
 namespace downpour::checkpoint {
@@ -68,21 +67,6 @@ struct LoadedFile {
   std::map<std::string, LoadedTensor> tensors;
   std::map<std::string, std::string> metadata;
 };
-
-struct TensorPlace {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  // from the start of the file
-  std::uint64_t end = 0;
-};
-
-struct SafetensorsHeader {
-  std::vector<TensorPlace> tensors;  // in the order of their values, which cover the rest of the file
-  std::map<std::string, std::string> metadata;
-};
-
-// The header alone; the values can be read where it says. Trusts as little as the readers of whole files.
-absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(StoreReader& file);
 
 // Trusts nothing: header length capped at 100 MB and at the file, offsets contiguous and in range, sizes
 // overflow-checked.

@@ -49,12 +49,14 @@ bool AppliedTable::Contains(const UpdateId& update) const {
   return shard != epoch->second.open.end() && shard->second.Test(update.group);
 }
 
-void AppliedTable::Insert(const UpdateId& update) {
-  if (IsRetired(update.dataset_epoch, update.data_shard)) return;
+bool AppliedTable::Insert(const UpdateId& update) {
+  if (IsRetired(update.dataset_epoch, update.data_shard)) return false;  // it was before
   Epoch& epoch = EpochOf(update.dataset_epoch);
   auto [position, inserted] = epoch.open.try_emplace(update.data_shard);
   if (inserted) position->second = Bitmap(plan_.updates_in_shard(update.dataset_epoch, update.data_shard));
+  if (position->second.Test(update.group)) return false;
   position->second.Set(update.group);
+  return position->second.All();
 }
 
 bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug) {

@@ -20,9 +20,12 @@ class AppliedTable {
   // What Export wrote. kInvalidArgument: a data shard that the plan has not, or one twice.
   static absl::StatusOr<AppliedTable> FromLedger(const DataPlan& plan, const v1::SliceLedger& ledger);
 
+  const DataPlan& plan() const { return plan_; }
+
   // `update` must be within the plan for all of these.
   bool Contains(const UpdateId& update) const;
-  void Insert(const UpdateId& update);
+  // True if with it every update of its data shard is here.
+  bool Insert(const UpdateId& update);
 
   // Replaces the shard's bitmap by one bit if every update of it is here. True if it is retired now.
   bool Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug = PlantedBug::kNone);

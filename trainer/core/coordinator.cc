@@ -63,8 +63,9 @@ void CoordinatorCore::Step(Time now) {
 }
 
 void CoordinatorCore::StepCheckpoints(Time now) {
+  const bool training = (phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && !adopt_until_.has_value();
+  if (!training || !checkpoints_.enabled()) return;
   JobCheckpoints::Situation situation;
-  situation.training = (phase_ == Phase::kTraining || phase_ == Phase::kFinishing) && !adopt_until_.has_value();
   situation.stamp = view_.stamp();
   situation.members_version = members_.version();
   situation.members_confirmed = states_.least_members_version();

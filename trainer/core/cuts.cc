@@ -33,8 +33,7 @@ void Cuts::Begin(std::string checkpoint, Time now) {
   begun_ = now;
   due_ = now + options_.interval;
   store_ready_ = commit_given_out_ = false;
-  std::fill(opened_.begin(), opened_.end(), v1::CutState());
-  std::fill(files_.begin(), files_.end(), std::nullopt);
+  std::fill(states_.begin(), states_.end(), v1::CutState());
   lagging_.clear();
   Enter(Phase::kOpening, now);
 }
@@ -48,8 +47,7 @@ void Cuts::OnStoreError(std::string why, Time now) {
 void Cuts::OnPsState(std::uint32_t ps, const v1::CutState& state, Time now) {
   if (phase_ == Phase::kIdle || phase_ == Phase::kCommitting || state.cut() != number_) return;
   if (!state.error().empty()) return Fail(state.error(), now);
-  opened_[ps] = state;
-  if (state.has_files()) files_[ps] = state.files();
+  states_[ps] = state;
 }
 
 void Cuts::OnSession(std::uint64_t session, std::uint32_t cut) {
@@ -98,7 +96,7 @@ void Cuts::OnCommitted(const absl::Status& committed, Time now) {
 void Cuts::Step(Time now, std::uint64_t members_version, std::uint64_t members_confirmed,
                 const std::function<std::vector<std::uint64_t>()>& sessions) {
   if (phase_ == Phase::kOpening) {
-    const bool known = std::all_of(opened_.begin(), opened_.end(),
+    const bool known = std::all_of(states_.begin(), states_.end(),
                                    [this](const v1::CutState& state) { return state.cut() == number_; });
     if (store_ready_ && known) {
       announced_ = number_;
@@ -114,7 +112,8 @@ void Cuts::Step(Time now, std::uint64_t members_version, std::uint64_t members_c
   }
   if (phase_ == Phase::kMoving && lagging_.empty() && members_confirmed >= fence_) Enter(Phase::kWriting, now);
   if (phase_ == Phase::kWriting) {
-    const bool written = std::all_of(files_.begin(), files_.end(), [](const auto& files) { return files.has_value(); });
+    const bool written =
+        std::all_of(states_.begin(), states_.end(), [](const v1::CutState& state) { return state.has_files(); });
     if (written) {
       Enter(Phase::kCommitting, now);
     } else if (now - phase_since_ > options_.writing_deadline) {
@@ -131,22 +130,19 @@ std::optional<v1::CutOrder> Cuts::order() const {
   v1::CutOrder order;
   order.set_cut(number_);
   order.set_checkpoint(checkpoint_);
-  order.set_sealed(phase_ == Phase::kWriting || phase_ == Phase::kCommitting);
+  order.set_sealed(sealed());
   return order;
 }
 
 bool Cuts::Told(std::uint32_t ps) const {
   if (phase_ == Phase::kIdle) return true;
-  const bool sealed = phase_ == Phase::kWriting || phase_ == Phase::kCommitting;
-  return opened_[ps].cut() == number_ && (opened_[ps].sealed() || !sealed);
+  return states_[ps].cut() == number_ && (states_[ps].sealed() || !sealed());
 }
 
 std::vector<v1::PsFiles> Cuts::TakeFilesToCommit() {
   commit_given_out_ = true;
   std::vector<v1::PsFiles> files;
-  for (const std::optional<v1::PsFiles>& of_ps : files_) {
-    if (of_ps.has_value()) files.push_back(*of_ps);
-  }
+  for (const v1::CutState& state : states_) files.push_back(state.files());
   return files;
 }
 
@@ -168,7 +164,7 @@ Time Cuts::next_timer() const {
 std::uint64_t Cuts::extra_bytes() const {
   std::uint64_t bytes = 0;
   if (phase_ == Phase::kIdle) return 0;
-  for (const v1::CutState& state : opened_) bytes += state.extra_bytes();
+  for (const v1::CutState& state : states_) bytes += state.extra_bytes();
   return bytes;
 }
 

@@ -33,7 +33,7 @@ struct CutOptions {
 // One at a time; its numbers only rise. Not thread-safe.
 class Cuts {
  public:
-  explicit Cuts(CutOptions options) : options_(options), opened_(options.ps), files_(options.ps) {}
+  explicit Cuts(CutOptions options) : options_(options), states_(options.ps) {}
 
   enum class Phase { kIdle, kOpening, kMoving, kWriting, kCommitting };
   Phase phase() const { return phase_; }
@@ -96,6 +96,8 @@ class Cuts {
   Time announced_at() const { return announced_at_; }
 
  private:
+  // No push with a lower number comes any more.
+  bool sealed() const { return phase_ == Phase::kWriting || phase_ == Phase::kCommitting; }
   void Enter(Phase phase, Time now);
   void Fail(std::string why, Time now);
   void End(bool well, Time now);
@@ -114,10 +116,9 @@ class Cuts {
   bool settled_well_ = false;
   bool store_ready_ = false;
   bool commit_given_out_ = false;
-  std::vector<v1::CutState> opened_;  // by ps; of the open cut
-  std::vector<std::optional<v1::PsFiles>> files_;
-  std::set<std::uint64_t> lagging_;  // sessions that may still push with a lower number
-  std::uint64_t fence_ = 0;          // the version of the list of sessions that refuses all that ended so
+  std::vector<v1::CutState> states_;  // by ps, of the open cut, as they have told
+  std::set<std::uint64_t> lagging_;   // sessions that may still push with a lower number
+  std::uint64_t fence_ = 0;           // the version of the list of sessions that refuses all that ended so
   std::string error_;
   std::uint32_t written_ = 0, failed_ = 0, failed_in_a_row_ = 0;
 };

@@ -171,7 +171,6 @@ void JobCheckpoints::Identify(const v1::ViewStamp& stamp, v1::CheckpointManifest
 
 void JobCheckpoints::Step(Time now, const Situation& situation) {
   if (!enabled()) return;
-  if (!situation.training) return;
   cuts_.StartClock(now);
   if (!numbers_known_ && !Found(now)) return;
   search_ = Search::kIdle;  // what was found before this training is not what a later history begins with

@@ -83,7 +83,6 @@ class JobCheckpoints {
   // The training is over: one more cut. True once that has ended, well or not.
   bool FinalCutEnded();
   struct Situation {
-    bool training = false;  // the view is in force and the parameters have values
     v1::ViewStamp stamp;
     std::uint64_t members_version = 0;    // the newest
     std::uint64_t members_confirmed = 0;  // that every ps has
@@ -91,6 +90,7 @@ class JobCheckpoints {
     // Everything of the manifest but files and ledger.
     std::function<void(v1::CheckpointManifest*)> describe;
   };
+  // While the view is in force and the parameters have values.
   void Step(Time now, const Situation& situation);
   Time next_timer() const;
 

@@ -42,7 +42,6 @@ class JobCheckpointsTest : public ::testing::Test {
   }
   void Step() {
     JobCheckpoints::Situation situation;
-    situation.training = true;
     situation.stamp.set_generation(4);
     situation.sessions = [] { return std::vector<std::uint64_t>(); };
     situation.describe = [](v1::CheckpointManifest* manifest) { manifest->add_evaluated(3); };

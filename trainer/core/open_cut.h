@@ -11,7 +11,6 @@
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/frame.h"
-#include "trainer/core/planted_bug.h"
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/slice_state.h"
 
@@ -28,9 +27,11 @@ class OpenCut {
 
   std::uint32_t cut() const { return cut_; }
   const std::string& checkpoint() const { return checkpoint_; }
-  bool sealed() const { return sealed_; }
   void Seal() { sealed_ = true; }
   bool failed() const { return !error_.empty(); }
+  // Somebody is to write it: it is complete, and nobody does yet.
+  bool due() const { return sealed_ && !failed() && !given_out_; }
+  void GiveOut() { given_out_ = true; }
 
   // Before a push of the number `cut` that is not in the table is applied to `live`. False: the memory for forks is
   // used up, and the push has to come again; pushes of before the cut never have to, so it always comes to be sealed.
@@ -51,6 +52,7 @@ class OpenCut {
   std::string checkpoint_;
   std::uint64_t extra_bytes_limit_;
   bool sealed_ = false;
+  bool given_out_ = false;
   std::map<std::uint32_t, SliceState> forks_;
   std::set<std::uint32_t> remaining_;  // not taken yet
   std::uint64_t fork_bytes_ = 0;

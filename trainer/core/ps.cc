@@ -243,7 +243,6 @@ void PsCore::SetCut(const v1::DirectRequest& request) {
     std::set<std::uint32_t> numbers;
     for (const auto& [number, state] : slices_) numbers.insert(number);
     open_cut_.emplace(order, std::move(numbers), options_.extra_bytes_limit);
-    cut_given_out_ = false;
     if (!options_.has_store) {
       open_cut_->OnWritten(absl::FailedPreconditionError(absl::StrCat("ps-", options_.index, " has no store")));
     } else if (order.cut() <= highest_cut_) {
@@ -256,13 +255,12 @@ void PsCore::SetCut(const v1::DirectRequest& request) {
 }
 
 bool PsCore::HasStoreWork() const {
-  const bool cut = open_cut_.has_value() && open_cut_->sealed() && !open_cut_->failed() && !cut_given_out_;
-  return cut || (view_.has_restore() && !restore_given_out_);
+  return (open_cut_.has_value() && open_cut_->due()) || (view_.has_restore() && !restore_given_out_);
 }
 
 std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
-  if (!open_cut_.has_value() || !open_cut_->sealed() || open_cut_->failed() || cut_given_out_) return std::nullopt;
-  cut_given_out_ = true;
+  if (!open_cut_.has_value() || !open_cut_->due()) return std::nullopt;
+  open_cut_->GiveOut();
   CutToWrite cut{
       open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, view_.data(), {}};
   for (const auto& [number, state] : slices_) cut.slices.push_back(number);
@@ -296,7 +294,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   if (state->second.initialised()) return absl::OkStatus();  // by a try before
   absl::Status imported = state->second.Import(snapshot);
   if (!imported.ok()) return imported;
-  complete_.OnRestored(plan_, state->second.table());
+  complete_.OnRestored(state->second.table());
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());
   stats_.set_restored(stats_.restored() + state->second.version());
@@ -427,8 +425,9 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
-  state.Apply(header.update, verdict, frame.payload, rate);
-  complete_.OnApplied(state.table(), {header.update.dataset_epoch, header.update.data_shard});
+  if (state.Apply(header.update, verdict, frame.payload, rate)) {
+    complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
+  }
   if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
       fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
     fork->Apply(header.update, verdict, frame.payload, rate);

@@ -2,10 +2,12 @@
 
 namespace downpour::core {
 
-void ShardCompletion::OnRestored(const DataPlan& plan, const AppliedTable& table) {
+void ShardCompletion::OnRestored(const AppliedTable& table) {
   if (table.watermark() > 0) ++began_at_[table.watermark()];
   for (std::uint32_t epoch = table.watermark(); epoch < table.end_epoch(); ++epoch) {
-    for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) OnApplied(table, {epoch, shard});
+    for (std::uint32_t shard = 0; shard < table.plan().shards_in_epoch(epoch); ++shard) {
+      if (table.IsComplete(epoch, shard)) OnComplete({epoch, shard});
+    }
   }
 }
 

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "trainer/core/applied_table.h"
-#include "trainer/core/data_plan.h"
 #include "trainer/core/keys.h"
 
 namespace downpour::core {
@@ -14,12 +13,10 @@ namespace downpour::core {
 // not look at each slice's table. Not thread-safe.
 class ShardCompletion {
  public:
-  // The slice with this table has just taken in an update of the data shard.
-  void OnApplied(const AppliedTable& table, const ShardKey& key) {
-    if (table.IsComplete(key.first, key.second)) ++slices_[key];
-  }
+  // A slice has taken in the last update of the data shard.
+  void OnComplete(const ShardKey& key) { ++slices_[key]; }
   // A slice came with this table. Of epochs before its watermark every data shard is complete.
-  void OnRestored(const DataPlan& plan, const AppliedTable& table);
+  void OnRestored(const AppliedTable& table);
   // Of the number of slices that there are.
   bool Complete(const ShardKey& key, std::uint32_t slices) const;
   // Every slice's watermark is there: nobody asks about epochs before it any more.

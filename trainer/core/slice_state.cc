@@ -15,12 +15,7 @@ SliceState::SliceState(std::uint32_t number, const Slice& slice, std::unique_ptr
 
 SliceState::SliceState(std::uint32_t number, const Slice& slice, std::shared_ptr<std::vector<float>> value,
                        std::unique_ptr<Optimizer> optimizer, const DataPlan& plan)
-    : number_(number),
-      slice_(slice),
-      plan_(plan),
-      value_(std::move(value)),
-      optimizer_(std::move(optimizer)),
-      table_(plan) {}
+    : number_(number), slice_(slice), value_(std::move(value)), optimizer_(std::move(optimizer)), table_(plan) {}
 
 bool SliceState::Initialise(const Payload& value) {
   if (initialised_) return false;
@@ -31,7 +26,7 @@ bool SliceState::Initialise(const Payload& value) {
   return true;
 }
 
-void SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate) {
+bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate) {
   if (verdict == Verdict::kApply) {
     // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
     if (SoleOwner(value_)) {
@@ -47,8 +42,8 @@ void SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& g
   } else {
     ++skipped_;
   }
-  table_.Insert(update);
   ++version_;
+  return table_.Insert(update);
 }
 
 SliceSnapshot SliceState::Export() const {
@@ -70,7 +65,7 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
                                                    snapshot.value == nullptr ? 0 : snapshot.value->size(),
                                                    " values, expected ", slice_.elements));
   }
-  absl::StatusOr<AppliedTable> table = AppliedTable::FromLedger(plan_, snapshot.table);
+  absl::StatusOr<AppliedTable> table = AppliedTable::FromLedger(table_.plan(), snapshot.table);
   if (!table.ok()) return table.status();
   const absl::Status taken = optimizer_->Import(snapshot.optimizer);
   if (!taken.ok()) return absl::Status(taken.code(), absl::StrCat("slice ", number_, ": ", taken.message()));
@@ -85,7 +80,7 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
 }
 
 SliceState SliceState::Fork() {
-  SliceState fork(number_, slice_, value_, optimizer_->Clone(), plan_);
+  SliceState fork(number_, slice_, value_, optimizer_->Clone(), table_.plan());
   fork.table_ = table_;
   fork.version_ = version_;
   fork.skipped_ = skipped_;

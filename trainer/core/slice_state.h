@@ -35,8 +35,9 @@ class SliceState {
   // The first value; as many floats as the slice has. False: it has one already, which stays.
   bool Initialise(const Payload& value);
   // Takes a step with `gradient`, or none if the verdict is to skip, and records the update either way. It must not be
-  // in the table (but for a planted bug), and the slice must have a value.
-  void Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate);
+  // in the table (but for a planted bug), and the slice must have a value. True if with it every update of its data
+  // shard is here.
+  bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate);
 
   // Everything of it, sharing memory: what is shared is not written any more.
   SliceSnapshot Export() const;
@@ -55,7 +56,6 @@ class SliceState {
 
   std::uint32_t number_ = 0;
   Slice slice_;
-  DataPlan plan_;
   // Written only while nobody else refers to it; otherwise a new value is written into `spare_`, the value before.
   std::shared_ptr<std::vector<float>> value_;
   std::shared_ptr<std::vector<float>> spare_;

@@ -297,6 +297,21 @@ def scale_operator(driver, replicas):
         driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
 
 
+def exact_ledger(world, manifest, seconds):
+    """Waits for the end of the training, and reads the tables of the ps. Only afterwards is the job let end."""
+    # Without an operator nobody tells the ps to end when all is applied.
+    scale_operator(world.driver, 0)
+    try:
+        def all_applied():
+            found = world.ledger(manifest)
+            return found if found["missing"] == 0 else f"not yet: {found}"
+        found = world.wait("every update to be on every slice", all_applied, seconds)
+    finally:
+        scale_operator(world.driver, 2)
+    check(found["exact"] and found["duplicated"] == 0 and found["applied"] == found["expected"], f"ledger {found}")
+    return found
+
+
 def metric(driver, name, **labels):
     """The sum of a metric over the operator's pods and over all labels but these."""
     return sum(total(samples(f"http://{host_port(pod['status']['podIP'], 8080)}/metrics", name), labels)

@@ -14,7 +14,7 @@ from scenarios.cli import why
 from scenarios.drains import drain
 from scenarios.nodes import SECOND, nodes, tolerate_for
 from scenarios.output import volume_for
-from world import DOWNPOUR, check, one_worker, scale_operator, scenario
+from world import DOWNPOUR, check, exact_ledger, one_worker, scenario
 
 MOUNT = "/checkpoints"
 RARE = 3600  # seconds from one checkpoint to the next: only those that something asks for
@@ -89,17 +89,8 @@ def wait_rolled_back(world, least, told=1):
 
 
 def check_exact(world, manifest, accuracy=None):
-    """Waits for the end of the training, and reads the tables of the ps. Only afterwards is the job let end."""
-    # Without an operator nobody tells the ps to end when all is applied.
-    scale_operator(world.driver, 0)
-    try:
-        def all_applied():
-            found = world.ledger(manifest)
-            return found if found["missing"] == 0 else f"not yet: {found}"
-        found = world.wait("every update to be on every slice", all_applied, 300)
-    finally:
-        scale_operator(world.driver, 2)
-    check(found["exact"] and found["duplicated"] == 0 and found["applied"] == found["expected"], f"ledger {found}")
+    """To the end of the training."""
+    found = exact_ledger(world, manifest, 300)
     world.wait_phase("Succeeded", 120)
     if accuracy:
         reached = float(world.status()["progress"]["testAccuracy"])

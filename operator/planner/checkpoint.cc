@@ -6,17 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
+#include "operator/api/rfc3339.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
 namespace {
 
 constexpr int kRequestSeconds = 60;  // without onDisruption
-
-std::string At(double time) {
-  return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(std::llround(time)), absl::UTCTimeZone());
-}
 
 // What tells one restoration from another.
 std::string ResumedFrom(const Restoration& restoration) {
@@ -98,7 +94,8 @@ std::string NewestCheckpoint(const Context& context) {
   const std::optional<api::CheckpointStatus>& known = context.status.checkpoint;
   if (!known.has_value() || known->newest.empty()) return "";
   return absl::StrCat("the newest checkpoint, ", known->newest, " (update ", known->updates,
-                      known->time.has_value() ? absl::StrCat(", of ", At(*known->time)) : "", ")");
+                      known->time.has_value() ? absl::StrCat(", of ", api::FormatTime(std::round(*known->time))) : "",
+                      ")");
 }
 
 void NoteResumed(Context& context, const Restoration& restoration, std::string reason) {

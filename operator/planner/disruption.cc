@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/time.h"
+#include "operator/api/rfc3339.h"
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/status.h"
 
@@ -59,13 +59,12 @@ bool Saves(const Context& context) {
 
 std::string HowToAllow(const Context& context, double deadline) {
   const api::Metadata& job = context.job.metadata;
-  return absl::StrCat(
-      Saves(context) ? "Evictions are let through when it is made, at the latest from "
-                     : "Evictions are let through from ",
-      absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixSeconds(std::llround(deadline)), absl::UTCTimeZone()),
-      Saves(context) ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
-      ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
-      R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
+  return absl::StrCat(Saves(context) ? "Evictions are let through when it is made, at the latest from "
+                                     : "Evictions are let through from ",
+                      api::FormatTime(std::round(deadline)),
+                      Saves(context) ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
+                      ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
+                      R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
 }
 
 // No drain waits, or is let through, any more.

@@ -18,6 +18,7 @@
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
+#include "operator/planner/disruption.h"
 #include "operator/planner/failure.h"
 
 namespace downpour::cli {
@@ -596,10 +597,9 @@ class Explainer {
 
   void AddDeadlines(std::vector<std::string>* lines) const {
     if (planner::IsTrue(status_, planner::kDrainWaits) && spec_.parameter_server.has_value()) {
-      const bool saves = spec_.checkpoint.has_value() && spec_.checkpoint->on_disruption.has_value();
+      const bool saves = planner::SavesBeforeDrain(spec_);
       const double deadline =
-          planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time +
-          (saves ? planner::RequestSeconds(*spec_.checkpoint) : spec_.parameter_server->max_protect_seconds);
+          planner::DrainDeadline(spec_, planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time);
       lines->push_back(absl::StrCat(
           "evictions of parameter servers are let through ",
           saves ? absl::StrCat("when a checkpoint is made, or in ", Until(deadline), " (onDisruption.timeoutSeconds)")

@@ -51,20 +51,15 @@ std::string Cost(const Context& context) {
   return absl::StrCat(cost, ", as no checkpoint is configured");
 }
 
-// Whether a drain waits for a checkpoint instead of as long as maxProtectSeconds.
-bool Saves(const Context& context) {
-  const std::optional<api::CheckpointSpec>& checkpoint = context.job.spec.checkpoint;
-  return checkpoint.has_value() && checkpoint->on_disruption.has_value();
-}
-
 std::string HowToAllow(const Context& context, double deadline) {
+  const bool saves = SavesBeforeDrain(context.job.spec);
   const api::Metadata& job = context.job.metadata;
-  return absl::StrCat(Saves(context) ? "Evictions are let through when it is made, at the latest from "
-                                     : "Evictions are let through from ",
-                      api::FormatTime(std::round(deadline)),
-                      Saves(context) ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
-                      ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
-                      R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
+  return absl::StrCat(
+      saves ? "Evictions are let through when it is made, at the latest from " : "Evictions are let through from ",
+      api::FormatTime(std::round(deadline)),
+      saves ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
+      ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
+      R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
 }
 
 // No drain waits, or is let through, any more.
@@ -86,7 +81,7 @@ void LetThrough(Context& context, bool warning, const std::string& why) {
 // Whether the drain that waits since `since` is let through now, as its checkpoint is made, or is not waited for any
 // longer. A suspension that makes one makes it for both.
 bool LetThroughOnceSaved(Context& context, double since) {
-  const double deadline = since + RequestSeconds(*context.job.spec.checkpoint);
+  const double deadline = DrainDeadline(context.job.spec, since);
   RequestOutcome outcome = context.now >= deadline ? RequestOutcome::kLate : RequestOutcome::kPending;
   if (!IsWanted(context.status, kSuspendRequest)) {
     outcome = WantCheckpoint(context, kDrainRequest, absl::StrCat(kDrainRequest, std::llround(since * 1000)));
@@ -110,6 +105,15 @@ bool LetThroughOnceSaved(Context& context, double since) {
 
 }  // namespace
 
+bool SavesBeforeDrain(const api::TrainingJobSpec& spec) {
+  return spec.checkpoint.has_value() && spec.checkpoint->on_disruption.has_value();
+}
+
+double DrainDeadline(const api::TrainingJobSpec& spec, double since) {
+  return since +
+         (SavesBeforeDrain(spec) ? RequestSeconds(*spec.checkpoint) : spec.parameter_server->max_protect_seconds);
+}
+
 bool ProtectParameterServers(Context& context) {
   const api::TrainingJobStatus& status = context.status;
   const std::optional<api::ParameterServerSpec>& spec = context.job.spec.parameter_server;
@@ -130,8 +134,8 @@ bool ProtectParameterServers(Context& context) {
 
   const double since = waited ? FindCondition(status, kDrainWaits)->last_transition_time : context.now;
   if (!waited) UnwantCheckpoint(context, kDrainRequest);  // that was another drain
-  const bool saves = Saves(context);
-  const double deadline = since + (saves ? RequestSeconds(*context.job.spec.checkpoint) : spec->max_protect_seconds);
+  const bool saves = SavesBeforeDrain(context.job.spec);
+  const double deadline = DrainDeadline(context.job.spec, since);
   if (saves) {
     if (LetThroughOnceSaved(context, since)) return false;
   } else if (context.now >= deadline) {

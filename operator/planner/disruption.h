@@ -9,6 +9,11 @@
 // protected again once none runs on a node that is drained.
 namespace downpour::planner {
 
+// Whether a drain waits for a checkpoint instead of as long as maxProtectSeconds.
+bool SavesBeforeDrain(const api::TrainingJobSpec& spec);
+// Until when a drain waits at the latest that waits since `since`. Of a job with parameter servers.
+double DrainDeadline(const api::TrainingJobSpec& spec, double since);
+
 // Follows DrainWaits; false: evictions are let through. While nobody knows of the nodes, what is stored holds, and its
 // time runs on. For a job that is not over; the status must be up to date but for this.
 bool ProtectParameterServers(Context& context);

@@ -60,7 +60,7 @@ void ExpectCovered(Coverage coverage) {
 }
 
 TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
-  constexpr std::uint64_t kUsual = 3000;
+  constexpr std::uint64_t kUsual = 3300;
   const std::uint64_t seeds = Seeds(kUsual);
   std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, leaves = 0, duplicates = 0, refused = 0, lost = 0,
                 checkpoints = 0, with_checkpoints = 0, restored = 0, partial = 0;
@@ -101,8 +101,10 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   EXPECT_GT(leaves, seeds / 20);
   EXPECT_GT(lost, seeds / 20);
   EXPECT_GT(checkpoints, seeds / 2);
-  EXPECT_GT(restored, seeds / 20);
-  if (seeds >= kUsual) ExpectCovered(coverage);
+  EXPECT_GT(restored, seeds / 3);
+  if (seeds < kUsual) return;
+  EXPECT_GE(restored, 2000u) << "jobs that were cut and restored";
+  ExpectCovered(coverage);
 }
 
 TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
@@ -186,15 +188,15 @@ TEST(FailingTasksTest, WhereNoneCanTheJobEndsAndSaysWhy) {
 struct Planted {
   core::PlantedBug bug;
   const char* name;
+  std::uint64_t within;  // seeds: about thirteen times as many as it takes on average, so that luck does not decide
 };
 
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
 
-// The counter test can fail: each defect is caught by one of the seeds that pass without it. However few seeds a
-// sanitizer goes through, all of them are looked at here: the first that catches the defect ends it.
+// The counter test can fail: each defect is caught by one of the first seeds, all of which pass without it. However few
+// seeds a sanitizer goes through, all of them are looked at here: the first that catches the defect ends it.
 TEST_P(PlantedBugTest, IsCaught) {
-  constexpr std::uint64_t kSeeds = 1500;
-  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+  for (std::uint64_t seed = 1; seed <= GetParam().within; ++seed) {
     SimulationOptions options;
     options.seed = seed;
     options.bug = GetParam().bug;
@@ -203,22 +205,22 @@ TEST_P(PlantedBugTest, IsCaught) {
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
     return;
   }
-  FAIL() << "no seed of " << kSeeds << " notices it";
+  FAIL() << "no seed of " << GetParam().within << " notices it";
 }
 
-INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBugTest,
-                         testing::Values(Planted{core::PlantedBug::kNoDeduplication, "NoDeduplication"},
-                                         Planted{core::PlantedBug::kDeduplicationLostAtRetire,
-                                                 "DeduplicationLostAtRetire"},
-                                         Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked"},
-                                         Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord"},
-                                         Planted{core::PlantedBug::kLatePushNotInSnapshot, "LatePushNotInSnapshot"},
-                                         Planted{core::PlantedBug::kJoinerBeginsWithOldCut, "JoinerBeginsWithOldCut"},
-                                         Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored"},
-                                         Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly"},
-                                         Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData"},
-                                         Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept"}),
-                         [](const auto& instance) { return std::string(instance.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Bugs, PlantedBugTest,
+    testing::Values(Planted{core::PlantedBug::kNoDeduplication, "NoDeduplication", 20},
+                    Planted{core::PlantedBug::kDeduplicationLostAtRetire, "DeduplicationLostAtRetire", 20},
+                    Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked", 165},
+                    Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord", 20},
+                    Planted{core::PlantedBug::kLatePushNotInSnapshot, "LatePushNotInSnapshot", 30},
+                    Planted{core::PlantedBug::kJoinerBeginsWithOldCut, "JoinerBeginsWithOldCut", 380},
+                    Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored", 95},
+                    Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly", 25},
+                    Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData", 220},
+                    Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 490}),
+    [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace
 }  // namespace downpour::simulation

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,7 +18,8 @@ Faults::Faults(Job* job) : job_(job), random_(job->random_) {
   // A job with checkpoints has to come to one now and then.
   const bool store = job->config_.has_checkpoint();
   rate_ = random_.Chance(0.15) ? 0 : 0.1 + (store ? 0.7 : 1.5) * random_.Uniform();
-  kill_ps_ = random_.Chance(store ? 0.75 : 0.5);
+  kill_ps_ = random_.Chance(store ? 0.95 : 0.5);
+  loss_to_come_ = store && kill_ps_;
 }
 
 void Faults::Schedule() {
@@ -36,17 +38,23 @@ void Faults::OnPhase() {
   const core::CoordinatorCore& coordinator = *job_->Coordinator()->coordinator;
   const bool restoring = coordinator.phase() == core::Phase::kInitialising && coordinator.checkpoints().restored();
   const core::Cuts& cuts = coordinator.checkpoints().cuts();
-  if (cuts.phase() == core::Cuts::Phase::kIdle && !restoring) {
-    // Something is there to go on from.
-    if (!kill_ps_ || cuts.written() == 0 || !random_.Chance(0.3)) return;
-    return world().At(world().now() + random_.Delay(absl::ZeroDuration(), absl::Seconds(2)), [this] {
-      if (!job_->done_ && job_->network_->faulty()) StrikeProcess(Kind::kPs);
-    });
-  }
+  if (cuts.phase() == core::Cuts::Phase::kIdle && !restoring) return;
   const bool committing = cuts.phase() == core::Cuts::Phase::kCommitting;
   if (!random_.Chance(restoring ? 0.8 : committing ? 0.6 : 0.2)) return;
   world().At(world().now() + random_.Delay(absl::ZeroDuration(), absl::Milliseconds(100)), [this] {
     if (!job_->done_ && job_->network_->faulty()) Strike();
+  });
+}
+
+void Faults::OnCheckpoint() {
+  if (!std::exchange(loss_to_come_, false)) return;
+  world().At(world().now() + random_.Delay(absl::ZeroDuration(), absl::Milliseconds(400)), [this] {
+    const auto ps = static_cast<std::uint32_t>(random_.Below(job_->config_.ps_replicas()));
+    const ProcessPointer process = job_->Current(Kind::kPs, ps);
+    if (job_->done_ || process == nullptr || !process->alive) return;
+    job_->Count("kill ps");
+    job_->Kill(process, "behind a checkpoint");
+    job_->ReplaceSoon(process);
   });
 }
 

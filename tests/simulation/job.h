@@ -123,6 +123,8 @@ class Faults {
   void Schedule();
   // The coordinator has come to another phase, or its cut has: moments that chance alone would seldom hit.
   void OnPhase();
+  // One is complete: there is something to go on from. Behind the first one a ps is lost, in most jobs.
+  void OnCheckpoint();
 
  private:
   void Strike();
@@ -145,6 +147,7 @@ class Faults {
   Random& random_;
   double rate_ = 0;  // a second
   bool kill_ps_ = false;
+  bool loss_to_come_ = false;
   int whole_jobs_ = 0;
 };
 

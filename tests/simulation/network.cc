@@ -31,8 +31,8 @@ absl::Duration Network::Delay() {
   return random.Delay(absl::Microseconds(100), absl::Milliseconds(5));
 }
 
-bool Network::IsCutOff(const Process& from, const Process& to) const {
-  const auto found = cut_off_.find({from.number, to.number});
+bool Network::IsCutOff(std::uint64_t from, std::uint64_t to) const {
+  const auto found = cut_off_.find({from, to});
   return found != cut_off_.end() && world_->now() < found->second;
 }
 

@@ -42,15 +42,16 @@ class Network {
     for (int copy = 0; copy < copies; ++copy) {
       world_->At(world_->now() + Delay(), [this, from, find_target, serve, finish] {
         ProcessPointer target = find_target();
-        if (target != nullptr && IsCutOff(*from, *target)) return;
+        if (target != nullptr && IsCutOff(from->number, target->number)) return;
         if (target == nullptr || !target->alive) {
           AtProcess(world_->now() + absl::Milliseconds(1), from,
                     [finish] { finish(absl::UnavailableError("nobody there")); });
           return;
         }
         AtProcess(world_->now(), target, [this, from, target, serve, finish] {
-          serve(*target, [this, from, target, finish](Reply reply) {
-            if (Lost() || IsCutOff(*target, *from)) return;
+          // The target may keep this for as long as it lives: it must not keep the target.
+          serve(*target, [this, from, target = target->number, finish](Reply reply) {
+            if (Lost() || IsCutOff(target, from->number)) return;
             AtProcess(world_->now() + Delay(), from, [finish, reply = std::move(reply)] { finish(reply); });
           });
         });
@@ -62,7 +63,7 @@ class Network {
   absl::Duration Delay();
   bool Lost() { return faulty() && world_->random().Chance(drop_); }
   bool Repeated() { return faulty() && world_->random().Chance(repeat_); }
-  bool IsCutOff(const Process& from, const Process& to) const;
+  bool IsCutOff(std::uint64_t from, std::uint64_t to) const;
 
   World* world_;
   Time faults_end_;

@@ -51,7 +51,7 @@ const char* NameOf(core::Phase phase, bool restored) {
 }  // namespace
 
 Job::Job(const SimulationOptions& options) : options_(options), world_(options.seed * 7919 + 17, options.trace) {
-  const bool store = random_.Chance(0.7);
+  const bool store = random_.Chance(0.85);
   const auto ps = static_cast<std::uint32_t>(random_.Between(1, 4));
   worker_count_ = static_cast<std::uint32_t>(random_.Between(1, 6));
   const int slices = random_.Between(1, 7);
@@ -74,7 +74,9 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
         static_cast<std::uint32_t>(random_.Between(1, random_.Chance(0.7) ? 3 : 8)));
     config_.mutable_checkpoint()->set_keep(static_cast<std::uint32_t>(random_.Between(1, 3)));
     if (random_.Chance(0.3)) extra_bytes_limit_ = static_cast<std::uint64_t>(random_.Between(1, 800));
-    slowest_update_ = absl::Milliseconds(random_.Between(60, 300));  // long enough for some cuts
+    // Long enough for some cuts and for what befalls the job after them.
+    slowest_update_ = absl::Milliseconds(random_.Between(60, 300));
+    config_.set_epochs(static_cast<std::uint32_t>(random_.Between(2, 6)));
   }
   skip_every_ = random_.Chance(0.3) ? static_cast<std::uint64_t>(random_.Between(3, 20)) : 0;
   for (int i = 0; i < slices; ++i) {

@@ -49,7 +49,10 @@ void Job::CarryOut(const ProcessPointer& process, const core::StoreCall& call) {
     const Disk::Outcome outcome = disk_->Use([&] { reply = process->store->CarryOut(call); });
     const std::string& store = config_.checkpoint().uri();
     if (outcome != Disk::Outcome::kOver) reply.status = absl::AbortedError("the process is dead");
-    if (call.kind == core::StoreCall::Kind::kCommit) checks_->OnCommitted(store, call.manifest, reply.status);
+    if (call.kind == core::StoreCall::Kind::kCommit) {
+      checks_->OnCommitted(store, call.manifest, reply.status);
+      if (reply.status.ok()) faults_->OnCheckpoint();
+    }
     if (Died(process, outcome)) return;
     if (call.kind != core::StoreCall::Kind::kBegin) process->found = checks_->NewestIntact(config_);
   }

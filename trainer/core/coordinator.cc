@@ -469,6 +469,7 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   };
   if (request.job_uid() != options_.config.job_uid()) return answer(v1::SYNC_WRONG_JOB, "another job");
   if (fenced_.has_value()) return answer(v1::SYNC_WAIT, "an older coordinator");
+  checkpoints_.cuts().NoteNumber(request.cut());
   // Nobody goes before the outcome is stored: should this coordinator die first, the next one needs the workers.
   if (finished_) {
     members_.End(request.session());
@@ -495,7 +496,6 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
   if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
   // Before it is given anything to begin with.
   Cuts& cuts = checkpoints_.cuts();
-  cuts.NoteNumber(request.cut());
   cuts.OnSession(request.session(), request.cut());
   const bool told = options_.bug != PlantedBug::kJoinerBeginsWithOldCut || request.accepted();
   if (told) reply.set_cut(cuts.announced());

@@ -419,6 +419,8 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
     return ReplyStatus::kDuplicate;
   }
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
+  // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
+  highest_cut_ = std::max(highest_cut_, header.cut);
   const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
   double rate = view_.optimizer().learning_rate();
   if (view_.optimizer().staleness_aware()) rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());

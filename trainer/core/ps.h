@@ -157,7 +157,7 @@ class PsCore {
   std::uint32_t least_watermark_ = 0;  // of the slices
   std::uint64_t tables_looked_at_ = 0;
   std::optional<OpenCut> open_cut_;
-  std::uint32_t highest_cut_ = 0;      // of those ordered
+  std::uint32_t highest_cut_ = 0;      // of those ordered and of pushes
   std::uint32_t cut_incarnation_ = 0;  // of the newest directive
   std::uint64_t cut_sequence_ = 0;     // likewise
   bool restore_given_out_ = false;

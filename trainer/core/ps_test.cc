@@ -21,6 +21,7 @@ class PsTest : public ::testing::Test {
     options.job_uid = kJobUid;
     options.session = kPsSession;
     options.pending_bytes_limit = pending_bytes_limit;
+    options.has_store = true;
     ps_ = *PsCore::Create(options);
   }
 
@@ -229,6 +230,23 @@ TEST_F(PsTest, WhatIsCompleteIsKnownOfRestoredSlicesToo) {
   EXPECT_EQ(SendOne(Push(1, {0, 1, 3}, Verdict::kApply)), ReplyStatus::kApplied);
   EXPECT_TRUE(complete(1));
   EXPECT_TRUE(complete(2));
+}
+
+// A worker may push with a number that an older coordinator told it, before the new one orders a cut of the same number.
+TEST_F(PsTest, ACutThatAPushWasAheadOfFails) {
+  const auto order = [&](std::uint32_t cut) {
+    v1::DirectRequest directive = MakeDirective(MakeView(), {kWorker}, 1);
+    directive.set_sequence(cut);
+    directive.mutable_cut()->set_cut(cut);
+    return ps_->OnDirect(directive, absl::ZeroDuration()).cut();
+  };
+  Begin();
+  Frame push = Push(0, kFirst, Verdict::kApply);
+  push.header.cut = 2;
+  ASSERT_EQ(SendOne(push), ReplyStatus::kApplied);
+  EXPECT_EQ(ps_->MakeRegistration().highest_cut(), 2u);
+  EXPECT_EQ(order(2).error(), "ps-0 has seen cut 2");
+  EXPECT_EQ(order(3).error(), "");
 }
 
 TEST_F(PsTest, PendingPushesWaitForTheVerdict) {

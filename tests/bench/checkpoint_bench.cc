@@ -598,7 +598,8 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "measurements of each")->check(CLI::Range(2, 100));
   app.add_option("--folder", options.folder, "on the disk to be measured");
   CLI11_PARSE(app, argc, argv);
-  wire::KeepReceiveMemory();  // as the programs do
+  wire::KeepReceiveMemory();  // as a ps does
+  wire::ShareFreedMemory();
   return Measurement(options).Run();
 }
 

@@ -11,18 +11,15 @@
 namespace downpour::checkpoint {
 namespace {
 
-constexpr std::size_t kSkippedTold = 10;
-
-// What of a list a job may begin with, and what is newer than that and cannot be used.
+// What of a list a job may begin with, and what cannot be used.
 void Take(const std::string& uri, CheckpointList list, std::vector<core::FoundCheckpoint>* found,
-          std::vector<std::string>* skipped) {
+          std::vector<core::SkippedCheckpoint>* skipped) {
   for (ListedCheckpoint& listed : list.checkpoints) {
     found->push_back({uri, std::move(listed.name), std::move(listed.manifest)});
   }
-  for (const SkippedCheckpoint& one : list.skipped) {
+  for (SkippedCheckpoint& one : list.skipped) {
     // One that was being written when its job ended is nothing that somebody counts on.
-    if (one.unfinished || (!found->empty() && one.name < found->front().name)) continue;
-    if (skipped->size() < kSkippedTold) skipped->push_back(absl::StrCat(uri, "/", one.name, ": ", one.reason));
+    if (!one.unfinished) skipped->push_back({uri, std::move(one.name), std::move(one.reason)});
   }
 }
 
@@ -91,7 +88,7 @@ absl::Status JobStore::FindSource(core::FoundCheckpoints* found) {
   if (manifest.ok()) {
     found->source.push_back({location.store, location.checkpoint, *std::move(manifest)});
   } else if (absl::IsNotFound(manifest.status()) || absl::IsDataLoss(manifest.status())) {
-    found->skipped.push_back(absl::StrCat(uri, ": ", manifest.status().message()));
+    found->skipped.push_back({location.store, location.checkpoint, std::string(manifest.status().message())});
   } else {
     return manifest.status();
   }

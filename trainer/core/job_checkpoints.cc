@@ -112,8 +112,7 @@ void JobCheckpoints::BeginHistory(const std::optional<FoundCheckpoint>& checkpoi
   final_wish_.reset();
   if (!enabled()) return;
   v1::Restoration restoration;
-  for (const std::string& skipped : found_.skipped) restoration.add_skipped(skipped);
-  for (const auto& [uri, why] : unusable_) restoration.add_skipped(absl::StrCat(uri, ": ", why));
+  for (std::string& skipped : SkippedFor(found_, checkpoint, unusable_)) restoration.add_skipped(std::move(skipped));
   if (checkpoint.has_value()) {
     beginning_uri_ = checkpoint->uri();
     if (checkpoint->store == config_.checkpoint().uri()) in_use_ = checkpoint->name;

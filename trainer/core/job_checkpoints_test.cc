@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace downpour::core {
@@ -136,23 +137,28 @@ TEST_F(JobCheckpointsTest, ARollBackSaysWhatItCost) {
   EXPECT_FALSE(checkpoints_->Seek(now_).status.ok());
   StoreReply found;
   found.found.own = {Found("/store/job", "cut-0000000001-g4-i2-00112233", config_.job_uid(), 100),
-                     Found("/store/job", "older", config_.job_uid(), 50)};
-  found.found.skipped = {"cut-0000000002: no manifest"};
+                     Found("/store/job", "cut-0000000000-g3-i2-00112233", config_.job_uid(), 50)};
+  found.found.skipped = {{"/store/job", "cut-0000000002-g4-i2-00112233", "torn"},
+                         {"/store/job", "cut-0000000000-g4-i2-00112233", "torn too"}};
   Answer(StoreCall::Kind::kFind, found);
   checkpoints_->BeginHistory(checkpoints_->Seek(now_).checkpoint, 130, now_);
   v1::Restoration restoration = Report().restoration();
   EXPECT_EQ(restoration.lost_updates(), 30u);
   EXPECT_EQ(restoration.lost_seconds(), 25.0);
-  EXPECT_EQ(restoration.skipped(0), "cut-0000000002: no manifest");
+  ASSERT_EQ(restoration.skipped_size(), 1) << "what is older than the one it goes on from is of no interest";
+  EXPECT_EQ(restoration.skipped(0), "/store/job/cut-0000000002-g4-i2-00112233: torn");
   // It turns out to be torn: the one before, although the newest was looked for again.
   checkpoints_->OnRestoreError("ps-0.state: wrong checksum");
   EXPECT_FALSE(checkpoints_->Seek(now_).status.ok());
   Answer(StoreCall::Kind::kFind, found);
   checkpoints_->BeginHistory(checkpoints_->Seek(now_).checkpoint, 130, now_);
   restoration = Report().restoration();
-  EXPECT_EQ(restoration.checkpoint(), "/store/job/older");
+  EXPECT_EQ(restoration.checkpoint(), "/store/job/cut-0000000000-g3-i2-00112233");
   EXPECT_EQ(restoration.lost_updates(), 80u);
-  EXPECT_EQ(restoration.skipped(1), "/store/job/cut-0000000001-g4-i2-00112233: ps-0.state: wrong checksum");
+  EXPECT_THAT(restoration.skipped(),
+              testing::ElementsAre("/store/job/cut-0000000001-g4-i2-00112233: ps-0.state: wrong checksum",
+                                   "/store/job/cut-0000000002-g4-i2-00112233: torn",
+                                   "/store/job/cut-0000000000-g4-i2-00112233: torn too"));
 }
 
 TEST_F(JobCheckpointsTest, ANewCoordinatorLooksIntoTheStoreBeforeItNumbersACut) {

@@ -232,7 +232,8 @@ TEST_F(PsTest, WhatIsCompleteIsKnownOfRestoredSlicesToo) {
   EXPECT_TRUE(complete(2));
 }
 
-// A worker may push with a number that an older coordinator told it, before the new one orders a cut of the same number.
+// A worker may push with a number that an older coordinator told it, before the new one orders a cut of the same
+// number.
 TEST_F(PsTest, ACutThatAPushWasAheadOfFails) {
   const auto order = [&](std::uint32_t cut) {
     v1::DirectRequest directive = MakeDirective(MakeView(), {kWorker}, 1);

@@ -9,6 +9,8 @@
 namespace downpour::core {
 namespace {
 
+constexpr std::size_t kSkippedTold = 10;
+
 // The first that is usable and, where `job_uid` is given, of that job.
 const FoundCheckpoint* First(const std::vector<FoundCheckpoint>& found, const std::string& job_uid,
                              const std::map<std::string, std::string>& unusable) {
@@ -34,8 +36,9 @@ absl::StatusOr<std::optional<FoundCheckpoint>> ChooseCheckpoint(const FoundCheck
         chosen = First(found.source, "", unusable);
         if (chosen == nullptr) {
           std::string why;
-          for (const std::string& skipped : found.skipped) absl::StrAppend(&why, "; ", skipped);
-          for (const auto& [uri, reason] : unusable) absl::StrAppend(&why, "; ", uri, ": ", reason);
+          for (const std::string& skipped : SkippedFor(found, std::nullopt, unusable)) {
+            absl::StrAppend(&why, "; ", skipped);
+          }
           return absl::NotFoundError(absl::StrCat("no usable checkpoint in ", config.checkpoint().resume_uri(), why));
         }
         break;
@@ -45,6 +48,20 @@ absl::StatusOr<std::optional<FoundCheckpoint>> ChooseCheckpoint(const FoundCheck
   }
   if (chosen == nullptr) return std::nullopt;
   return *chosen;
+}
+
+std::vector<std::string> SkippedFor(const FoundCheckpoints& found, const std::optional<FoundCheckpoint>& chosen,
+                                    const std::map<std::string, std::string>& unusable) {
+  std::vector<std::string> lines;
+  for (const auto& [uri, why] : unusable) lines.push_back(absl::StrCat(uri, ": ", why));
+  std::reverse(lines.begin(), lines.end());
+  for (const SkippedCheckpoint& one : found.skipped) {
+    // Names sort by the number of the cut. One in another folder comes before all that is there.
+    const bool older = chosen.has_value() && one.store == chosen->store && one.name < chosen->name;
+    if (!older) lines.push_back(one.text());
+  }
+  if (lines.size() > kSkippedTold) lines.resize(kSkippedTold);
+  return lines;
 }
 
 absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConfig& config,

@@ -26,11 +26,19 @@ struct FoundCheckpoint {
   std::string uri() const { return store + "/" + name; }
 };
 
-// Newest first; `skipped` has a line for each newer one that is not sound.
+// One that is not sound.
+struct SkippedCheckpoint {
+  std::string store;
+  std::string name;
+  std::string why;
+  std::string text() const { return store + "/" + name + ": " + why; }
+};
+
+// Newest first.
 struct FoundCheckpoints {
   std::vector<FoundCheckpoint> own;     // in the job's own folder
   std::vector<FoundCheckpoint> source;  // in that of ResumeMode RESUME_FROM
-  std::vector<std::string> skipped;
+  std::vector<SkippedCheckpoint> skipped;
   std::uint32_t highest_cut = 0;  // of anything in the job's own folder
 };
 
@@ -40,6 +48,11 @@ struct FoundCheckpoints {
 absl::StatusOr<std::optional<FoundCheckpoint>> ChooseCheckpoint(const FoundCheckpoints& found,
                                                                 const v1::TrainingConfig& config,
                                                                 const std::map<std::string, std::string>& unusable);
+
+// What is to be said of those that would have been taken before `chosen` (nullopt: nothing was) but are not sound, and
+// of the `unusable` ones: a line each, the newest first, ten at most.
+std::vector<std::string> SkippedFor(const FoundCheckpoints& found, const std::optional<FoundCheckpoint>& chosen,
+                                    const std::map<std::string, std::string>& unusable);
 
 // Whether a job of `config` with these tensors and samples can go on from it. kFailedPrecondition: the first thing that
 // differs, both sides named.

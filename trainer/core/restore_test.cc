@@ -64,9 +64,9 @@ TEST(ChooseCheckpointTest, OtherwiseTheManifestDecides) {
   EXPECT_EQ(Chosen(found, v1::RESUME_NEVER), "none");
   EXPECT_EQ(Chosen(found, v1::RESUME_FROM), "elsewhere");
   EXPECT_EQ(Chosen({}, v1::RESUME_LATEST), "none");
-  found.skipped = {"cut-9: torn"};
+  found.skipped = {{"/elsewhere", "cut-9", "torn"}};
   EXPECT_EQ(Chosen(found, v1::RESUME_FROM, {{"/store/elsewhere", "wrong checksum"}}),
-            "no usable checkpoint in /elsewhere; cut-9: torn; /store/elsewhere: wrong checksum");
+            "no usable checkpoint in /elsewhere; /store/elsewhere: wrong checksum; /elsewhere/cut-9: torn");
 }
 
 TEST(CheckFitsTest, NamesWhatDiffersOnBothSides) {

@@ -66,6 +66,7 @@ int Main(int argc, char** argv) {
   }
   service::BlockSignals();
   wire::KeepReceiveMemory();
+  wire::ShareFreedMemory();
   grpc::EnableDefaultHealthCheckService(true);  // for the probes of Kubernetes
   const bool is_ps = ps->parsed();
   service::StartLogging(is_ps ? "ps-" + std::to_string(flags.index) : "coordinator");

@@ -16,4 +16,10 @@ void KeepReceiveMemory() {
 #endif
 }
 
+void ShareFreedMemory() {
+#if defined(__GLIBC__)
+  mallopt(M_ARENA_MAX, 2);
+#endif
+}
+
 }  // namespace downpour::wire

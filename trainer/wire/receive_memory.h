@@ -9,6 +9,10 @@ namespace downpour::wire {
 // nothing.
 void KeepReceiveMemory();
 
+// Gives all threads two heaps together. By default each thread may get one of its own, what one of them frees no other
+// one uses, and a ps grew by up to 518 MiB during a cut for which it counted 256 MiB. Likewise.
+void ShareFreedMemory();
+
 }  // namespace downpour::wire
 
 #endif  // DOWNPOUR_TRAINER_WIRE_RECEIVE_MEMORY_H_

@@ -53,6 +53,7 @@ absl::StatusOr<std::optional<FoundCheckpoint>> ChooseCheckpoint(const FoundCheck
 std::vector<std::string> SkippedFor(const FoundCheckpoints& found, const std::optional<FoundCheckpoint>& chosen,
                                     const std::map<std::string, std::string>& unusable) {
   std::vector<std::string> lines;
+  lines.reserve(unusable.size() + found.skipped.size());
   for (const auto& [uri, why] : unusable) lines.push_back(absl::StrCat(uri, ": ", why));
   std::reverse(lines.begin(), lines.end());
   for (const SkippedCheckpoint& one : found.skipped) {

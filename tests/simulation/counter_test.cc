@@ -149,7 +149,9 @@ TEST(DeadlyShardTest, TakesThreeWorkersWhereNothingElseFails) {
     options.seed = seed;
     options.faults = false;
     options.deadly_shard = true;
-    EXPECT_EQ(Simulate(options).deaths_by_shard, 3) << "seed " << seed;
+    // A fourth one may be leased the shard before the third death is told.
+    const int deaths = Simulate(options).deaths_by_shard;
+    EXPECT_TRUE(deaths == 3 || deaths == 4) << "seed " << seed << ": " << deaths;
   }
 }
 
@@ -219,7 +221,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored", 95},
                     Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly", 25},
                     Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData", 220},
-                    Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 490}),
+                    Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 490},
+                    Planted{core::PlantedBug::kStalenessNotBounded, "StalenessNotBounded", 40},
+                    Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "tests/simulation/network.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/simulator.h"
+#include "tests/simulation/staleness_checks.h"
 #include "tests/simulation/world.h"
 
 namespace downpour::simulation {
@@ -47,6 +48,7 @@ class Job {
   void Exchange(const ProcessPointer& process, const core::ExchangeCall& call);
   void Train(const ProcessPointer& process, const core::Work& work);
   void CarryOutTask(const ProcessPointer& process, const core::Work& work);
+  void NoteTraining(const Process& ps, const v1::DirectRequest& request);
   void NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer);
   void CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies);
   void CheckPush(Process& ps, const core::Frame& push, core::ReplyStatus status);
@@ -92,6 +94,7 @@ class Job {
   std::optional<Network> network_;
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
+  std::optional<StalenessChecks> staleness_checks_;  // in mode BOUNDED_STALENESS
   std::unique_ptr<class Faults> faults_;
 
   v1::TrainingConfig config_;

@@ -165,11 +165,21 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
 
 // ---- a ps
 
+void Job::NoteTraining(const Process& ps, const v1::DirectRequest& request) {
+  const std::set<std::uint64_t> training(request.training().begin(), request.training().end());
+  std::set<std::uint64_t> others(request.sessions().begin(), request.sessions().end());
+  if (request.members_since() == 0) others.insert(ps.sessions_confirmed.begin(), ps.sessions_confirmed.end());
+  for (std::uint64_t session : training) others.erase(session);
+  others.insert(request.ended().begin(), request.ended().end());
+  staleness_checks_->OnTraining(HistoryOf(ps), ps.index, training, others);
+}
+
 void Job::NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer) {
   if (answer.status() != v1::SYNC_OK || answer.stamp().SerializeAsString() != request.stamp().SerializeAsString()) {
     return;
   }
   if (answer.members_version() == request.members_version()) {
+    if (staleness_checks_.has_value()) NoteTraining(ps, request);
     // From here on this ps has confirmed who may push in this generation.
     if (std::exchange(ps.generation, answer.stamp().generation()) != answer.stamp().generation()) {
       ps.sessions_over.clear();
@@ -249,6 +259,8 @@ void Job::CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& 
 void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   if (status == core::ReplyStatus::kDuplicate) ++result_.duplicates;
   if (status == core::ReplyStatus::kRefused) ++result_.refused;
+  const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
+  if (there && staleness_checks_.has_value()) staleness_checks_->OnUpdate(HistoryOf(ps), push.header);
   if (status != core::ReplyStatus::kApplied) return;
   const v1::RestoreSource& source = ps.ps->view().restore();
   checks_->OnApplied(HistoryOf(ps),
@@ -330,6 +342,7 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
     ReplaceSoon(process);
     return;
   }
+  if (staleness_checks_.has_value()) staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
   process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation());
   Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 10));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 12));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

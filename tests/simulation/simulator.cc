@@ -63,7 +63,8 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   config_.set_batch_size(static_cast<std::uint32_t>(random_.Between(1, 5)));
   config_.set_updates_per_shard(static_cast<std::uint32_t>(random_.Between(1, 5)));
   config_.set_seed(random_.Below(1000));
-  config_.set_mode(v1::ASYNC);
+  config_.set_mode(random_.Chance(0.4) ? v1::BOUNDED_STALENESS : v1::ASYNC);
+  if (config_.mode() == v1::BOUNDED_STALENESS) config_.set_staleness(static_cast<std::uint32_t>(random_.Below(4)));
   config_.set_evaluate(random_.Chance(0.5));
   config_.mutable_optimizer()->set_type(v1::SGD);
   config_.mutable_optimizer()->set_learning_rate(1);
@@ -94,6 +95,9 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   data.set_epochs(config_.epochs());
   data.set_seed(config_.seed());
   plan_ = *core::DataPlan::Create(data);
+  if (config_.mode() == v1::BOUNDED_STALENESS) {
+    staleness_checks_.emplace(&world_, config_.staleness(), static_cast<std::uint32_t>(tensors_.size()));
+  }
   if (options.deadly_shard) {
     deadly_ = core::UpdateId{static_cast<std::uint32_t>(options.seed % plan_->epochs()),
                              static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_in_epoch(0)), 0};
@@ -105,12 +109,13 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
   checks_.emplace(&world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); });
   faults_ = std::make_unique<Faults>(this);
-  result_.shape = absl::StrCat(ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(),
-                               " epochs of ", sample_count_, " samples, batch ", config_.batch_size(), ", ",
-                               config_.updates_per_shard(), " updates a shard",
-                               store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(),
-                                                    " s", disk_->lies() ? ", a disk that lies" : "")
-                                     : "");
+  result_.shape = absl::StrCat(
+      ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
+      " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
+      config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead") : "",
+      store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
+                           disk_->lies() ? ", a disk that lies" : "")
+            : "");
 }
 
 std::string Job::ProtocolState() const {

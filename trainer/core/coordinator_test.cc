@@ -114,6 +114,7 @@ class CoordinatorTest : public ::testing::Test {
     }
     for (const DirectCall& call : coordinator.TakeDirectives(now_)) {
       sessions_told_ += call.request.sessions_size() + call.request.ended_size();
+      training_told_ += call.request.training_size();
       coordinator.OnDirectReply(call.call, ps_[call.ps]->OnDirect(call.request, now_), now_);
     }
     now_ += kTick;
@@ -182,6 +183,7 @@ class CoordinatorTest : public ::testing::Test {
   std::vector<std::unique_ptr<PsCore>> ps_;
   std::unique_ptr<CoordinatorCore> coordinator_;
   int sessions_told_ = 0;  // in all directives
+  int training_told_ = 0;
   int registrations_ = 0;
   int told_all_ = 0;  // of these, with all that the ps holds
 };
@@ -257,6 +259,21 @@ TEST_F(CoordinatorTest, NoDataShardIsLeasedTwice) {
     }
   }
   EXPECT_EQ(shards.size(), 12u) << "6 data shards an epoch, 2 epochs";
+}
+
+TEST_F(CoordinatorTest, WhoIsWaitedForIsToldBeforeItIsGivenAnything) {
+  config_.set_mode(v1::BOUNDED_STALENESS);
+  coordinator_ = MakeCoordinator(1);
+  Worker worker{.index = 0, .session = 10};
+  for (int i = 0; i < 20 && worker.newest.leases().empty(); ++i) {
+    const int told = training_told_;
+    Sync(worker);
+    if (!worker.newest.leases().empty()) {
+      EXPECT_EQ(told, 2) << "every ps, once";
+    }
+    Tick(1);
+  }
+  EXPECT_EQ(worker.newest.leases_size(), 2);
 }
 
 TEST_F(CoordinatorTest, APsIsToldOfASessionOnce) {

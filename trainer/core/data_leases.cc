@@ -115,9 +115,18 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
   return working;
 }
 
+// The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
+std::uint32_t DataLeases::EndOfGrants() const { return std::min(watermark_ + 2, plan_.epochs()); }
+
+bool DataLeases::HasFree() {
+  for (std::uint32_t number = watermark_; number < EndOfGrants(); ++number) {
+    if (!EpochOf(number).free.empty()) return true;
+  }
+  return false;
+}
+
 void DataLeases::Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
-  // The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
-  const std::uint32_t end = std::min(watermark_ + 2, plan_.epochs());
+  const std::uint32_t end = EndOfGrants();
   for (std::uint32_t number = watermark_; number < end && count > 0; ++number) {
     Epoch& epoch = EpochOf(number);
     for (; count > 0 && !epoch.free.empty(); --count) {

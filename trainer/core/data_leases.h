@@ -44,6 +44,9 @@ class DataLeases {
   void InspectFree();
   // Lists the leases of `session` and asks the ps about those that are all sent. How many it still works on.
   std::uint32_t List(std::uint64_t session, const std::set<std::uint64_t>& all_sent, v1::WorkerSyncReply* reply);
+  // Whether Grant has one to give.
+  bool HasFree();
+  bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
   // Leases it `count` more, or as many as there are.
   void Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
   // Its leases go to nobody before every ps has confirmed `members_version`, from which on it is no member. Those that
@@ -84,6 +87,7 @@ class DataLeases {
   };
 
   Epoch& EpochOf(std::uint32_t dataset_epoch);
+  std::uint32_t EndOfGrants() const;
   Shard* Find(const ShardKey& key);
   void Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease);
   void Release(const ShardKey& key, Shard& shard);

@@ -67,7 +67,8 @@ struct FrameHeader {
   FrameCodec codec = FrameCodec::kNone;
   Verdict verdict = Verdict::kPending;
   ReplyStatus status = ReplyStatus::kNone;
-  bool want_value = false;  // a push that asks for the slice's value after the update
+  bool want_value = false;     // a push that asks for the slice's value after the update
+  bool begins_update = false;  // a pull for an update that begins with its value: it waits until the mode lets it
   JobUid job_uid{};
   std::uint64_t generation = 0;
   std::uint32_t incarnation = 0;
@@ -78,6 +79,8 @@ struct FrameHeader {
   UpdateId update;
   std::uint64_t version = 0;  // push: of the slice when it was pulled; reply: of the slice now
   std::uint32_t elements = 0;
+  // Of the session, in mode BOUNDED_STALENESS; push: with this update, reply: as far as the slice knows.
+  std::uint64_t clock = 0;
 };
 
 // Bytes that belong to somebody else, kept alive by `owner`; immutable while anyone holds them.

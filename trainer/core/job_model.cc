@@ -56,6 +56,7 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();
   view.set_mode(config.mode());
+  view.set_staleness(config.staleness());
   *view.mutable_optimizer() = config.optimizer();
   return view;
 }

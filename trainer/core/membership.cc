@@ -43,8 +43,16 @@ void Membership::Adopt(std::uint64_t session, Time now) {
     Add(session);
   }
   Member& member = members_.at(session);
+  member.training = true;  // for all that is known
   member.expires = now + lease_;
   member.last_heard = now;
+}
+
+void Membership::SetTraining(std::uint64_t session, bool training) {
+  Member& member = members_.at(session);
+  if (std::exchange(member.training, training) == training) return;
+  Note(session, /*ended=*/false);
+  if (training) member.version = version_;
 }
 
 std::optional<std::uint64_t> Membership::Hear(const v1::WorkerSyncRequest& request, Time now) {
@@ -105,16 +113,20 @@ std::vector<std::uint64_t> Membership::Expired(Time now) {
 
 void Membership::Tell(std::uint64_t since, v1::DirectRequest* directive) const {
   directive->set_members_version(version_);
+  const auto tell = [directive](std::uint64_t session, const Member& member) {
+    directive->add_sessions(session);
+    if (member.training) directive->add_training(session);
+  };
   if (since == 0 || since > version_ || version_ - since > changes_.size()) {
-    for (const auto& [session, member] : members_) directive->add_sessions(session);
+    for (const auto& [session, member] : members_) tell(session, member);
     return;
   }
   directive->set_members_since(since);
   for (std::size_t i = changes_.size() - (version_ - since); i < changes_.size(); ++i) {
     if (changes_[i].ended) {
       directive->add_ended(changes_[i].session);
-    } else if (members_.count(changes_[i].session) != 0) {
-      directive->add_sessions(changes_[i].session);
+    } else if (const Member* member = Find(changes_[i].session); member != nullptr) {
+      tell(changes_[i].session, *member);
     }
   }
 }

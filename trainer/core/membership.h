@@ -24,7 +24,8 @@ struct Member {
   std::uint32_t index = 0;
   std::uint32_t process_incarnation = 0;
   bool known = false;         // it has synchronised with this incarnation of the coordinator
-  std::uint64_t version = 0;  // of the list, from which on it is on it
+  bool training = false;      // it may hold data shards, as far as the list says
+  std::uint64_t version = 0;  // of the list, from which on it is on it, and trains if it does
   std::uint64_t sequence = 0;
   Time last_heard = absl::ZeroDuration();
   Time expires = absl::ZeroDuration();
@@ -56,6 +57,8 @@ class Membership {
   void Add(std::uint64_t session);
   // One that every ps knew before this incarnation. Its lease begins now.
   void Adopt(std::uint64_t session, Time now);
+  // Changes what the list says of a member.
+  void SetTraining(std::uint64_t session, bool training);
   // A member calls. The session that it replaces, as it has the same index, is still a member then.
   std::optional<std::uint64_t> Hear(const v1::WorkerSyncRequest& request, Time now);
   // What it was; nothing: it was no member. It has ended in both cases.

@@ -54,6 +54,27 @@ TEST(MembershipTest, ASessionIsAMemberOnceAndIsReplacedByANewerOneOfItsIndex) {
   EXPECT_TRUE(members.available().empty()) << "it is about to leave";
 }
 
+TEST(MembershipTest, TellsWhoTrains) {
+  Membership members(kLease);
+  for (const std::uint64_t session : {1, 2}) members.Add(session);
+  const std::uint64_t before = members.version();
+  members.SetTraining(2, true);
+  members.SetTraining(2, true);
+  EXPECT_EQ(members.version(), before + 1);
+  EXPECT_EQ(members.Find(2)->version, members.version()) << "not before every ps knows it";
+  v1::DirectRequest difference;
+  members.Tell(before, &difference);
+  EXPECT_EQ(difference.sessions_size(), 1);
+  ASSERT_EQ(difference.training_size(), 1);
+  EXPECT_EQ(difference.training(0), 2u);
+  members.SetTraining(2, false);
+  EXPECT_EQ(members.Find(2)->version, before + 1) << "nothing has to wait for that";
+  v1::DirectRequest whole;
+  members.Tell(0, &whole);
+  EXPECT_EQ(whole.sessions_size(), 2);
+  EXPECT_EQ(whole.training_size(), 0);
+}
+
 TEST(MembershipTest, ALeaseRunsOutOnceAndIsExtendedByACallAndForAll) {
   Membership members(kLease);
   for (const std::uint64_t session : {1, 2}) {

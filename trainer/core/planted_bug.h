@@ -16,6 +16,8 @@ enum class PlantedBug {
   kBitmapFreedEarly,           // retiring a data shard that is not complete forgets what of it was applied
   kManifestBeforeData,         // who writes the files of a ps says so before they are there
   kEndedSessionsKept,          // the ps takes in who came since a version of the list, but not who is over
+  kStalenessNotBounded,        // BoundedStaleness: nobody waits for the slowest
+  kIdleSessionsCount,          // BoundedStaleness: a worker without a training lease is waited for
 };
 
 }  // namespace downpour::core

@@ -122,8 +122,14 @@ absl::Status PsCore::Install(const v1::View& view) {
   restore_given_out_ = false;
   restore_error_.clear();
   restore_waits_.clear();
+  bound_.reset();
+  if (view.mode() == v1::BOUNDED_STALENESS) {
+    std::vector<std::uint32_t> numbers;
+    for (const auto& [number, state] : slices_) numbers.push_back(number);
+    bound_.emplace(view.staleness(), numbers, options_.bug);
+  }
   // Another history: nobody of the old one may push until the coordinator says so again.
-  for (auto& [session, state] : sessions_) Release(state, ReplyStatus::kRefused, &owed_);
+  for (auto& [session, state] : sessions_) End(state, &owed_);
   sessions_.clear();
   members_version_ = 0;
   return absl::OkStatus();
@@ -149,10 +155,16 @@ void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply
   for (std::uint64_t session : ended) {
     const auto found = sessions_.find(session);
     if (found == sessions_.end()) continue;
-    Release(found->second, ReplyStatus::kRefused, replies);
+    End(found->second, replies);
     sessions_.erase(found);
+    if (bound_.has_value()) bound_->End(session);
   }
-  for (std::uint64_t session : added) sessions_.try_emplace(session);
+  const std::set<std::uint64_t> training(request.training().begin(), request.training().end());
+  for (std::uint64_t session : added) {
+    sessions_.try_emplace(session);
+    if (bound_.has_value()) bound_->SetTraining(session, training.count(session) != 0);
+  }
+  ReleasePulls(replies);
 }
 
 v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
@@ -402,7 +414,10 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   if (!success || frame.header.kind == FrameKind::kVerdict) return reply;
   const SliceState& state = slices_.at(frame.header.slice);
   reply.header.version = state.version();
-  if (frame.header.kind == FrameKind::kPull || frame.header.want_value) {
+  if (bound_.has_value()) reply.header.clock = bound_->clock(frame.header.slice, frame.header.session);
+  // A worker may begin its next update with the value that comes with the answer to a push.
+  const bool wanted = frame.header.kind == FrameKind::kPull || (frame.header.want_value && MayBegin(frame));
+  if (wanted) {
     reply.header.type = DataType::kFloat32;
     reply.header.codec = FrameCodec::kFp32;
     reply.header.elements = state.slice().elements;
@@ -410,6 +425,10 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
     reply.payload = Payload::OfFloats(*value, value);
   }
   return reply;
+}
+
+bool PsCore::MayBegin(const Frame& frame) const {
+  return !bound_.has_value() || bound_->MayBegin(frame.header.slice, frame.header.session);
 }
 
 ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict) {
@@ -447,7 +466,7 @@ Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
         status = ReplyStatus::kApplied;
         break;
       case FrameKind::kPull:
-        status = ReplyStatus::kValue;
+        status = frame.header.begins_update && !MayBegin(frame) ? ReplyStatus::kNotReady : ReplyStatus::kValue;
         break;
       case FrameKind::kInitialise:
         status =
@@ -455,6 +474,9 @@ Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
         break;
       case FrameKind::kPush:
         status = Apply(slices_.at(frame.header.slice), frame, verdict);
+        if (bound_.has_value() && (status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate)) {
+          bound_->SetClock(frame.header.slice, frame.header.session, frame.header.clock);
+        }
         break;
       case FrameKind::kReply:
         status = ReplyStatus::kMalformed;
@@ -462,7 +484,9 @@ Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
     }
   }
   if (status == ReplyStatus::kRefused) stats_.set_refused(stats_.refused() + 1);
-  return MakeReply(frame, status);
+  Frame reply = MakeReply(frame, status);
+  stats_.set_sent_bytes(stats_.sent_bytes() + reply.payload.size());
+  return reply;
 }
 
 void PsCore::ClearPending(SessionState& session) {
@@ -481,6 +505,59 @@ void PsCore::Release(SessionState& session, ReplyStatus status, std::vector<Data
   ClearPending(session);
 }
 
+// ---- pulls that wait
+
+bool PsCore::MayBegin(const std::vector<Frame>& pulls) const {
+  return std::all_of(pulls.begin(), pulls.end(), [this](const Frame& pull) { return MayBegin(pull); });
+}
+
+void PsCore::AnswerPulls(const PendingCall& call, std::vector<DataReply>* replies) {
+  DataReply reply{call.call, {}};
+  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, Verdict::kPending));
+  replies->push_back(std::move(reply));
+}
+
+void PsCore::Hold(SessionState& session, PendingCall call, std::vector<DataReply>* replies) {
+  // Whoever asks again for a slice has given up the call before, which would only be answered too.
+  std::set<std::uint32_t> slices;
+  for (const Frame& frame : call.frames) slices.insert(frame.header.slice);
+  const auto again = [&slices](const PendingCall& held) {
+    return std::any_of(held.frames.begin(), held.frames.end(),
+                       [&slices](const Frame& frame) { return slices.count(frame.header.slice) != 0; });
+  };
+  for (const PendingCall& held : session.pulls) {
+    if (!again(held)) continue;
+    DataReply reply{held.call, {}};
+    for (const Frame& frame : held.frames) reply.frames.push_back(MakeReply(frame, ReplyStatus::kSuperseded));
+    replies->push_back(std::move(reply));
+    --waiting_pulls_;
+  }
+  std::erase_if(session.pulls, again);
+  session.pulls.push_back(std::move(call));
+  ++waiting_pulls_;
+}
+
+void PsCore::ReleasePulls(std::vector<DataReply>* replies) {
+  if (waiting_pulls_ == 0) return;
+  for (auto& [number, session] : sessions_) {
+    const auto waits = std::stable_partition(session.pulls.begin(), session.pulls.end(),
+                                             [this](const PendingCall& call) { return !MayBegin(call.frames); });
+    for (auto call = waits; call != session.pulls.end(); ++call, --waiting_pulls_) AnswerPulls(*call, replies);
+    session.pulls.erase(waits, session.pulls.end());
+  }
+}
+
+void PsCore::End(SessionState& session, std::vector<DataReply>* replies) {
+  Release(session, ReplyStatus::kRefused, replies);
+  for (const PendingCall& call : session.pulls) {
+    DataReply reply{call.call, {}};
+    for (const Frame& frame : call.frames) reply.frames.push_back(MakeReply(frame, ReplyStatus::kRefused));
+    replies->push_back(std::move(reply));
+    --waiting_pulls_;
+  }
+  session.pulls.clear();
+}
+
 void PsCore::Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies) {
   session.decided_update = update;
   session.verdict = verdict;
@@ -497,7 +574,10 @@ void PsCore::Decide(SessionState& session, const UpdateId& update, Verdict verdi
 void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies) {
   std::uint64_t received = 0;
   bool all_pending = !frames.empty();
+  bool all_begin = !frames.empty();
   for (const Frame& frame : frames) {
+    all_begin = all_begin && frame.header.kind == FrameKind::kPull && frame.header.begins_update &&
+                frame.header.session == frames.front().header.session && Check(frame) == ReplyStatus::kNone;
     received += frame.payload.size();
     all_pending = all_pending && frame.header.kind == FrameKind::kPush && frame.header.verdict == Verdict::kPending &&
                   frame.header.update == frames.front().header.update &&
@@ -522,9 +602,16 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     }
   }
 
+  if (all_begin && bound_.has_value()) {
+    for (const Frame& frame : frames) bound_->SetClock(frame.header.slice, frame.header.session, frame.header.clock);
+  }
+  if (all_begin && !MayBegin(frames)) {
+    SessionState& session = sessions_[frames.front().header.session];
+    return Hold(session, {call, std::move(frames)}, replies);
+  }
+
   DataReply reply{call, {}};
   reply.frames.reserve(frames.size());
-  std::uint64_t sent = 0;
   for (const Frame& frame : frames) {
     const FrameHeader& header = frame.header;
     const bool carries_update = header.kind == FrameKind::kPush || header.kind == FrameKind::kVerdict;
@@ -543,10 +630,9 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     } else {
       reply.frames.push_back(CarryOut(frame, verdict));
     }
-    sent += reply.frames.back().payload.size();
   }
-  stats_.set_sent_bytes(stats_.sent_bytes() + sent);
   replies->push_back(std::move(reply));
+  ReleasePulls(replies);
 }
 
 }  // namespace downpour::core

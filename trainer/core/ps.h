@@ -20,6 +20,7 @@
 #include "trainer/core/shard_completion.h"
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/slice_state.h"
+#include "trainer/core/staleness_bound.h"
 #include "trainer/core/time.h"
 #include "trainer/core/wrong_job.h"
 
@@ -71,8 +72,9 @@ class PsCore {
   v1::PsStats stats() const;
 
   // ---- data
-  // Appends the replies that became due: to this call or to earlier ones that waited for a verdict. A call waits only
-  // if all its frames are pending pushes of one update.
+  // Appends the replies that became due: to this call or to earlier ones that waited. A call waits only if all its
+  // frames are pending pushes of one update, for its verdict, or all pulls that begin an update, until the mode lets
+  // it.
   void OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies);
 
   // ---- the open cut, for whoever writes it
@@ -129,6 +131,7 @@ class PsCore {
     std::size_t pending_bytes = 0;
     std::optional<UpdateId> decided_update;
     Verdict verdict = Verdict::kPending;
+    std::vector<PendingCall> pulls;  // that wait; each slice is in one of them at most
   };
 
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
@@ -145,6 +148,16 @@ class PsCore {
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
   void Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies);
   void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
+  // Whether its session may begin an update with the value that it asks for, or with those.
+  bool MayBegin(const Frame& frame) const;
+  bool MayBegin(const std::vector<Frame>& pulls) const;
+  // What waits of a session that is over is refused.
+  void End(SessionState& session, std::vector<DataReply>* replies);
+  // The call becomes one that waits, in the place of earlier ones of the same slices.
+  void Hold(SessionState& session, PendingCall call, std::vector<DataReply>* replies);
+  // Answers the pulls that wait no more.
+  void ReleasePulls(std::vector<DataReply>* replies);
+  void AnswerPulls(const PendingCall& call, std::vector<DataReply>* replies);
   void ClearPending(SessionState& session);
 
   PsOptions options_;
@@ -154,7 +167,9 @@ class PsCore {
   std::map<std::uint32_t, SliceState> slices_;
   std::uint32_t slice_count_ = 0;  // of the whole model
   ShardCompletion complete_;
-  std::uint32_t least_watermark_ = 0;  // of the slices
+  std::optional<StalenessBound> bound_;  // of mode BOUNDED_STALENESS
+  std::size_t waiting_pulls_ = 0;        // calls
+  std::uint32_t least_watermark_ = 0;    // of the slices
   std::uint64_t tables_looked_at_ = 0;
   std::optional<OpenCut> open_cut_;
   std::uint32_t highest_cut_ = 0;      // of those ordered and of pushes

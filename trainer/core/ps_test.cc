@@ -250,6 +250,92 @@ TEST_F(PsTest, ACutThatAPushWasAheadOfFails) {
   EXPECT_EQ(order(3).error(), "");
 }
 
+// Two workers train, and the one may be no update ahead of the other.
+class PsWithABoundTest : public PsTest {
+ protected:
+  static constexpr std::uint64_t kOther = kWorker + 1;
+
+  PsWithABoundTest() {
+    view_.set_mode(v1::BOUNDED_STALENESS);
+    v1::DirectRequest directive = MakeDirective(view_, {kWorker, kOther}, 1);
+    for (const std::uint64_t session : {kWorker, kOther}) directive.add_training(session);
+    EXPECT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
+    Initialise();
+  }
+  static Frame WantingPush(std::uint64_t session, const UpdateId& update, std::uint64_t clock) {
+    Frame push = Push(0, update, Verdict::kApply);
+    push.header.session = session;
+    push.header.want_value = true;
+    push.header.clock = clock;
+    return push;
+  }
+  static Frame Pull(std::uint64_t clock) {
+    Frame pull = MakeFrame(FrameKind::kPull, 0);
+    pull.header.begins_update = true;
+    pull.header.clock = clock;
+    return pull;
+  }
+
+  v1::View view_ = MakeView();
+};
+
+TEST_F(PsWithABoundTest, WhoIsAheadGetsItsValueOnceTheSlowestIsThere) {
+  const Frame ahead = Ask(WantingPush(kWorker, kFirst, 1));
+  EXPECT_EQ(ahead.header.status, ReplyStatus::kApplied);
+  EXPECT_EQ(ahead.payload.size(), 0u) << "it may not begin another one yet";
+  EXPECT_TRUE(Send(7, {Pull(1)}).empty());
+  EXPECT_EQ(SendOne(MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kValue) << "a task waits for nobody";
+  // It asks again after its deadline: of both calls the newer one waits.
+  const Replies again = Send(8, {Pull(1)});
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(again[0].call, 7u);
+  EXPECT_EQ(again[0].frames[0].header.status, ReplyStatus::kSuperseded);
+  const Replies replies = Send(9, {WantingPush(kOther, kSecond, 1)});
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[0].call, 9u);
+  EXPECT_GT(replies[0].frames[0].payload.size(), 0u);
+  EXPECT_EQ(replies[1].call, 8u);
+  EXPECT_EQ(replies[1].frames[0].header.status, ReplyStatus::kValue);
+  EXPECT_EQ(replies[1].frames[0].header.version, 2u) << "the value of now";
+  EXPECT_EQ(replies[1].frames[0].header.clock, 1u);
+}
+
+TEST_F(PsWithABoundTest, APullWaitsForNobodyWhoIsOverOrIdle) {
+  for (const bool over : {false, true}) {
+    const std::uint64_t clock = over ? 2 : 1;
+    ASSERT_EQ(SendOne(WantingPush(kWorker, over ? kSecond : kFirst, clock)), ReplyStatus::kApplied);
+    ASSERT_TRUE(Send(clock, {Pull(clock)}).empty());
+    v1::DirectRequest directive = MakeDirective(view_, {}, over ? 4 : 2);
+    directive.set_members_since(over ? 3 : 1);
+    if (over) {
+      directive.add_ended(kOther);
+    } else {
+      directive.add_sessions(kOther);
+    }
+    ps_->OnDirect(directive, absl::ZeroDuration());
+    const Replies replies = ps_->TakeOwedReplies();
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies[0].frames[0].header.status, ReplyStatus::kValue);
+    // Trains again.
+    directive = MakeDirective(view_, {kOther}, 3);
+    directive.set_members_since(2);
+    directive.add_training(kOther);
+    ps_->OnDirect(directive, absl::ZeroDuration());
+  }
+}
+
+TEST_F(PsWithABoundTest, PullsOfASessionThatIsOverAreRefused) {
+  ASSERT_EQ(SendOne(WantingPush(kWorker, kFirst, 1)), ReplyStatus::kApplied);
+  ASSERT_TRUE(Send(7, {Pull(1)}).empty());
+  v1::DirectRequest directive = MakeDirective(view_, {}, 2);
+  directive.set_members_since(1);
+  directive.add_ended(kWorker);
+  ps_->OnDirect(directive, absl::ZeroDuration());
+  const Replies replies = ps_->TakeOwedReplies();
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].frames[0].header.status, ReplyStatus::kRefused);
+}
+
 TEST_F(PsTest, PendingPushesWaitForTheVerdict) {
   Begin();
   for (const Verdict verdict : {Verdict::kApply, Verdict::kSkip}) {

@@ -48,6 +48,7 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
 
 void WorkerCore::DropEverything() {
   ++token_;
+  clock_ = 0;
   calls_.clear();
   links_.clear();
   leases_.clear();
@@ -207,8 +208,8 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
 // ---- work
 
 std::uint32_t WorkerCore::ReachedCut() const {
-  const bool training = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN;
-  return training ? work_.cut : cut_;
+  const bool pushes = (phase_ == Phase::kComputing || phase_ == Phase::kPushing) && work_.kind == v1::TASK_TRAIN;
+  return pushes ? work_.cut : cut_;
 }
 
 std::optional<UpdateId> WorkerCore::NextUpdate() const {
@@ -230,7 +231,7 @@ bool WorkerCore::PickWork() {
   if (leaving_ || !failure_.empty()) return false;
   for (auto& [id, held] : leases_) {
     if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value()) continue;
-    work_ = Work{++token_, held.lease.kind(), {}, cut_, held.lease.shard().dataset_epoch()};
+    work_ = Work{++token_, held.lease.kind(), {}, 0, held.lease.shard().dataset_epoch()};
     work_lease_ = id;
     for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
     return true;
@@ -246,7 +247,7 @@ bool WorkerCore::PickWork() {
       continue;
     }
     work_ = Work{++token_, v1::TASK_TRAIN,
-                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, cut_, 0};
+                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0, 0};
     work_lease_ = id;
     return true;
   }
@@ -291,6 +292,7 @@ void WorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now
     held->second.result = std::move(result);
     held->second.all_sent = true;
   }
+  for (SliceState& slice : slices_) slice.fresh = false;  // others went on meanwhile, and a task's pulls never wait
   phase_ = Phase::kWaiting;
   sync_urgent_ = true;
   Pump(now, output);
@@ -335,6 +337,16 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           }
           break;
         case Phase::kPulling: {
+          if (leaving_) {  // the values may have to be waited for
+            ++token_;
+            phase_ = Phase::kWaiting;
+            moved = true;
+            break;
+          }
+          if (view_.mode() == v1::BOUNDED_STALENESS && work_.kind == v1::TASK_TRAIN) {
+            // Where this session begins to train, the slices may not agree on its clock yet.
+            for (SliceState& slice : slices_) slice.fresh = slice.fresh && slice.clock >= clock_;
+          }
           SendPulls(now, output);
           if (!std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
             stats_.set_state("pulling");
@@ -343,6 +355,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           stats_.set_pull_seconds(
               Smooth(stats_.pull_seconds(), absl::ToDoubleSeconds(now - phase_since_), stats_.steps() == 0));
           phase_ = work_.kind == v1::TASK_TRAIN ? Phase::kComputing : Phase::kTask;
+          work_.cut = cut_;
           verdict_ = Verdict::kPending;
           for (SliceState& slice : slices_) {
             slice.push = SliceProgress::kUnready;
@@ -376,6 +389,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
             break;
           }
           if (held != leases_.end()) held->second.next = work_.update.group + 1;
+          ++clock_;
           const bool first = stats_.steps() == 0;
           stats_.set_steps(stats_.steps() + 1);
           stats_.set_samples(stats_.samples() + computed_.samples);
@@ -481,6 +495,8 @@ void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
         Frame frame;
         frame.header = MakeHeader(FrameKind::kPull);
         frame.header.slice = number;
+        frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
+        frame.header.clock = clock_;
         return frame;
       });
 }
@@ -516,6 +532,7 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header.verdict = verdict_;
         frame.header.want_value = true;
         frame.header.version = slice.computed_version;
+        frame.header.clock = clock_ + 1;
         if (verdict_ != Verdict::kSkip) {
           frame.header.type = DataType::kFloat32;
           frame.header.codec = FrameCodec::kFp32;
@@ -560,10 +577,13 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
     slice.initial_in_flight = false;
     if (success) slice.initial_done = true;
   }
+  // Nobody waits for whoever begins to train to catch up with all that was done before.
+  if (call.kind == Call::Kind::kPull && success) clock_ = std::max(clock_, reply.header.clock);
   // Of two answers that overtook each other the newer value is kept.
   if (valued && reply.header.version >= slice.version) {
     host_->StoreValue(number, slice.slice, reply.payload);
     slice.version = reply.header.version;
+    slice.clock = reply.header.clock;
     slice.fresh = true;
   }
   if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {

@@ -112,6 +112,8 @@ class WorkerCore {
   const v1::WorkerStats& stats() const { return stats_; }
   const std::optional<DataPlan>& plan() const { return plan_; }
   std::uint64_t session() const { return session_; }
+  // Updates that it has finished in this generation, and those that it need not catch up with; see StalenessBound.
+  std::uint64_t clock() const { return clock_; }
   std::uint64_t generation() const { return view_.stamp().generation(); }
   std::size_t leases_held() const { return leases_.size(); }
   // The update that will follow the current one, if it is known: for prefetching.
@@ -128,6 +130,7 @@ class WorkerCore {
     bool initial_in_flight = false;
     bool initial_done = false;
     std::uint64_t version = 0;           // of the value held
+    std::uint64_t clock = 0;             // of this session, as the slice knew it then
     std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
     SliceProgress push = SliceProgress::kUnready;
   };
@@ -204,6 +207,7 @@ class WorkerCore {
   std::uint32_t cut_ = 0;           // the newest heard of
   std::uint32_t reported_cut_ = 0;  // that the coordinator has been told to be reached
   Verdict verdict_ = Verdict::kPending;
+  std::uint64_t clock_ = 0;
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;
   int consecutive_skips_ = 0;

@@ -24,7 +24,9 @@ using core::ReplyStatus;
 using core::Verdict;
 
 constexpr std::uint32_t kMagic = 0x46525044;  // "DPRF"
-constexpr std::uint8_t kWantValue = 0x01;     // of the flags
+// Of the flags.
+constexpr std::uint8_t kWantValue = 0x01;
+constexpr std::uint8_t kBeginsUpdate = 0x02;
 
 // Offsets of the fields, as in docs/formats.md.
 enum Offset : std::size_t {
@@ -53,7 +55,9 @@ enum Offset : std::size_t {
   kDataShardAt = 88,
   kGroupAt = 92,
   kElementsAt = 96,
-  kReservedTailAt = 100,
+  kReservedFactorAt = 100,
+  kClockAt = 104,
+  kReservedTailAt = 112,
 };
 
 using HeaderBytes = std::array<std::uint8_t, kFrameHeaderBytes>;
@@ -114,7 +118,8 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   out[kCodecAt] = static_cast<std::uint8_t>(header.codec);
   out[kVerdictAt] = static_cast<std::uint8_t>(header.verdict);
   out[kStatusAt] = static_cast<std::uint8_t>(header.status);
-  out[kFlagsAt] = header.want_value ? kWantValue : 0;
+  out[kFlagsAt] =
+      static_cast<std::uint8_t>((header.want_value ? kWantValue : 0) | (header.begins_update ? kBeginsUpdate : 0));
   Put<std::uint32_t>(out, kIncarnationAt, header.incarnation);
   std::copy(header.job_uid.begin(), header.job_uid.end(), out + kJobUidAt);
   Put<std::uint64_t>(out, kGenerationAt, header.generation);
@@ -127,6 +132,7 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   Put<std::uint32_t>(out, kDataShardAt, header.update.data_shard);
   Put<std::uint32_t>(out, kGroupAt, header.update.group);
   Put<std::uint32_t>(out, kElementsAt, header.elements);
+  Put<std::uint64_t>(out, kClockAt, header.clock);
   Put<std::uint32_t>(out, kHeaderCrcAt, HeaderCrc(out));
 }
 
@@ -176,15 +182,17 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
     status = GetEnum(bytes, kStatusAt, "status", ReplyStatus::kNone, ReplyStatus::kCorrupt, header.status);
   }
   if (!status.ok()) return status;
-  if ((bytes[kFlagsAt] & ~kWantValue) != 0) {
-    return absl::DataLossError(absl::StrCat("flags: found ", bytes[kFlagsAt], ", expected 0 or 1"));
+  if ((bytes[kFlagsAt] & ~(kWantValue | kBeginsUpdate)) != 0) {
+    return absl::DataLossError(absl::StrCat("flags: found ", bytes[kFlagsAt], ", expected 0 to 3"));
   }
   const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
   if (!std::all_of(bytes + kReservedAt, bytes + kIncarnationAt, is_zero) ||
+      !std::all_of(bytes + kReservedFactorAt, bytes + kClockAt, is_zero) ||
       !std::all_of(bytes + kReservedTailAt, bytes + kFrameHeaderBytes, is_zero)) {
     return absl::DataLossError("reserved bytes: found some set, expected zeros");
   }
-  header.want_value = bytes[kFlagsAt] == kWantValue;
+  header.want_value = (bytes[kFlagsAt] & kWantValue) != 0;
+  header.begins_update = (bytes[kFlagsAt] & kBeginsUpdate) != 0;
   header.incarnation = Get<std::uint32_t>(bytes, kIncarnationAt);
   std::copy_n(bytes + kJobUidAt, header.job_uid.size(), header.job_uid.begin());
   header.generation = Get<std::uint64_t>(bytes, kGenerationAt);
@@ -197,6 +205,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   header.update.data_shard = Get<std::uint32_t>(bytes, kDataShardAt);
   header.update.group = Get<std::uint32_t>(bytes, kGroupAt);
   header.elements = Get<std::uint32_t>(bytes, kElementsAt);
+  header.clock = Get<std::uint64_t>(bytes, kClockAt);
   payload.bytes = Get<std::uint32_t>(bytes, kPayloadBytesAt);
   payload.crc = Get<std::uint32_t>(bytes, kPayloadCrcAt);
   if (const std::string problem = Inconsistency(header, payload.bytes); !problem.empty()) {

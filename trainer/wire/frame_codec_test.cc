@@ -59,6 +59,8 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   header.codec = static_cast<core::FrameCodec>(random() % 2);
   header.verdict = static_cast<core::Verdict>(random() % 3);
   header.want_value = random() % 2 == 0;
+  header.begins_update = random() % 2 == 0;
+  header.clock = random();
   for (auto& byte : header.job_uid) byte = static_cast<std::uint8_t>(random());
   header.generation = random();
   header.incarnation = static_cast<std::uint32_t>(random());
@@ -95,6 +97,8 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.verdict, b.verdict);
   EXPECT_EQ(a.status, b.status);
   EXPECT_EQ(a.want_value, b.want_value);
+  EXPECT_EQ(a.begins_update, b.begins_update);
+  EXPECT_EQ(a.clock, b.clock);
   EXPECT_EQ(a.job_uid, b.job_uid);
   EXPECT_EQ(a.generation, b.generation);
   EXPECT_EQ(a.incarnation, b.incarnation);

@@ -50,7 +50,7 @@ inline constexpr Name<std::string_view> kSyntheticKinds[] = {
 inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
 inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
 inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},
-                                                    {"BoundedStaleness", UpdateMode::kBoundedStaleness, false},
+                                                    {"BoundedStaleness", UpdateMode::kBoundedStaleness},
                                                     {"Synchronous", UpdateMode::kSynchronous, false}};
 inline constexpr Name<OptimizerType> kOptimizers[] = {
     {"SGD", OptimizerType::kSgd},

@@ -213,6 +213,7 @@ void Fields(Visitor& v, OptimizerSpec& s) {
 template <class Visitor>
 void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("mode", s.mode, Choice(kUpdateModes));
+  v.Field("staleness", s.staleness, Integer{0, 1000000});
   v.Field("optimizer", s.optimizer, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));
   v.Field("accumulate", s.accumulate, Integer{1, 65536, 1});

@@ -58,6 +58,10 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add("spec.model.loss.delta", "is for the type Huber");
     }
   }
+  if (errors.IsClean("spec.update.mode") && spec.update.staleness.has_value() &&
+      spec.update.mode != UpdateMode::kBoundedStaleness) {
+    errors.Add("spec.update.staleness", "is for the mode BoundedStaleness");
+  }
   if (errors.IsClean("spec.dataset")) {
     const DatasetSpec& dataset = spec.dataset;
     const bool generated = dataset.format == "Synthetic";

@@ -184,8 +184,11 @@ struct OptimizerSpec {
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 
+inline constexpr int kUsualStaleness = 4;
+
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
+  std::optional<int> staleness;  // of kBoundedStaleness; absent: kUsualStaleness
   OptimizerSpec optimizer;
   Codec codec = Codec::kFp32;
   int accumulate = 1;  // minibatches an update

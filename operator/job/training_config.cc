@@ -114,8 +114,10 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
   config.set_device(ToProto(spec.training.device));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
-  // Validation lets no other mode and no other optimizer through.
-  config.set_mode(v1::ASYNC);
+  // Validation lets no other optimizer and no other mode through.
+  const bool bounded = spec.update.mode == api::UpdateMode::kBoundedStaleness;
+  config.set_mode(bounded ? v1::BOUNDED_STALENESS : v1::ASYNC);
+  if (bounded) config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
   config.mutable_optimizer()->set_type(v1::SGD);
   config.mutable_optimizer()->set_learning_rate(spec.update.optimizer.learning_rate);
   config.mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware);

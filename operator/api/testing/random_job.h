@@ -158,6 +158,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     if (model.loss->type != "CrossEntropy") model.loss->label_smoothing.reset();
     if (model.loss->type != "Huber") model.loss->delta.reset();
   }
+  if (job.spec.update.mode != UpdateMode::kBoundedStaleness) job.spec.update.staleness.reset();
   MakeUnique(model.metrics);
   if (job.spec.checkpoint.has_value()) {
     const bool measures = job.spec.training.evaluate && !model.metrics.empty();

@@ -246,9 +246,11 @@ constexpr Description kDescriptions[] = {
     {"spec.training.evaluate", "Whether loss and metrics are measured on the test set after each epoch."},
     {"spec.update", "How gradients become new parameters."},
     {"spec.update.mode",
-     "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness updates "
+     "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness "
+     "updates "
      "ahead of the slowest."},
-    {"spec.update.staleness", "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
+    {"spec.update.staleness",
+     "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
     {"spec.update.optimizer.type", "SGD: stochastic gradient descent."},
     {"spec.update.optimizer.learningRate", "Learning rate, a float32. Greater than 0."},

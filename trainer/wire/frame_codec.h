@@ -15,7 +15,7 @@
 namespace downpour::wire {
 
 inline constexpr std::size_t kFrameHeaderBytes = 128;
-inline constexpr std::uint16_t kFrameVersion = 1;
+inline constexpr std::uint16_t kFrameVersion = 2;
 
 // Payloads up to this size are copied beside their headers, larger ones travel by reference.
 inline constexpr std::size_t kCopiedPayloadBytes = 8192;

@@ -265,7 +265,7 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
     const char* message;
   } cases[] = {
       {0, {'N'}, "magic: found 0x4652504e, expected 0x46525044"},
-      {4, {2}, "format version: found 0x2, expected 0x1"},
+      {4, {1}, "format version: found 0x1, expected 0x2"},
       {6, {64}, "header length: found 0x40, expected 0x80"},
       {8, {8}, "payload length: found 8, expected 0 or 4 bytes for each of 3 elements"},
       {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or 4"},
@@ -279,10 +279,12 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {23, {3}, "verdict: found 3, expected 0 to 2"},
       {24, {12}, "status: found 12, expected 0 to 11"},
       {24, {1}, "status: found 1 in a frame of kind 1"},
-      {25, {2}, "flags: found 2, expected 0 or 1"},
+      {25, {4}, "flags: found 4, expected 0 to 3"},
       {26, {1}, "reserved bytes: found some set"},
       {27, {1}, "reserved bytes: found some set"},
       {100, {1}, "reserved bytes: found some set"},
+      {103, {1}, "reserved bytes: found some set"},
+      {112, {1}, "reserved bytes: found some set"},
       {127, {1}, "reserved bytes: found some set"},
       {96, {4}, "payload length: found 12, expected 0 or 4 bytes for each of 4 elements"},
       // elements * 4 overflows 32 bits to 12
@@ -315,10 +317,11 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
   header.cut = 0x51525354;
   header.slice = 0x61626364;
   header.update = {0x71727374, 0x81828384, 0x91929394};
+  header.clock = 0xA1A2A3A4A5A6A7A8;
   const Bytes bytes = Encode({frame});
   ASSERT_EQ(bytes.size(), 128u + 12u);
   Bytes expected = {
-      'D',  'P',  'R',  'F',  1,    0,    128,  0,    12,   0,    0,    0,  // to payload length
+      'D',  'P',  'R',  'F',  2,    0,    128,  0,    12,   0,    0,    0,  // to payload length
       0,    0,    0,    0,    0,    0,    0,    0,                          // checksums
       1,    1,    1,    2,    0,    1,    0,    0,                          // kind to reserved
       0x04, 0x03, 0x02, 0x01,                                               // incarnation
@@ -328,7 +331,8 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
       0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,                                                  // slice version
       0x44, 0x43, 0x42, 0x41, 0x54, 0x53, 0x52, 0x51, 0x64, 0x63, 0x62, 0x61,                          // epoch to slice
       0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81, 0x94, 0x93, 0x92, 0x91,                          // update
-      3,    0,    0,    0,                                                                             // elements
+      3,    0,    0,    0,    0,    0,    0,    0,                                                     // elements
+      0xA8, 0xA7, 0xA6, 0xA5, 0xA4, 0xA3, 0xA2, 0xA1,                                                  // clock
   };
   expected.resize(128);
   const Bytes payload = {0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0x60, 0x40};

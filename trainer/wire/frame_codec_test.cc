@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
@@ -70,6 +71,7 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
                    static_cast<std::uint32_t>(random())};
   header.version = random();
   header.elements = static_cast<std::uint32_t>(random());
+  header.factor = static_cast<float>(random() % 1025) / 1024;
   const std::size_t elements = random() % 3 == 0 ? 0 : random() % (largest_payload / sizeof(float) + 1);
   if (elements != 0) {
     header.type = core::DataType::kFloat32;
@@ -105,6 +107,7 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.update, b.update);
   EXPECT_EQ(a.version, b.version);
   EXPECT_EQ(a.elements, b.elements);
+  EXPECT_EQ(a.factor, b.factor);
 }
 
 void ExpectSameFrame(const core::Frame& a, const core::Frame& b) {
@@ -261,7 +264,8 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
     const char* message;
   } cases[] = {
       {0, {'N'}, "magic: found 0x4652504e, expected 0x46525044"},
-      {4, {2}, "format version: found 0x2, expected 0x1"},
+      {4, {1}, "format version: found 0x1, expected 0x2"},
+      {4, {3}, "format version: found 0x3, expected 0x2"},
       {6, {64}, "header length: found 0x40, expected 0x80"},
       {8, {8}, "payload length: found 8, expected 0 or 4 bytes for each of 3 elements"},
       {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or 4"},
@@ -278,7 +282,11 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {25, {2}, "flags: found 2, expected 0 or 1"},
       {26, {1}, "reserved bytes: found some set"},
       {27, {1}, "reserved bytes: found some set"},
-      {100, {1}, "reserved bytes: found some set"},
+      {100, {1, 0, 0x80, 0x3F}, "factor: found 1, expected 0 to 1"},  // the next float
+      {100, {0, 0, 0x80, 0xBF}, "factor: found -1, expected 0 to 1"},
+      {100, {0, 0, 0xC0, 0x7F}, "factor: found nan, expected 0 to 1"},
+      {100, {0, 0, 0x80, 0x7F}, "factor: found inf, expected 0 to 1"},
+      {104, {1}, "reserved bytes: found some set"},
       {127, {1}, "reserved bytes: found some set"},
       {96, {4}, "payload length: found 12, expected 0 or 4 bytes for each of 4 elements"},
       // elements * 4 overflows 32 bits to 12
@@ -311,10 +319,11 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
   header.cut = 0x51525354;
   header.slice = 0x61626364;
   header.update = {0x71727374, 0x81828384, 0x91929394};
+  header.factor = 0.5f;
   const Bytes bytes = Encode({frame});
   ASSERT_EQ(bytes.size(), 128u + 12u);
   Bytes expected = {
-      'D',  'P',  'R',  'F',  1,    0,    128,  0,    12,   0,    0,    0,  // to payload length
+      'D',  'P',  'R',  'F',  2,    0,    128,  0,    12,   0,    0,    0,  // to payload length
       0,    0,    0,    0,    0,    0,    0,    0,                          // checksums
       1,    1,    1,    2,    0,    1,    0,    0,                          // kind to reserved
       0x04, 0x03, 0x02, 0x01,                                               // incarnation
@@ -324,7 +333,7 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
       0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,                                                  // slice version
       0x44, 0x43, 0x42, 0x41, 0x54, 0x53, 0x52, 0x51, 0x64, 0x63, 0x62, 0x61,                          // epoch to slice
       0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81, 0x94, 0x93, 0x92, 0x91,                          // update
-      3,    0,    0,    0,                                                                             // elements
+      3,    0,    0,    0,    0,    0,    0,    0x3F,  // elements, factor
   };
   expected.resize(128);
   const Bytes payload = {0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0x60, 0x40};
@@ -347,7 +356,9 @@ TEST(FrameCodecTest, RefusesToSendWhatItWouldNotAccept) {
   wrong_size.header.elements = 4;
   core::Frame untyped = SmallPush();
   untyped.header.type = core::DataType::kNone;
-  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped}) {
+  core::Frame no_factor = SmallPush();
+  no_factor.header.factor = std::numeric_limits<float>::quiet_NaN();
+  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped, no_factor}) {
     EXPECT_EQ(EncodeMessage({SmallPush(), frame}).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }

@@ -15,7 +15,7 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   LedgerExpectation expectation;
   expectation.job_uid = job_uid;
   expectation.sample_count = *samples;
-  expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size);
+  expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size * spec.update.minibatches());
   expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
   if (spec.training.updates_per_shard > 0) {
     expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);

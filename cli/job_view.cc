@@ -49,7 +49,7 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
   const std::uint64_t done = reply.updates_per_epoch() == 0 ? 0 : progress.step / reply.updates_per_epoch();
   reply.set_epochs_done(static_cast<std::uint32_t>(std::min(done, epochs)));
   reply.set_samples_per_epoch(reply.updates_per_epoch() * static_cast<std::uint64_t>(job.spec.training.batch_size) *
-                              static_cast<std::uint64_t>(job.spec.update.accumulate));
+                              job.spec.update.minibatches());
   if (!progress.samples_per_second.empty()) reply.set_samples_per_second(ParseDecimal(progress.samples_per_second));
   if (const std::optional<api::CheckpointStatus>& known = job.status.checkpoint; known.has_value()) {
     v1::CheckpointProgress& checkpoint = *reply.mutable_checkpoint();

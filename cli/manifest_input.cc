@@ -33,11 +33,27 @@ api::ParsedManifest LoadManifest(const std::string& file,
 }
 
 std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec, std::uint64_t training_samples) {
+  std::vector<api::FieldError> warnings;
   const auto batch_size = static_cast<std::uint64_t>(spec.training.batch_size);
-  if (batch_size <= training_samples) return {};
-  return {{"spec.training.batchSize",
-           absl::StrCat(batch_size, " is more than the ", training_samples,
-                        " samples of the data set, so each epoch is a single update of one worker")}};
+  const std::uint64_t minibatches = spec.update.minibatches();
+  const bool local = spec.update.local_steps > 1;
+  if (batch_size * minibatches > training_samples) {
+    const std::string what = minibatches == 1 ? absl::StrCat(batch_size, " is")
+                                              : absl::StrCat(minibatches, " minibatches of ", batch_size, " are");
+    warnings.push_back({minibatches == 1 ? "spec.training.batchSize"
+                        : local          ? "spec.update.localSteps"
+                                         : "spec.update.accumulate",
+                        absl::StrCat(what, " more than the ", training_samples,
+                                     " samples of the data set, so each epoch is a single update of one worker")});
+  }
+  const api::OptimizerSpec& optimizer = spec.update.optimizer;
+  if (local && optimizer.type == api::OptimizerType::kSgd && optimizer.learning_rate < 0.1) {
+    // The default is meant for gradients.
+    warnings.push_back({"spec.update.optimizer.learningRate",
+                        absl::StrCat(optimizer.learning_rate, " is how much of what ", minibatches,
+                                     " local steps change is taken over, usually it is near 1")});
+  }
+  return warnings;
 }
 
 std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec) {

@@ -258,7 +258,28 @@ constexpr Description kDescriptions[] = {
      "Divides the learning rate of an update by its staleness: by how many "
      "updates of others came between the worker's pull and its push."},
     {"spec.update.codec", "How gradients are encoded on the wire."},
-    {"spec.update.accumulate", "Minibatches of one update."},
+    {"spec.update.accumulate", "Minibatches of one update, which has the mean of their gradients."},
+    {"spec.update.localSteps",
+     "Minibatches of one update, each of them a step that the worker takes on its own copy. Then the difference is "
+     "what "
+     "the optimizer gets for a gradient. 1: gradients are pushed."},
+    {"spec.update.fetchEvery",
+     "With localSteps above 1: a worker takes new values before each update of this number, and in between goes on "
+     "with "
+     "its own."},
+    {"spec.update.localOptimizer", "The step that a worker takes on its own copy. Required with localSteps above 1."},
+    {"spec.update.localOptimizer.type", "Which, as in torch.optim. Momentum: SGD with momentum."},
+    {"spec.update.localOptimizer.learningRate", "Learning rate, a float32. Greater than 0."},
+    {"spec.update.localOptimizer.momentum", "Of Momentum. Absent: 0.9."},
+    {"spec.update.localOptimizer.beta1", "Of Adam and AdamW: decay of the mean of gradients. Absent: 0.9."},
+    {"spec.update.localOptimizer.beta2", "Of Adam and AdamW: decay of the mean of squares. Absent: 0.999."},
+    {"spec.update.localOptimizer.epsilon", "Of Adam and AdamW: added to the divisor. Absent: 1e-8."},
+    {"spec.update.localOptimizer.weightDecay",
+     "Of AdamW decoupled, of the others added to the gradient. Absent: 0.01 of AdamW, 0 of the others."},
+    {"spec.update.clipNorm",
+     "Greatest norm of a gradient, over all parameters; a greater one is scaled down to it. With localSteps above 1, "
+     "of "
+     "the gradient of each step. Absent: none."},
     {"spec.output", "What is left when training is over."},
     {"spec.output.directory",
      "Directory in which the final model is written. Empty: it is not written to a directory "
@@ -518,6 +539,22 @@ constexpr Relation kRelations[] = {
      "is for the mode BoundedStaleness"},
     {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
      "is for the type Huber"},
+    {"spec.update", "accumulate",
+     "!has(self.accumulate) || !has(self.localSteps) || self.accumulate <= 1 || self.localSteps <= 1",
+     "is not for localSteps of more than 1"},
+    {"spec.update", "localOptimizer", "has(self.localOptimizer) == (has(self.localSteps) && self.localSteps > 1)",
+     "is required for localSteps of more than 1, and only there"},
+    {"spec.update", "fetchEvery",
+     "!has(self.fetchEvery) || self.fetchEvery <= 1 || (has(self.localSteps) && self.localSteps > 1)",
+     "is for localSteps of more than 1"},
+    {"spec.update.localOptimizer", "momentum", "!has(self.momentum) || (has(self.type) && self.type == 'Momentum')",
+     "is for the type Momentum"},
+    {"spec.update.localOptimizer", "beta1", "!has(self.beta1) || (has(self.type) && self.type in ['Adam', 'AdamW'])",
+     "is for the types Adam and AdamW"},
+    {"spec.update.localOptimizer", "beta2", "!has(self.beta2) || (has(self.type) && self.type in ['Adam', 'AdamW'])",
+     "is for the types Adam and AdamW"},
+    {"spec.update.localOptimizer", "epsilon",
+     "!has(self.epsilon) || (has(self.type) && self.type in ['Adam', 'AdamW'])", "is for the types Adam and AdamW"},
     {"spec.checkpoint", "uri", "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
      "must be an absolute path or s3://BUCKET/PREFIX"},
     {"spec", "checkpoint",

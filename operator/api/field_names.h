@@ -58,6 +58,10 @@ inline constexpr Name<OptimizerType> kOptimizers[] = {
     {"Adagrad", OptimizerType::kAdagrad, false},
     {"Adam", OptimizerType::kAdam, false},
     {"DelayCompensatedSGD", OptimizerType::kDelayCompensatedSgd, false}};
+inline constexpr Name<LocalOptimizerType> kLocalOptimizers[] = {{"SGD", LocalOptimizerType::kSgd},
+                                                                {"Momentum", LocalOptimizerType::kMomentum},
+                                                                {"Adam", LocalOptimizerType::kAdam},
+                                                                {"AdamW", LocalOptimizerType::kAdamW}};
 inline constexpr Name<Codec> kCodecs[] = {{"fp32", Codec::kFp32},
                                           {"bf16", Codec::kBf16, false},
                                           {"int8", Codec::kInt8, false},
@@ -85,6 +89,8 @@ inline constexpr std::int64_t kYear = 365 * kDay;
 inline constexpr int kMaxWorkers = 10000;
 inline constexpr int kMaxParameterServers = 1000;
 inline constexpr int kMaxRestarts = 1000000;
+// With the greatest batchSize, the samples of an update fit the numbers of the data plan.
+inline constexpr int kMaxMinibatches = 2048;
 
 }  // namespace downpour::api::schema
 

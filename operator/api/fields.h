@@ -211,12 +211,27 @@ void Fields(Visitor& v, OptimizerSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, LocalOptimizerSpec& s) {
+  v.Field("type", s.type, Choice(kLocalOptimizers));
+  v.Field("learningRate", s.learning_rate, PositiveFloat{});
+  v.Field("momentum", s.momentum, Fraction{0, 1});
+  v.Field("beta1", s.beta1, Fraction{0, 1});
+  v.Field("beta2", s.beta2, Fraction{0, 1});
+  v.Field("epsilon", s.epsilon, PositiveFloat{});
+  v.Field("weightDecay", s.weight_decay, Fraction{0, 1});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("mode", s.mode, Choice(kUpdateModes));
   v.Field("staleness", s.staleness, Integer{0, 1000000});
   v.Field("optimizer", s.optimizer, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));
-  v.Field("accumulate", s.accumulate, Integer{1, 65536, 1});
+  v.Field("accumulate", s.accumulate, Integer{1, kMaxMinibatches});
+  v.Field("localSteps", s.local_steps, Integer{1, kMaxMinibatches});
+  v.Field("fetchEvery", s.fetch_every, Integer{1, 1000000});
+  v.Field("localOptimizer", s.local_optimizer, Object{});
+  v.Field("clipNorm", s.clip_norm, PositiveFloat{});
 }
 
 template <class Visitor>

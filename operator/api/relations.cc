@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -11,6 +12,31 @@
 #include "operator/api/field_names.h"
 
 namespace downpour::api {
+namespace {
+
+void CheckUpdate(const UpdateSpec& update, FieldErrors& errors) {
+  const bool local = update.local_steps > 1;
+  if (local && update.accumulate > 1) errors.Add("spec.update.accumulate", "is not for localSteps of more than 1");
+  if (local && !update.local_optimizer.has_value()) {
+    errors.Add("spec.update.localOptimizer", "is required for localSteps of more than 1");
+  }
+  if (!local && update.fetch_every > 1) errors.Add("spec.update.fetchEvery", "is for localSteps of more than 1");
+  if (!update.local_optimizer.has_value()) return;
+  const LocalOptimizerSpec& optimizer = *update.local_optimizer;
+  const std::string path = "spec.update.localOptimizer";
+  if (!local) errors.Add(path, "is for localSteps of more than 1");
+  const auto check_type = [&](const std::optional<double>& value, const char* name, bool used, const char* types) {
+    if (value.has_value() && !used) errors.Add(JoinPath(path, name), absl::StrCat("is for the ", types));
+  };
+  const LocalOptimizerType type = optimizer.type;
+  const bool moments = type == LocalOptimizerType::kAdam || type == LocalOptimizerType::kAdamW;
+  check_type(optimizer.momentum, "momentum", type == LocalOptimizerType::kMomentum, "type Momentum");
+  check_type(optimizer.beta1, "beta1", moments, "types Adam and AdamW");
+  check_type(optimizer.beta2, "beta2", moments, "types Adam and AdamW");
+  check_type(optimizer.epsilon, "epsilon", moments, "types Adam and AdamW");
+}
+
+}  // namespace
 
 void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   if (errors.IsClean("spec.strategy")) {
@@ -85,6 +111,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add(path, "needs spec.training.evaluate: true, as metrics are measured then");
     }
   }
+  if (errors.IsClean("spec.update")) CheckUpdate(spec.update, errors);
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;
   if (errors.IsClean(policy + ".backoff") && backoff.initial_seconds > backoff.max_seconds) {

@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_OPERATOR_API_TRAINING_JOB_H_
 #define DOWNPOUR_OPERATOR_API_TRAINING_JOB_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -20,6 +21,7 @@ enum class SuccessPolicy { kAllWorkers, kWorker0, kCoordinator };
 enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJob };
 enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
 enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSgd };
+enum class LocalOptimizerType { kSgd, kMomentum, kAdam, kAdamW };
 enum class Codec { kFp32, kBf16, kInt8, kTopK };
 enum class Device { kAuto, kCpu, kCuda };
 enum class Precision { kFp32, kBf16 };
@@ -186,12 +188,30 @@ struct OptimizerSpec {
 
 inline constexpr int kUsualStaleness = 4;
 
+// The optimizer of local steps. What is absent is as docs/manifest.md says.
+struct LocalOptimizerSpec {
+  LocalOptimizerType type = LocalOptimizerType::kSgd;
+  double learning_rate = 0.01;
+  std::optional<double> momentum;
+  std::optional<double> beta1;
+  std::optional<double> beta2;
+  std::optional<double> epsilon;
+  std::optional<double> weight_decay;
+  friend bool operator==(const LocalOptimizerSpec&, const LocalOptimizerSpec&) = default;
+};
+
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
   std::optional<int> staleness;  // of kBoundedStaleness; absent: kUsualStaleness
   OptimizerSpec optimizer;
   Codec codec = Codec::kFp32;
-  int accumulate = 1;  // minibatches an update
+  int accumulate = 1;   // minibatches an update, with one mean gradient
+  int local_steps = 1;  // minibatches an update, with a step of local_optimizer each; 1: gradients are pushed
+  int fetch_every = 1;  // updates from one that begins with new values to the next, where local_steps is more than 1
+  std::optional<LocalOptimizerSpec> local_optimizer;  // where local_steps is more than 1
+  std::optional<double> clip_norm;
+  // Of an update; only one of both is more than 1.
+  std::uint64_t minibatches() const { return static_cast<std::uint64_t>(std::max(accumulate, local_steps)); }
   friend bool operator==(const UpdateSpec&, const UpdateSpec&) = default;
 };
 

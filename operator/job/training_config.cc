@@ -97,6 +97,36 @@ v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
   return config;
 }
 
+v1::LocalStepsConfig::Optimizer ToProto(api::LocalOptimizerType type) {
+  switch (type) {
+    case api::LocalOptimizerType::kMomentum:
+      return v1::LocalStepsConfig::MOMENTUM;
+    case api::LocalOptimizerType::kAdam:
+      return v1::LocalStepsConfig::ADAM;
+    case api::LocalOptimizerType::kAdamW:
+      return v1::LocalStepsConfig::ADAMW;
+    case api::LocalOptimizerType::kSgd:
+      break;
+  }
+  return v1::LocalStepsConfig::SGD;
+}
+
+v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
+  const api::LocalOptimizerSpec& optimizer = *update.local_optimizer;
+  v1::LocalStepsConfig config;
+  config.set_count(update.local_steps);
+  config.set_fetch_every(update.fetch_every);
+  config.set_optimizer(ToProto(optimizer.type));
+  config.set_learning_rate(optimizer.learning_rate);
+  config.set_momentum(optimizer.momentum.value_or(0.9));
+  config.set_beta1(optimizer.beta1.value_or(0.9));
+  config.set_beta2(optimizer.beta2.value_or(0.999));
+  config.set_epsilon(optimizer.epsilon.value_or(1e-8));
+  const bool decoupled = optimizer.type == api::LocalOptimizerType::kAdamW;
+  config.set_weight_decay(optimizer.weight_decay.value_or(decoupled ? 0.01 : 0));
+  return config;
+}
+
 }  // namespace
 
 v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
@@ -125,6 +155,9 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_evaluate(spec.training.evaluate);
   config.set_threads(spec.training.threads);
   if (spec.checkpoint.has_value()) *config.mutable_checkpoint() = ToProto(*spec.checkpoint, job.metadata.name);
+  config.set_accumulate(spec.update.accumulate);
+  if (spec.update.local_optimizer.has_value()) *config.mutable_local_steps() = ToProto(spec.update);
+  config.set_clip_norm(spec.update.clip_norm.value_or(0));
   return config;
 }
 

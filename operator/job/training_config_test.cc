@@ -56,6 +56,41 @@ TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   EXPECT_EQ(read.output_directory(), "/out");
 }
 
+TEST(TrainingConfigTest, WhatAnUpdateIsIsTakenOver) {
+  api::TrainingJob job = MakeJob();
+  v1::TrainingConfig config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.accumulate(), 1u);
+  EXPECT_FALSE(config.has_local_steps());
+  EXPECT_EQ(config.clip_norm(), 0);
+  job.spec.update.accumulate = 5;
+  job.spec.update.clip_norm = 1.5;
+  config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.accumulate(), 5u);
+  EXPECT_EQ(config.clip_norm(), 1.5);
+  job.spec.update.accumulate = 1;
+  job.spec.update.local_steps = 8;
+  job.spec.update.fetch_every = 3;
+  const auto steps_with = [&job](api::LocalOptimizerType type) {
+    api::LocalOptimizerSpec& optimizer = job.spec.update.local_optimizer.emplace();
+    optimizer.type = type;
+    optimizer.learning_rate = 0.25;
+    return ToTrainingConfig(job, "abc", "/out").local_steps();
+  };
+  EXPECT_EQ(steps_with(api::LocalOptimizerType::kSgd).optimizer(), v1::LocalStepsConfig::SGD);
+  EXPECT_EQ(steps_with(api::LocalOptimizerType::kMomentum).optimizer(), v1::LocalStepsConfig::MOMENTUM);
+  EXPECT_EQ(steps_with(api::LocalOptimizerType::kAdam).weight_decay(), 0);
+  const v1::LocalStepsConfig steps = steps_with(api::LocalOptimizerType::kAdamW);
+  EXPECT_EQ(steps.count(), 8u);
+  EXPECT_EQ(steps.fetch_every(), 3u);
+  EXPECT_EQ(steps.optimizer(), v1::LocalStepsConfig::ADAMW);
+  EXPECT_EQ(steps.learning_rate(), 0.25);
+  EXPECT_EQ(steps.momentum(), 0.9);
+  EXPECT_EQ(steps.beta1(), 0.9);
+  EXPECT_EQ(steps.beta2(), 0.999);
+  EXPECT_EQ(steps.epsilon(), 1e-8);
+  EXPECT_EQ(steps.weight_decay(), 0.01);
+}
+
 TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   api::TrainingJob job = MakeJob();
   job.spec.model = {.name = "",

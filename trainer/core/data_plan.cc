@@ -41,6 +41,10 @@ std::uint64_t PermutedIndex(std::uint64_t seed, std::uint32_t epoch, std::uint64
   return value;
 }
 
+std::uint32_t SamplesOfUpdate(const v1::TrainingConfig& config) {
+  return config.batch_size() * std::max({config.accumulate(), config.local_steps().count(), 1u});
+}
+
 std::uint32_t DefaultUpdatesPerShard(std::uint64_t sample_count, std::uint32_t batch_size) {
   const std::uint64_t updates = (sample_count + batch_size - 1) / std::max(batch_size, 1u);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>((updates + 63) / 64, 1, 32));
@@ -181,8 +185,14 @@ std::uint32_t DataPlan::samples_in_update(const UpdateId& update) const {
 }
 
 std::vector<std::int64_t> DataPlan::SampleIndices(const UpdateId& update) const {
-  const std::uint64_t first = first_position(update);
-  std::vector<std::int64_t> indices(samples_in_update(update));
+  return SampleIndices(update, 0, samples_in_update(update));
+}
+
+std::vector<std::int64_t> DataPlan::SampleIndices(const UpdateId& update, std::uint32_t minibatch,
+                                                  std::uint32_t size) const {
+  const std::uint64_t skipped = std::uint64_t{minibatch} * size;
+  const std::uint64_t first = first_position(update) + skipped;
+  std::vector<std::int64_t> indices(std::min<std::uint64_t>(size, samples_in_update(update) - skipped));
   for (std::size_t i = 0; i < indices.size(); ++i) {
     indices[i] =
         static_cast<std::int64_t>(PermutedIndex(plan_.seed(), update.dataset_epoch, plan_.sample_count(), first + i));
@@ -190,8 +200,9 @@ std::vector<std::int64_t> DataPlan::SampleIndices(const UpdateId& update) const 
   return indices;
 }
 
-std::uint64_t DataPlan::UpdateSeed(const UpdateId& update) const {
-  return Mix(Mix(Mix(Mix(plan_.seed()) ^ update.dataset_epoch) ^ update.data_shard) ^ update.group);
+std::uint64_t DataPlan::UpdateSeed(const UpdateId& update, std::uint32_t minibatch) const {
+  const std::uint64_t seed = Mix(Mix(Mix(Mix(plan_.seed()) ^ update.dataset_epoch) ^ update.data_shard) ^ update.group);
+  return minibatch == 0 ? seed : Mix(seed ^ minibatch);
 }
 
 }  // namespace downpour::core

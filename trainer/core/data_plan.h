@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/frame.h"
 
@@ -41,9 +42,14 @@ class DataPlan {
 
   // The update's samples: indices into the data set, in the order of (seed, dataset_epoch).
   std::vector<std::int64_t> SampleIndices(const UpdateId& update) const;
+  // Of these, one minibatch: an update is cut into such of `size` samples, of which the last may have fewer.
+  std::vector<std::int64_t> SampleIndices(const UpdateId& update, std::uint32_t minibatch, std::uint32_t size) const;
+  std::uint32_t minibatches_in_update(const UpdateId& update, std::uint32_t size) const {
+    return (samples_in_update(update) + size - 1) / size;
+  }
 
-  // For dropout and augmentation: a function of (seed, update).
-  std::uint64_t UpdateSeed(const UpdateId& update) const;
+  // For dropout and augmentation: a function of (seed, update, minibatch).
+  std::uint64_t UpdateSeed(const UpdateId& update, std::uint32_t minibatch = 0) const;
 
   // The same from the data shard (dataset_epoch, shard) on with another batch size; changes behind it are dropped.
   // kInvalidArgument: no such shard.
@@ -73,6 +79,9 @@ class DataPlan {
 // The sample at `position` of a pseudo-random permutation of [0, count) that is a function of (seed, epoch) alone: a
 // Feistel network over the next power of four with cycle walking, so no table is kept and any position costs O(1).
 std::uint64_t PermutedIndex(std::uint64_t seed, std::uint32_t epoch, std::uint64_t count, std::uint64_t position);
+
+// Samples of an update: of all its minibatches.
+std::uint32_t SamplesOfUpdate(const v1::TrainingConfig& config);
 
 // Updates a data shard so that an epoch has about 64 of them and a shard at most 32 updates.
 std::uint32_t DefaultUpdatesPerShard(std::uint64_t sample_count, std::uint32_t batch_size);

@@ -100,6 +100,16 @@ TEST(DataPlan, UpdatesPartitionEveryEpochExactly) {
           ASSERT_EQ(indices.size(), last ? samples - position : batch);
           for (const std::int64_t index : indices) ++used.at(static_cast<std::size_t>(index));
           seeds.insert(plan.UpdateSeed(update));
+          const std::uint32_t size = 1 + static_cast<std::uint32_t>(position) % 4;
+          std::vector<std::int64_t> joined;
+          for (std::uint32_t part = 0; part < plan.minibatches_in_update(update, size); ++part) {
+            const std::vector<std::int64_t> minibatch = plan.SampleIndices(update, part, size);
+            ASSERT_EQ(minibatch.size(), std::min<std::size_t>(size, indices.size() - joined.size()));
+            joined.insert(joined.end(), minibatch.begin(), minibatch.end());
+          }
+          ASSERT_EQ(joined, indices);
+          ASSERT_NE(plan.UpdateSeed(update, 1), plan.UpdateSeed(update));
+          ASSERT_NE(plan.UpdateSeed(update, 1), plan.UpdateSeed(update, 2));
           position += indices.size();
           ++updates;
         }

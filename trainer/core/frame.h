@@ -77,11 +77,17 @@ struct FrameHeader {
   std::uint32_t cut = 0;
   std::uint32_t slice = 0;
   UpdateId update;
-  std::uint64_t version = 0;  // push: of the slice when it was pulled; reply: of the slice now
+  // Push: of the slice when it was pulled, and one for each update of the worker's own since. Reply: of the slice now.
+  std::uint64_t version = 0;
   std::uint32_t elements = 0;
+  // Multiplies the gradient before the optimizer sees it, 0 to 1. It is known with the verdict and travels with it: a
+  // push that waits takes the factor that its verdict has. Buffers take no part.
+  float factor = 1;
   // Of the session, in mode BOUNDED_STALENESS; push: with this update, reply: as far as the slice knows.
   std::uint64_t clock = 0;
 };
+
+inline bool IsFactor(float factor) { return factor >= 0 && factor <= 1; }
 
 // Bytes that belong to somebody else, kept alive by `owner`; immutable while anyone holds them.
 class Payload {

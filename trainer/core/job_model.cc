@@ -47,12 +47,12 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   for (const v1::PsMember& member : ps) *view.add_ps() = member;
   v1::DataPlan* data = view.mutable_data();
   data->set_sample_count(sample_count_);
-  data->set_batch_size(config.batch_size());
+  data->set_batch_size(SamplesOfUpdate(config));
   data->set_epochs(config.epochs());
   data->set_seed(config.seed());
   data->set_updates_per_shard(config.updates_per_shard() != 0
                                   ? config.updates_per_shard()
-                                  : DefaultUpdatesPerShard(sample_count_, config.batch_size()));
+                                  : DefaultUpdatesPerShard(sample_count_, data->batch_size()));
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();
   view.set_mode(config.mode());

@@ -49,6 +49,12 @@ TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
   EXPECT_EQ(same.Check(RequestOf(24, 3)), "");
   EXPECT_NE(same.Check(RequestOf(25, 3)), "");
 
+  config.set_accumulate(3);
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().batch_size(), 6u);
+  config.set_accumulate(1);
+  config.mutable_local_steps()->set_count(4);
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().batch_size(), 8u);
+
   config.set_batch_size(0);
   EXPECT_TRUE(absl::IsInvalidArgument(model.MakeView(config, stamp, ps).status()));
 }

@@ -369,6 +369,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (header.epoch != view_.stamp().epoch()) {
     return header.epoch > view_.stamp().epoch() ? ReplyStatus::kBehind : ReplyStatus::kStaleView;
   }
+  if (!IsFactor(header.factor)) return ReplyStatus::kMalformed;
   if (header.kind == FrameKind::kVerdict) {
     const bool valid = header.verdict != Verdict::kPending && plan_.Contains(header.update);
     return valid ? ReplyStatus::kNone : ReplyStatus::kMalformed;
@@ -404,6 +405,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   reply.header.type = DataType::kNone;
   reply.header.codec = FrameCodec::kNone;
   reply.header.elements = 0;
+  reply.header.factor = 1;
   if (view_.has_stamp()) {
     reply.header.generation = view_.stamp().generation();
     reply.header.incarnation = view_.stamp().incarnation();
@@ -431,8 +433,9 @@ bool PsCore::MayBegin(const Frame& frame) const {
   return !bound_.has_value() || bound_->MayBegin(frame.header.slice, frame.header.session);
 }
 
-ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict) {
+ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision& decision) {
   const FrameHeader& header = frame.header;
+  const Verdict verdict = decision.verdict;
   if (options_.bug != PlantedBug::kNoDeduplication && state.table().Contains(header.update)) {
     stats_.set_duplicates(stats_.duplicates() + 1);
     return ReplyStatus::kDuplicate;
@@ -443,6 +446,7 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
   const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
   double rate = view_.optimizer().learning_rate();
   if (view_.optimizer().staleness_aware()) rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());
+  rate *= decision.factor;  // the same as a gradient that is so much smaller, for SGD
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
@@ -458,7 +462,7 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, Verdict verdict
   return ReplyStatus::kApplied;
 }
 
-Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
+Frame PsCore::CarryOut(const Frame& frame, const Decision& decision) {
   ReplyStatus status = Check(frame);
   if (status == ReplyStatus::kNone) {
     switch (frame.header.kind) {
@@ -473,7 +477,7 @@ Frame PsCore::CarryOut(const Frame& frame, Verdict verdict) {
             slices_.at(frame.header.slice).Initialise(frame.payload) ? ReplyStatus::kApplied : ReplyStatus::kDuplicate;
         break;
       case FrameKind::kPush:
-        status = Apply(slices_.at(frame.header.slice), frame, verdict);
+        status = Apply(slices_.at(frame.header.slice), frame, decision);
         if (bound_.has_value() && (status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate)) {
           bound_->SetClock(frame.header.slice, frame.header.session, frame.header.clock);
         }
@@ -513,7 +517,7 @@ bool PsCore::MayBegin(const std::vector<Frame>& pulls) const {
 
 void PsCore::AnswerPulls(const PendingCall& call, std::vector<DataReply>* replies) {
   DataReply reply{call.call, {}};
-  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, Verdict::kPending));
+  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, {}));
   replies->push_back(std::move(reply));
 }
 
@@ -558,15 +562,16 @@ void PsCore::End(SessionState& session, std::vector<DataReply>* replies) {
   session.pulls.clear();
 }
 
-void PsCore::Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies) {
+void PsCore::Decide(SessionState& session, const UpdateId& update, const Decision& decision,
+                    std::vector<DataReply>* replies) {
   session.decided_update = update;
-  session.verdict = verdict;
+  session.decision = decision;
   if (!session.pending_update.has_value() || !(*session.pending_update == update)) return;
   std::vector<PendingCall> pending = std::move(session.pending);
   ClearPending(session);
   for (PendingCall& call : pending) {
     DataReply reply{call.call, {}};
-    for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, verdict));
+    for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, decision));
     replies->push_back(std::move(reply));
   }
 }
@@ -616,19 +621,19 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     const FrameHeader& header = frame.header;
     const bool carries_update = header.kind == FrameKind::kPush || header.kind == FrameKind::kVerdict;
     const auto session = sessions_.find(header.session);
-    Verdict verdict = header.verdict;
+    Decision decision{header.verdict, header.factor};
     if (carries_update && session != sessions_.end() && Check(frame) == ReplyStatus::kNone) {
-      if (verdict != Verdict::kPending) {
-        Decide(session->second, header.update, verdict, replies);
+      if (decision.verdict != Verdict::kPending) {
+        Decide(session->second, header.update, decision, replies);
       } else if (session->second.decided_update == header.update) {
-        verdict = session->second.verdict;  // it was overtaken by its verdict
+        decision = session->second.decision;  // it was overtaken by its verdict
       }
     }
-    if (header.kind == FrameKind::kPush && verdict == Verdict::kPending) {
+    if (header.kind == FrameKind::kPush && decision.verdict == Verdict::kPending) {
       const ReplyStatus status = Check(frame);
       reply.frames.push_back(MakeReply(frame, status == ReplyStatus::kNone ? ReplyStatus::kSuperseded : status));
     } else {
-      reply.frames.push_back(CarryOut(frame, verdict));
+      reply.frames.push_back(CarryOut(frame, decision));
     }
   }
   replies->push_back(std::move(reply));

@@ -124,13 +124,18 @@ class PsCore {
     CallId call = 0;
     std::vector<Frame> frames;
   };
+  // What a worker says of all its pushes of one update.
+  struct Decision {
+    Verdict verdict = Verdict::kPending;
+    float factor = 1;
+  };
   // Of one worker session: the update whose pushes wait, and the newest verdict heard.
   struct SessionState {
     std::optional<UpdateId> pending_update;
     std::vector<PendingCall> pending;
     std::size_t pending_bytes = 0;
     std::optional<UpdateId> decided_update;
-    Verdict verdict = Verdict::kPending;
+    Decision decision;
     std::vector<PendingCall> pulls;  // that wait; each slice is in one of them at most
   };
 
@@ -140,13 +145,13 @@ class PsCore {
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
   // kNone: the frame may be carried out.
   ReplyStatus Check(const Frame& frame) const;
-  Frame CarryOut(const Frame& frame, Verdict verdict);
-  ReplyStatus Apply(SliceState& state, const Frame& frame, Verdict verdict);
+  Frame CarryOut(const Frame& frame, const Decision& decision);
+  ReplyStatus Apply(SliceState& state, const Frame& frame, const Decision& decision);
   void SetCut(const v1::DirectRequest& request);
   // Whether every slice has all of the data shard; then it is retired.
   void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
-  void Decide(SessionState& session, const UpdateId& update, Verdict verdict, std::vector<DataReply>* replies);
+  void Decide(SessionState& session, const UpdateId& update, const Decision& decision, std::vector<DataReply>* replies);
   void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
   // Whether its session may begin an update with the value that it asks for, or with those.
   bool MayBegin(const Frame& frame) const;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -395,6 +396,36 @@ TEST_F(PsTest, PendingPushesOfAnEarlierUpdateAreSuperseded) {
   EXPECT_EQ(SendOne(Push(1, kFirst, Verdict::kApply)), ReplyStatus::kApplied) << "it was not recorded";
 }
 
+Frame WithFactor(Frame frame, float factor) {
+  frame.header.factor = factor;
+  return frame;
+}
+
+TEST_F(PsTest, TheFactorOfTheVerdictIsThatOfAllPushesOfTheUpdate) {
+  Begin();
+  // One waits for a frame with the verdict.
+  EXPECT_TRUE(Send(1, {Push(0, kFirst, Verdict::kPending, 8)}).empty());
+  EXPECT_EQ(Send(2, {WithFactor(VerdictFrame(kFirst, Verdict::kApply), 0.25f)}).size(), 2u);
+  EXPECT_EQ(Value(0), All(2));
+  // One is overtaken by it.
+  EXPECT_EQ(SendOne(Push(1, kFirst, Verdict::kPending, 8)), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(1), All(2));
+  // One waits for a push that has it.
+  EXPECT_TRUE(Send(3, {Push(0, kSecond, Verdict::kPending, 8)}).empty());
+  EXPECT_EQ(Send(4, {WithFactor(Push(1, kSecond, Verdict::kApply, 8), 0.5f)}).size(), 2u);
+  EXPECT_EQ(Value(0), All(6));
+  EXPECT_EQ(Value(1), All(6));
+  // The next update has its own.
+  EXPECT_EQ(SendOne(Push(0, {0, 0, 2}, Verdict::kApply, 8)), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(0), All(14));
+  EXPECT_EQ(SendOne(WithFactor(Push(1, {0, 0, 2}, Verdict::kApply, 8), 0)), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(1), All(6));
+  for (const float factor : {-0.5f, 1.5f, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_EQ(SendOne(WithFactor(Push(0, {0, 0, 3}, Verdict::kApply), factor)), ReplyStatus::kMalformed);
+    EXPECT_EQ(SendOne(WithFactor(VerdictFrame({0, 0, 3}, Verdict::kApply), factor)), ReplyStatus::kMalformed);
+  }
+}
+
 class PsWithLittleMemoryTest : public PsTest {
  protected:
   PsWithLittleMemoryTest() : PsTest(kElements * sizeof(float)) {}
@@ -583,14 +614,16 @@ TEST_F(PsTest, ABufferTakesDifferencesAsTheyAreAndEachOnce) {
   ASSERT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
   Initialise();
   for (const std::uint32_t slice : {0u, 1u}) {
-    EXPECT_EQ(SendOne(Push(slice, kFirst, Verdict::kApply, 3)), ReplyStatus::kApplied);
+    Frame clipped = Push(slice, kFirst, Verdict::kApply, 3);
+    clipped.header.factor = 0.5f;
+    EXPECT_EQ(SendOne(clipped), ReplyStatus::kApplied);
     // Computed with the version before the first: stale by one.
     EXPECT_EQ(SendOne(Push(slice, kSecond, Verdict::kApply, 2)), ReplyStatus::kApplied);
     EXPECT_EQ(SendOne(Push(slice, kSecond, Verdict::kApply, 2)), ReplyStatus::kDuplicate);
     EXPECT_EQ(SendOne(Push(slice, {0, 0, 2}, Verdict::kSkip, 9)), ReplyStatus::kApplied);
   }
   EXPECT_EQ(Value(1), All(5));
-  EXPECT_LT(Value(0).front(), 5 * 0.25f + 1e-6f);
+  EXPECT_LT(Value(0).front(), 3.5f * 0.25f + 1e-6f);
   EXPECT_GT(Value(0).front(), 0);
 }
 

@@ -104,7 +104,7 @@ absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, con
     ++epoch;
     shard = 0;
   }
-  plan = plan->WithBatchSize(epoch, shard, config.batch_size());
+  plan = plan->WithBatchSize(epoch, shard, SamplesOfUpdate(config));
   if (!plan.ok()) return plan.status();
   v1::DataPlan resumed = plan->proto();
   resumed.set_epochs(config.epochs());

@@ -106,6 +106,11 @@ TEST(ResumedPlanTest, ChangesTheBatchSizeBehindWhatWasBegun) {
   plan = *ResumedPlan(manifest, config);
   EXPECT_EQ(plan.samples_in_update({1, 4, 0}), 5u);
   EXPECT_EQ(plan.samples_in_update({2, 0, 0}), 10u);
+  config.set_accumulate(3);
+  plan = *ResumedPlan(manifest, config);
+  EXPECT_EQ(plan.samples_in_update({1, 4, 0}), 5u);
+  EXPECT_EQ(plan.samples_in_update({2, 0, 0}), 30u);
+  config.clear_accumulate();
   // Nothing was begun at all.
   manifest.clear_end();
   EXPECT_EQ(ResumedPlan(manifest, config)->samples_in_update({0, 0, 0}), 10u);

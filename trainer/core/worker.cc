@@ -54,6 +54,7 @@ void WorkerCore::DropEverything() {
   leases_.clear();
   phase_ = Phase::kWaiting;
   verdict_ = Verdict::kPending;
+  FetchNext();
   initialise_ = false;
   for (SliceState& slice : slices_) {
     slice.fresh = slice.pull_in_flight = slice.initial_in_flight = slice.initial_done = false;
@@ -233,6 +234,7 @@ bool WorkerCore::PickWork() {
     if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value()) continue;
     work_ = Work{++token_, held.lease.kind(), {}, 0, held.lease.shard().dataset_epoch()};
     work_lease_ = id;
+    FetchNext();
     for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
     return true;
   }
@@ -248,6 +250,9 @@ bool WorkerCore::PickWork() {
     }
     work_ = Work{++token_, v1::TASK_TRAIN,
                  UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0, 0};
+    work_.fetched = unfetched_ == 0;
+    if (work_.fetched) unfetched_ = options_.fetch_every;
+    --unfetched_;
     work_lease_ = id;
     return true;
   }
@@ -268,11 +273,13 @@ void WorkerCore::OnComputed(std::uint64_t token, const ComputeResult& result, Ti
   if (token != token_ || phase_ != Phase::kComputing) return;
   computed_ = result;
   verdict_ = result.verdict;
+  factor_ = result.factor;
   phase_ = Phase::kPushing;
   phase_since_ = now;
   for (SliceState& slice : slices_) {
     if (slice.push == SliceProgress::kUnready) slice.push = SliceProgress::kReady;
   }
+  if (verdict_ == Verdict::kSkip) FetchNext();  // those of its own are not finite
   consecutive_skips_ = verdict_ == Verdict::kSkip ? consecutive_skips_ + 1 : 0;
   if (consecutive_skips_ >= options_.skips_until_failure) {
     failure_ = absl::StrCat("worker-", options_.index, ": neither loss nor gradients were finite in ",
@@ -347,8 +354,9 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
             // Where this session begins to train, the slices may not agree on its clock yet.
             for (SliceState& slice : slices_) slice.fresh = slice.fresh && slice.clock >= clock_;
           }
-          SendPulls(now, output);
-          if (!std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
+          if (work_.fetched) SendPulls(now, output);
+          if (work_.fetched &&
+              !std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
             stats_.set_state("pulling");
             break;
           }
@@ -357,6 +365,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           phase_ = work_.kind == v1::TASK_TRAIN ? Phase::kComputing : Phase::kTask;
           work_.cut = cut_;
           verdict_ = Verdict::kPending;
+          factor_ = 1;
           for (SliceState& slice : slices_) {
             slice.push = SliceProgress::kUnready;
             slice.computed_version = slice.version;
@@ -530,7 +539,8 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header.update = work_.update;
         frame.header.cut = work_.cut;
         frame.header.verdict = verdict_;
-        frame.header.want_value = true;
+        frame.header.factor = factor_;
+        frame.header.want_value = unfetched_ == 0;
         frame.header.version = slice.computed_version;
         frame.header.clock = clock_ + 1;
         if (verdict_ != Verdict::kSkip) {
@@ -554,6 +564,7 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
     frame.header = MakeHeader(FrameKind::kVerdict);
     frame.header.update = work_.update;
     frame.header.verdict = verdict_;
+    frame.header.factor = factor_;
     std::vector<Frame> frames;
     frames.push_back(std::move(frame));
     SendFrames(ps, Call::Kind::kPush, {}, std::move(frames), output);
@@ -590,6 +601,7 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
     if (success) {
       slice.push = SliceProgress::kDone;
       if (!valued) slice.fresh = false;
+      if (!valued && status == ReplyStatus::kApplied) ++slice.version;  // the worker's values have it
       if (status == ReplyStatus::kApplied && reply.header.version > slice.computed_version) {
         const double staleness = static_cast<double>(reply.header.version - 1 - slice.computed_version);
         stats_.set_staleness(Smooth(stats_.staleness(), staleness, false));

@@ -32,6 +32,7 @@ struct WorkerOptions {
   std::size_t message_bytes = 4u << 20;       // payload of one exchange
   int exchanges_in_flight = 8;                // to one ps
   int skips_until_failure = 100;              // consecutive updates without a finite gradient
+  std::uint32_t fetch_every = 1;              // updates from one that begins with new values to the next
 };
 
 // Where the worker's values live; called back on the thread that calls WorkerCore.
@@ -53,12 +54,14 @@ struct Work {
   UpdateId update;                  // TASK_TRAIN
   std::uint32_t cut = 0;            // the newest that was known when it began
   std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
+  bool fetched = true;              // with the values that came; false: with those that the update before ended with
 };
 
 struct ComputeResult {
   Verdict verdict = Verdict::kApply;  // kSkip: the loss or a gradient is not finite
   double loss = 0;
   std::uint64_t samples = 0;
+  float factor = 1;  // of the gradient, see FrameHeader
   double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
 };
 
@@ -129,7 +132,7 @@ class WorkerCore {
     bool pull_in_flight = false;
     bool initial_in_flight = false;
     bool initial_done = false;
-    std::uint64_t version = 0;           // of the value held
+    std::uint64_t version = 0;           // of the value held, and one for each update of its own since
     std::uint64_t clock = 0;             // of this session, as the slice knew it then
     std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
     SliceProgress push = SliceProgress::kUnready;
@@ -162,6 +165,8 @@ class WorkerCore {
   std::uint32_t ReachedCut() const;
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
   bool PickWork();
+  // The next update begins with new values.
+  void FetchNext() { unfetched_ = 0; }
   void SendPulls(Time now, WorkerOutput* output);
   void SendInitialValues(Time now, WorkerOutput* output);
   void SendPushes(Time now, WorkerOutput* output);
@@ -208,6 +213,8 @@ class WorkerCore {
   std::uint32_t reported_cut_ = 0;  // that the coordinator has been told to be reached
   Verdict verdict_ = Verdict::kPending;
   std::uint64_t clock_ = 0;
+  float factor_ = 1;             // comes with the verdict
+  std::uint32_t unfetched_ = 0;  // updates to go before new values are taken
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;
   int consecutive_skips_ = 0;

@@ -96,7 +96,7 @@ class WorkerTest : public ::testing::Test {
   }
 
   void MakeWorker(int skips_until_failure = 100, std::size_t early_push_bytes = 1) {
-    WorkerOptions options;
+    WorkerOptions& options = worker_options_ = WorkerOptions();
     options.job_uid = kJobUid;
     options.tensors = MakeTensors();
     options.sample_count = kUpdates;
@@ -175,7 +175,9 @@ class WorkerTest : public ::testing::Test {
       if (work.has_value()) {
         const Work current = *std::exchange(work, std::nullopt);
         ComputeResult result;
+        fetched_ = current.fetched;
         result.verdict = verdict(current.update);
+        result.factor = factor_;
         result.samples = 1;
         result.loss = 2;
         now_ += update_time;
@@ -195,6 +197,9 @@ class WorkerTest : public ::testing::Test {
     ASSERT_TRUE(worker_->finished().has_value());
   }
 
+  WorkerOptions worker_options_;
+  float factor_ = 1;
+  bool fetched_ = true;  // of the work under way
   Time now_ = absl::Seconds(50);
   std::uint32_t incarnation_ = 1;
   std::uint64_t member_ = 0;
@@ -235,6 +240,43 @@ TEST_F(WorkerTest, AnUpdateIsSkippedOnEverySliceOrOnNone) {
       EXPECT_EQ(host_.values[slice.slice()], static_cast<float>(kUpdates - skips));
     }
     EXPECT_EQ(ps_->pending_bytes(), 0u);
+  }
+}
+
+TEST_F(WorkerTest, TheFactorGoesWithTheVerdictToWhateverWasPushedBefore) {
+  factor_ = 0.5f;
+  for (const std::size_t early : {std::size_t{1}, std::size_t{2 * kElements * 4}, std::size_t{1} << 20}) {
+    MakePs();
+    MakeWorker(100, early);
+    ASSERT_NO_FATAL_FAILURE(
+        Run([](const UpdateId& update) { return update.group % 3 == 0 ? Verdict::kSkip : Verdict::kApply; }));
+    const std::uint32_t applied = kUpdates - (kUpdates + 2) / 3;
+    for (std::uint32_t slice = 0; slice < 3; ++slice) {
+      EXPECT_EQ((*ps_->value(slice))[0], 0.5f * static_cast<float>(applied)) << early;
+    }
+  }
+}
+
+TEST_F(WorkerTest, NewValuesAreTakenBeforeEveryNthUpdateAndAfterOneThatWasSkipped) {
+  for (std::uint32_t every = 1; every <= 4; ++every) {
+    MakePs();
+    MakeWorker();
+    worker_options_.fetch_every = every;
+    worker_ = std::make_unique<WorkerCore>(worker_options_, &host_);
+    std::uint32_t since = 0;
+    ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId& update) {
+      EXPECT_EQ(fetched_, since % every == 0) << "update " << update.group << " of every " << every;
+      if (fetched_) {
+        EXPECT_EQ(host_.values[0], (*ps_->value(0))[0]);
+      }
+      ++since;
+      if (update.group % 7 != 3) return Verdict::kApply;
+      since = 0;
+      return Verdict::kSkip;
+    }));
+    EXPECT_TRUE(worker_->finished()->ok());
+    EXPECT_EQ(worker_->stats().steps(), kUpdates);
+    EXPECT_EQ(worker_->stats().staleness(), 0) << "updates of its own";
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,18 @@ enum class PrecisionChoice { kFp32, kBf16 };
 // convolution, ReLU and average pooling in one pass over the samples, fp32 on the CPU only.
 enum class LayoutChoice { kAuto, kContiguous, kChannelsLast, kFused };
 
+// How a model trains itself (spec.update.localOptimizer), by the formulas and names of torch.optim.
+struct LocalOptimizer {
+  enum class Type { kSgd, kMomentum, kAdam, kAdamW };
+  Type type = Type::kSgd;
+  double learning_rate = 0.01;
+  double momentum = 0.9;              // of kMomentum
+  double beta1 = 0.9, beta2 = 0.999;  // of kAdam and kAdamW
+  double epsilon = 1e-8;              // likewise
+  double weight_decay = 0;            // of all; decoupled (Loshchilov and Hutter 2019) for kAdamW
+  double clip_norm = 0;               // the gradient of each step is scaled down to this norm; 0: it is not
+};
+
 struct ModelOptions {
   ModelSpec model;
   data::SampleFields fields;  // of the data set
@@ -48,6 +61,7 @@ struct ModelOptions {
   std::int64_t batch_size = 0;  // for choosing the layout by measurement; 0: no measurement, kAuto is kContiguous
   std::uint64_t seed = 1;       // of the initial parameters, which are a pure function of it
   LayoutChoice layout = LayoutChoice::kAuto;
+  std::optional<LocalOptimizer> local_optimizer = std::nullopt;
 };
 
 struct StepResult {
@@ -101,6 +115,16 @@ class Model {
   // kInternal carries what the backend said; kInvalidArgument: a batch of other fields or a label outside the classes.
   virtual absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                                       const OnLoss& on_loss, const OnGradient& on_gradient) = 0;
+
+  // One step of options.local_optimizer by the gradient of `batch`: the values of parameters and buffers move on, and
+  // what the optimizer remembers (moments) is kept for the next. Where `on_loss` returns false nothing moves. Errors as
+  // of ComputeGradients; kFailedPrecondition: there is no such optimizer.
+  virtual absl::StatusOr<StepResult> TakeStep(const data::Batch& /*batch*/, std::uint64_t /*update_seed*/,
+                                              const OnLoss& /*on_loss*/) {
+    return absl::FailedPreconditionError("this model has no optimizer of its own");
+  }
+  // The next step is taken as if it were the first.
+  virtual void ForgetSteps() {}
 
   virtual absl::StatusOr<EvaluationResult> Evaluate(const data::Batch& batch) = 0;
 

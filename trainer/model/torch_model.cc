@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "trainer/model/cuda_runtime.h"
+#include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
 #include "trainer/model/own_network.h"
@@ -206,6 +207,10 @@ class TorchModel final : public Model {
     for (std::size_t index = 0; index < parameters_; ++index) {
       values_[index].register_hook([this, index](const at::Tensor& gradient) { Deliver(index, gradient); });
     }
+    if (options.local_optimizer.has_value()) {
+      local_ = MakeLocalOptimizer(*options.local_optimizer, Trained());
+      clip_norm_ = options.local_optimizer->clip_norm;
+    }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
     if (options.layout != LayoutChoice::kAuto) {
@@ -252,7 +257,7 @@ class TorchModel final : public Model {
       const auto end_of_step = absl::MakeCleanup([&] {
         on_gradient_ = nullptr;
         waiting_.clear();
-        for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
+        ForgetGradients();
       });
       const double start = Seconds(CLOCK_MONOTONIC);
       const at::Tensor loss = Loss(batch);
@@ -273,6 +278,43 @@ class TorchModel final : public Model {
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
     });
+  }
+
+  absl::StatusOr<StepResult> TakeStep(const data::Batch& batch, std::uint64_t update_seed,
+                                      const OnLoss& on_loss) override {
+    if (local_ == nullptr) return Model::TakeStep(batch, update_seed, on_loss);
+    if (absl::Status status = Check(batch); !status.ok()) return status;
+    return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
+      SetThreads();
+      SeedDraws(update_seed);
+      StepResult result;
+      std::vector<at::Tensor> moved;
+      {
+        const BuffersAsBefore buffers(*network_);  // those that are not shared count nothing
+        const auto end_of_step = absl::MakeCleanup([this] { ForgetGradients(); });
+        const double start = Seconds(CLOCK_MONOTONIC);
+        const at::Tensor loss = Loss(batch);
+        result.loss = loss.item<double>();
+        const double middle = Seconds(CLOCK_MONOTONIC);
+        result.forward_seconds = middle - start;
+        if (on_loss && !on_loss(result.loss)) return result;
+        const double backward = Seconds(CLOCK_MONOTONIC);
+        loss.backward();
+        if (clip_norm_ > 0) ClipNorm(Trained(), clip_norm_);
+        local_->step();
+        for (const NamedTensor& named : network_->Buffers()) {
+          if (IsShared(named.value)) moved.push_back(named.value.clone());
+        }
+        result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
+      }
+      const at::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < moved.size(); ++i) values_[parameters_ + i].copy_(moved[i]);
+      return result;
+    });
+  }
+
+  void ForgetSteps() override {
+    if (local_ != nullptr) local_->state().clear();
   }
 
   absl::StatusOr<EvaluationResult> Evaluate(const data::Batch& batch) override {
@@ -305,6 +347,15 @@ class TorchModel final : public Model {
   void SetThreads() const {
     // LibTorch keeps this a thread of the program, so it is set where the work is done.
     if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+  }
+
+  // The parameters: handles of the same tensors.
+  std::vector<at::Tensor> Trained() const {
+    return {values_.begin(), values_.begin() + static_cast<std::ptrdiff_t>(parameters_)};
+  }
+
+  void ForgetGradients() {
+    for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
   }
 
   // LibTorch's own generators: whatever a network draws comes from them.
@@ -500,7 +551,7 @@ class TorchModel final : public Model {
           best = candidate;
         }
       }
-      for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
+      ForgetGradients();
     }
     SetLayout(best);
   }
@@ -514,6 +565,8 @@ class TorchModel final : public Model {
   std::vector<at::Tensor> values_;  // of tensors_
   std::size_t parameters_ = 0;      // of them; buffers follow
   std::vector<std::pair<Tensor, at::Tensor>> frozen_;
+  std::unique_ptr<torch::optim::Optimizer> local_;  // null: none is wanted
+  double clip_norm_ = 0;
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward
   std::vector<bool> delivered_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -55,7 +56,7 @@ enum Offset : std::size_t {
   kDataShardAt = 88,
   kGroupAt = 92,
   kElementsAt = 96,
-  kReservedFactorAt = 100,
+  kFactorAt = 100,
   kClockAt = 104,
   kReservedTailAt = 112,
 };
@@ -92,6 +93,9 @@ std::string Inconsistency(const FrameHeader& header, std::size_t payload_bytes) 
   if ((header.kind == FrameKind::kReply) != (header.status != ReplyStatus::kNone)) {
     return absl::StrCat("status: found ", header.status, " in a frame of kind ", header.kind,
                         ", expected one in every reply and 0 in any other frame");
+  }
+  if (!core::IsFactor(header.factor)) {
+    return absl::StrCat("factor: found ", header.factor, ", expected 0 to 1");
   }
   if (payload_bytes == 0) return {};
   if (header.type != DataType::kFloat32 || header.codec != FrameCodec::kFp32) {
@@ -132,6 +136,7 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   Put<std::uint32_t>(out, kDataShardAt, header.update.data_shard);
   Put<std::uint32_t>(out, kGroupAt, header.update.group);
   Put<std::uint32_t>(out, kElementsAt, header.elements);
+  Put<std::uint32_t>(out, kFactorAt, std::bit_cast<std::uint32_t>(header.factor));
   Put<std::uint64_t>(out, kClockAt, header.clock);
   Put<std::uint32_t>(out, kHeaderCrcAt, HeaderCrc(out));
 }
@@ -187,7 +192,6 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   }
   const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
   if (!std::all_of(bytes + kReservedAt, bytes + kIncarnationAt, is_zero) ||
-      !std::all_of(bytes + kReservedFactorAt, bytes + kClockAt, is_zero) ||
       !std::all_of(bytes + kReservedTailAt, bytes + kFrameHeaderBytes, is_zero)) {
     return absl::DataLossError("reserved bytes: found some set, expected zeros");
   }
@@ -205,6 +209,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   header.update.data_shard = Get<std::uint32_t>(bytes, kDataShardAt);
   header.update.group = Get<std::uint32_t>(bytes, kGroupAt);
   header.elements = Get<std::uint32_t>(bytes, kElementsAt);
+  header.factor = std::bit_cast<float>(Get<std::uint32_t>(bytes, kFactorAt));
   header.clock = Get<std::uint64_t>(bytes, kClockAt);
   payload.bytes = Get<std::uint32_t>(bytes, kPayloadBytesAt);
   payload.crc = Get<std::uint32_t>(bytes, kPayloadCrcAt);

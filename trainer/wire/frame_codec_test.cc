@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <utility>
@@ -72,6 +73,7 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
                    static_cast<std::uint32_t>(random())};
   header.version = random();
   header.elements = static_cast<std::uint32_t>(random());
+  header.factor = static_cast<float>(random() % 1025) / 1024;
   const std::size_t elements = random() % 3 == 0 ? 0 : random() % (largest_payload / sizeof(float) + 1);
   if (elements != 0) {
     header.type = core::DataType::kFloat32;
@@ -109,6 +111,7 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.update, b.update);
   EXPECT_EQ(a.version, b.version);
   EXPECT_EQ(a.elements, b.elements);
+  EXPECT_EQ(a.factor, b.factor);
 }
 
 void ExpectSameFrame(const core::Frame& a, const core::Frame& b) {
@@ -266,6 +269,7 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
   } cases[] = {
       {0, {'N'}, "magic: found 0x4652504e, expected 0x46525044"},
       {4, {1}, "format version: found 0x1, expected 0x2"},
+      {4, {3}, "format version: found 0x3, expected 0x2"},
       {6, {64}, "header length: found 0x40, expected 0x80"},
       {8, {8}, "payload length: found 8, expected 0 or 4 bytes for each of 3 elements"},
       {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or 4"},
@@ -282,8 +286,10 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {25, {4}, "flags: found 4, expected 0 to 3"},
       {26, {1}, "reserved bytes: found some set"},
       {27, {1}, "reserved bytes: found some set"},
-      {100, {1}, "reserved bytes: found some set"},
-      {103, {1}, "reserved bytes: found some set"},
+      {100, {1, 0, 0x80, 0x3F}, "factor: found 1, expected 0 to 1"},  // the next float
+      {100, {0, 0, 0x80, 0xBF}, "factor: found -1, expected 0 to 1"},
+      {100, {0, 0, 0xC0, 0x7F}, "factor: found nan, expected 0 to 1"},
+      {100, {0, 0, 0x80, 0x7F}, "factor: found inf, expected 0 to 1"},
       {112, {1}, "reserved bytes: found some set"},
       {127, {1}, "reserved bytes: found some set"},
       {96, {4}, "payload length: found 12, expected 0 or 4 bytes for each of 4 elements"},
@@ -318,6 +324,7 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
   header.slice = 0x61626364;
   header.update = {0x71727374, 0x81828384, 0x91929394};
   header.clock = 0xA1A2A3A4A5A6A7A8;
+  header.factor = 0.5f;
   const Bytes bytes = Encode({frame});
   ASSERT_EQ(bytes.size(), 128u + 12u);
   Bytes expected = {
@@ -331,7 +338,7 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
       0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,                                                  // slice version
       0x44, 0x43, 0x42, 0x41, 0x54, 0x53, 0x52, 0x51, 0x64, 0x63, 0x62, 0x61,                          // epoch to slice
       0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81, 0x94, 0x93, 0x92, 0x91,                          // update
-      3,    0,    0,    0,    0,    0,    0,    0,                                                     // elements
+      3,    0,    0,    0,    0,    0,    0,    0x3F,                                                  // elements, factor
       0xA8, 0xA7, 0xA6, 0xA5, 0xA4, 0xA3, 0xA2, 0xA1,                                                  // clock
   };
   expected.resize(128);
@@ -355,7 +362,9 @@ TEST(FrameCodecTest, RefusesToSendWhatItWouldNotAccept) {
   wrong_size.header.elements = 4;
   core::Frame untyped = SmallPush();
   untyped.header.type = core::DataType::kNone;
-  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped}) {
+  core::Frame no_factor = SmallPush();
+  no_factor.header.factor = std::numeric_limits<float>::quiet_NaN();
+  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped, no_factor}) {
     EXPECT_EQ(EncodeMessage({SmallPush(), frame}).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }

@@ -4,7 +4,8 @@
 
 namespace downpour::worker {
 
-BatchLoader::BatchLoader(const data::Dataset* dataset) : dataset_(dataset), thread_([this] { Run(); }) {}
+BatchLoader::BatchLoader(const data::Dataset* dataset, std::uint32_t size)
+    : dataset_(dataset), size_(size), thread_([this] { Run(); }) {}
 
 BatchLoader::~BatchLoader() {
   {
@@ -23,36 +24,36 @@ void BatchLoader::Run() {
       mutex_.Await(absl::Condition(&wanted));
       if (stopped_) return;
       request = *std::exchange(request_, std::nullopt);
-      loading_ = request.update;
+      loading_ = request.minibatch;
     }
     data::Batch batch = dataset_->Read(request.indices);
     absl::MutexLock lock(&mutex_);
     batch_ = std::move(batch);
-    loaded_ = request.update;
+    loaded_ = request.minibatch;
     loading_.reset();
   }
 }
 
-void BatchLoader::Prefetch(const core::DataPlan& plan, const core::UpdateId& update) {
-  Request request{update, plan.SampleIndices(update)};
+void BatchLoader::Prefetch(const core::DataPlan& plan, const Minibatch& minibatch) {
+  Request request{minibatch, Indices(plan, minibatch)};
   absl::MutexLock lock(&mutex_);
-  if (loaded_ != update && loading_ != update) request_ = std::move(request);
+  if (loaded_ != minibatch && loading_ != minibatch) request_ = std::move(request);
 }
 
-data::Batch BatchLoader::Take(const core::DataPlan& plan, const core::UpdateId& update) {
+data::Batch BatchLoader::Take(const core::DataPlan& plan, const Minibatch& minibatch) {
   {
     absl::MutexLock lock(&mutex_);
     // The loader never blocks on anything but the data set, so waiting for it is no longer than reading it here.
-    const auto not_under_way = [this, &update]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return loading_ != update && (!request_.has_value() || !(request_->update == update));
+    const auto not_under_way = [this, &minibatch]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return loading_ != minibatch && (!request_.has_value() || !(request_->minibatch == minibatch));
     };
     mutex_.Await(absl::Condition(&not_under_way));
-    if (loaded_ == update) {
+    if (loaded_ == minibatch) {
       loaded_.reset();
       return std::move(batch_);
     }
   }
-  return dataset_->Read(plan.SampleIndices(update));
+  return dataset_->Read(Indices(plan, minibatch));
 }
 
 }  // namespace downpour::worker

@@ -2,7 +2,6 @@
 #define DOWNPOUR_TRAINER_WORKER_BATCH_LOADER_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -14,31 +13,45 @@
 
 namespace downpour::worker {
 
-// Reads the minibatch of the next update on a thread of its own while the current one is computed. Prefetch and Take
-// are called from one thread.
+// A part of an update, see DataPlan::SampleIndices.
+struct Minibatch {
+  core::UpdateId update;
+  std::uint32_t number = 0;  // within the update
+  friend bool operator==(const Minibatch& a, const Minibatch& b) {
+    return a.update == b.update && a.number == b.number;
+  }
+};
+
+// Reads the next minibatch on a thread of its own while the current one is computed. Prefetch and Take are called from
+// one thread.
 class BatchLoader {
  public:
-  explicit BatchLoader(const data::Dataset* dataset);
+  // Minibatches have `size` samples, the last of an update what is left. `dataset` outlives the loader.
+  BatchLoader(const data::Dataset* dataset, std::uint32_t size);
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
 
-  void Prefetch(const core::DataPlan& plan, const core::UpdateId& update);
-  // From the prefetch if that was the update prefetched, read now otherwise.
-  data::Batch Take(const core::DataPlan& plan, const core::UpdateId& update);
+  void Prefetch(const core::DataPlan& plan, const Minibatch& minibatch);
+  // From the prefetch if that was the minibatch prefetched, read now otherwise.
+  data::Batch Take(const core::DataPlan& plan, const Minibatch& minibatch);
 
  private:
   struct Request {
-    core::UpdateId update;
+    Minibatch minibatch;
     std::vector<std::int64_t> indices;
   };
   void Run();
+  std::vector<std::int64_t> Indices(const core::DataPlan& plan, const Minibatch& minibatch) const {
+    return plan.SampleIndices(minibatch.update, minibatch.number, size_);
+  }
 
   const data::Dataset* dataset_;
+  const std::uint32_t size_;
   absl::Mutex mutex_;
   std::optional<Request> request_ ABSL_GUARDED_BY(mutex_);
-  std::optional<core::UpdateId> loading_ ABSL_GUARDED_BY(mutex_);
-  std::optional<core::UpdateId> loaded_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Minibatch> loading_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Minibatch> loaded_ ABSL_GUARDED_BY(mutex_);
   data::Batch batch_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

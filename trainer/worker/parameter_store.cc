@@ -23,6 +23,23 @@ bool AllFinite(absl::Span<const float> values) {
   return bad == 0;
 }
 
+// Always in the same order, in which it vectorises.
+double SquaresOf(absl::Span<const float> values) {
+  constexpr std::size_t kLanes = 8;
+  double lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const double value = values[i + lane];
+      lanes[lane] += value * value;
+    }
+  }
+  double sum = 0;
+  for (; i < values.size(); ++i) sum += double{values[i]} * double{values[i]};
+  for (const double lane : lanes) sum += lane;
+  return sum;
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(model::Model* model) : model_(model) {
@@ -67,7 +84,12 @@ void ParameterStore::Load() {
   }
 }
 
-bool ParameterStore::KeepGradient(std::size_t tensor, absl::Span<const float> gradient) {
+void ParameterStore::LoadAllNext() {
+  absl::MutexLock lock(&mutex_);
+  changed_.assign(changed_.size(), true);
+}
+
+bool ParameterStore::KeepGradient(std::size_t tensor, absl::Span<const float> gradient, float weight, bool first) {
   std::shared_ptr<std::vector<float>> buffer;
   {
     absl::MutexLock lock(&mutex_);
@@ -75,10 +97,27 @@ bool ParameterStore::KeepGradient(std::size_t tensor, absl::Span<const float> gr
   }
   // Only this thread makes new references to it, through Gradient(): alone now, alone until it is put back.
   if (!core::SoleOwner(buffer)) buffer = std::make_shared<std::vector<float>>(gradient.size());
-  std::copy(gradient.begin(), gradient.end(), buffer->begin());
+  float* const kept = buffer->data();
+  if (!first) {
+    for (std::size_t i = 0; i < gradient.size(); ++i) kept[i] += weight * gradient[i];
+  } else if (weight != 1) {
+    for (std::size_t i = 0; i < gradient.size(); ++i) kept[i] = weight * gradient[i];
+  } else {
+    std::copy(gradient.begin(), gradient.end(), kept);
+  }
+  const bool finite = AllFinite(*buffer);
   absl::MutexLock lock(&mutex_);
   gradients_[tensor] = std::move(buffer);
-  return AllFinite(gradient);
+  return finite;
+}
+
+double ParameterStore::SumOfSquares(std::size_t tensor) const {
+  std::shared_ptr<const std::vector<float>> gradient;
+  {
+    absl::MutexLock lock(&mutex_);
+    gradient = gradients_[tensor];
+  }
+  return SquaresOf(*gradient);
 }
 
 std::vector<std::vector<float>> ParameterStore::Values() const {

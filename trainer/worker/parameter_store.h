@@ -24,10 +24,16 @@ class ParameterStore final : public core::WorkerHost {
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
 
-  // Copies what changed since the last call into the model. On the thread that owns the model.
+  // Copies what changed since the last call into the model. On the thread that owns the model, like what follows but
+  // for Values.
   void Load();
-  // Keeps a gradient for Gradient(); false if a value is not finite (it is kept all the same).
-  bool KeepGradient(std::size_t tensor, absl::Span<const float> gradient);
+  // The model has moved: all values are copied with the next Load.
+  void LoadAllNext();
+  // Keeps `weight` times a gradient for Gradient(), or adds it to what is kept if it is not the update's first; false
+  // if a value is not finite (it is kept all the same).
+  bool KeepGradient(std::size_t tensor, absl::Span<const float> gradient, float weight = 1, bool first = true);
+  // Of the gradient that is kept, in double.
+  double SumOfSquares(std::size_t tensor) const;
   // The newest values of all tensors, as they came from the ps.
   std::vector<std::vector<float>> Values() const;
 

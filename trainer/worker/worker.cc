@@ -44,6 +44,23 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
   return absl::StrCat(config.output_directory(), "/", file);
 }
 
+model::LocalOptimizer MakeLocalOptimizer(const v1::TrainingConfig& config) {
+  const v1::LocalStepsConfig& steps = config.local_steps();
+  model::LocalOptimizer optimizer;
+  optimizer.type = steps.optimizer() == v1::LocalStepsConfig::MOMENTUM ? model::LocalOptimizer::Type::kMomentum
+                   : steps.optimizer() == v1::LocalStepsConfig::ADAM   ? model::LocalOptimizer::Type::kAdam
+                   : steps.optimizer() == v1::LocalStepsConfig::ADAMW  ? model::LocalOptimizer::Type::kAdamW
+                                                                       : model::LocalOptimizer::Type::kSgd;
+  optimizer.learning_rate = steps.learning_rate();
+  optimizer.momentum = steps.momentum();
+  optimizer.beta1 = steps.beta1();
+  optimizer.beta2 = steps.beta2();
+  optimizer.epsilon = steps.epsilon();
+  optimizer.weight_decay = steps.weight_decay();
+  optimizer.clip_norm = config.clip_norm();
+  return optimizer;
+}
+
 model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const data::Dataset& dataset) {
   model::ModelOptions options;
   options.model = MakeModelSpec(config.model());
@@ -56,6 +73,7 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
   options.threads = static_cast<int>(config.threads());
   options.batch_size = config.batch_size();
   options.seed = config.seed();
+  if (config.local_steps().count() > 1) options.local_optimizer = MakeLocalOptimizer(config);
   return options;
 }
 
@@ -84,7 +102,7 @@ class WorkerProcess::Impl {
         test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
-        loader_(train_.get()),
+        loader_(train_.get(), options_.config.batch_size()),
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
         data_client_(wire::MakeGrpcDataClient()) {}
@@ -142,6 +160,7 @@ class WorkerProcess::Impl {
     core_options.job_uid = options_.config.job_uid();
     core_options.index = options_.index;
     core_options.process_incarnation = options_.process_incarnation;
+    core_options.fetch_every = std::max(options_.config.local_steps().fetch_every(), 1u);
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     for (const model::Tensor& tensor : model_->tensors()) {
       v1::TensorSpec spec;
@@ -212,37 +231,111 @@ class WorkerProcess::Impl {
 
   void Train(const core::Work& work) {
     std::optional<core::DataPlan> plan;
-    std::optional<core::UpdateId> next;
     {
       absl::MutexLock lock(&mutex_);
       plan = core_.plan();
-      next = core_.NextUpdate();
     }
-    const core::Time begun = service::MonotonicNow();
-    const data::Batch batch = loader_.Take(*plan, work.update);
-    store_.Load();
-    if (next.has_value()) loader_.Prefetch(*plan, *next);
+    core::Time begun = service::MonotonicNow();
+    if (work.fetched) store_.Load();
     core::ComputeResult result;
-    result.data_seconds = absl::ToDoubleSeconds(service::MonotonicNow() - begun);
-    result.samples = static_cast<std::uint64_t>(batch.size());
+    result.samples = plan->samples_in_update(work.update);
+    const std::uint32_t count = plan->minibatches_in_update(work.update, options_.config.batch_size());
+    const bool local = LocalSteps();
+    if (local) KeepStart();
     bool finite = true;
-    const absl::StatusOr<model::StepResult> step = model_->ComputeGradients(
-        batch, plan->UpdateSeed(work.update), [&finite](double loss) { return finite = std::isfinite(loss); },
-        [&](std::size_t tensor, absl::Span<const float> gradient) {
-          finite = store_.KeepGradient(tensor, gradient) && finite;
-          if (!finite) return;
-          With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
-            core.OnGradient(work.token, static_cast<std::uint32_t>(tensor), now, output);
-          });
+    double squares = 0;
+    const auto on_loss = [&finite](double loss) { return finite = std::isfinite(loss); };
+    for (std::uint32_t number = 0; number < count && finite; ++number) {
+      if (number > 0 && Abandoned()) return;
+      const data::Batch batch = loader_.Take(*plan, {work.update, number});
+      if (number + 1 < count) {
+        loader_.Prefetch(*plan, {work.update, number + 1});
+      } else if (const std::optional<core::UpdateId> next = NextUpdate(); next.has_value()) {
+        loader_.Prefetch(*plan, {*next, 0});
+      }
+      result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
+      const double part = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
+      const bool last = number + 1 == count;
+      std::vector<std::pair<std::size_t, std::vector<float>>> moved;
+      const auto on_gradient = [&](std::size_t tensor, absl::Span<const float> gradient) {
+        const bool buffer = model_->tensors()[tensor].kind == model::TensorKind::kBuffer;
+        finite = store_.KeepGradient(tensor, gradient, buffer ? 1 : static_cast<float>(part), number == 0) && finite;
+        if (buffer && !last) moved.emplace_back(tensor, std::vector<float>(gradient.begin(), gradient.end()));
+        if (!finite || !last) return;
+        if (!buffer && options_.config.clip_norm() > 0) squares += store_.SumOfSquares(tensor);
+        With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
+          core.OnGradient(work.token, static_cast<std::uint32_t>(tensor), now, output);
         });
-    if (!step.ok()) return Fail(step.status());
+      };
+      const std::uint64_t seed = plan->UpdateSeed(work.update, number);
+      const absl::StatusOr<model::StepResult> step =
+          local ? model_->TakeStep(batch, seed, on_loss) : model_->ComputeGradients(batch, seed, on_loss, on_gradient);
+      if (!step.ok()) return Fail(step.status());
+      for (const auto& [tensor, difference] : moved) MoveBuffer(tensor, difference);
+      result.loss += part * step->loss;
+      result.forward_seconds += step->forward_seconds;
+      result.backward_seconds += step->backward_seconds;
+      begun = service::MonotonicNow();
+    }
+    if (local) finite = finite && KeepDifferences();
+    if (local && !finite) model_->ForgetSteps();
+    if (local || count > 1) store_.LoadAllNext();
     result.verdict = finite ? core::Verdict::kApply : core::Verdict::kSkip;
-    result.loss = step->loss;
-    result.forward_seconds = step->forward_seconds;
-    result.backward_seconds = step->backward_seconds;
+    result.factor = ClipFactor(squares);
     With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
       core.OnComputed(work.token, result, now, output);
     });
+  }
+
+  std::optional<core::UpdateId> NextUpdate() {
+    absl::MutexLock lock(&mutex_);
+    return core_.NextUpdate();
+  }
+
+  bool LocalSteps() const { return options_.config.local_steps().count() > 1; }
+
+  // Nobody waits for the update under way any more.
+  bool Abandoned() {
+    absl::MutexLock lock(&mutex_);
+    return leave_expired_ || core_.finished().has_value();
+  }
+
+  // The values that the steps of an update begin with.
+  void KeepStart() {
+    start_.resize(model_->tensors().size());
+    for (std::size_t tensor = 0; tensor < start_.size(); ++tensor) {
+      start_[tensor].resize(static_cast<std::size_t>(model_->tensors()[tensor].elements()));
+      model_->GetParameter(tensor, absl::MakeSpan(start_[tensor]));
+    }
+  }
+
+  // What the update is after its steps: by how much they took the values down. False: it is not finite.
+  bool KeepDifferences() {
+    bool finite = true;
+    std::vector<float> difference;
+    for (std::size_t tensor = 0; tensor < start_.size(); ++tensor) {
+      difference.resize(start_[tensor].size());
+      model_->GetParameter(tensor, absl::MakeSpan(difference));
+      for (std::size_t i = 0; i < difference.size(); ++i) difference[i] = start_[tensor][i] - difference[i];
+      finite = store_.KeepGradient(tensor, difference) && finite;
+    }
+    return finite;
+  }
+
+  // Between two minibatches of an update a buffer goes on from where the first left it.
+  void MoveBuffer(std::size_t tensor, absl::Span<const float> difference) {
+    std::vector<float> value(difference.size());
+    model_->GetParameter(tensor, absl::MakeSpan(value));
+    for (std::size_t i = 0; i < value.size(); ++i) value[i] -= difference[i];
+    model_->SetParameter(tensor, value);
+  }
+
+  // By what a gradient with this sum of squares is multiplied to have a norm of at most spec.update.clipNorm. Local
+  // steps are clipped one by one.
+  float ClipFactor(double squares) const {
+    const double most = options_.config.clip_norm();
+    const double norm = std::sqrt(squares);
+    return most > 0 && norm > most ? static_cast<float>(most / norm) : 1.0f;
   }
 
   void Evaluate(const core::Work& work) {
@@ -377,6 +470,7 @@ class WorkerProcess::Impl {
   std::unique_ptr<model::Model> model_;
   ParameterStore store_;
   BatchLoader loader_;
+  std::vector<std::vector<float>> start_;  // see KeepStart
 
   absl::Mutex mutex_;
   core::WorkerCore core_ ABSL_GUARDED_BY(mutex_);

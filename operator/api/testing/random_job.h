@@ -164,6 +164,21 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     const bool measures = job.spec.training.evaluate && !model.metrics.empty();
     job.spec.checkpoint->keep_best = measures ? model.metrics.front() : "";
   }
+  UpdateSpec& update = job.spec.update;
+  if (update.local_optimizer.has_value()) {
+    update.local_steps = std::max(update.local_steps, 2);
+    update.accumulate = 1;
+    LocalOptimizerSpec& optimizer = *update.local_optimizer;
+    if (optimizer.type != LocalOptimizerType::kMomentum) optimizer.momentum.reset();
+    if (optimizer.type == LocalOptimizerType::kSgd || optimizer.type == LocalOptimizerType::kMomentum) {
+      optimizer.beta1.reset();
+      optimizer.beta2.reset();
+      optimizer.epsilon.reset();
+    }
+  } else {
+    update.local_steps = 1;
+    update.fetch_every = 1;
+  }
   MakeUnique(model.frozen);
   FailurePolicy& policy = job.spec.failure_policy;
   if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;

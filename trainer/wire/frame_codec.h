@@ -27,8 +27,9 @@ struct MessagePart {
 };
 
 // One message; the parts in order are its bytes. Payloads are referred to, not copied, except the small ones. Computes
-// the checksums, so it reads every payload once. kInvalidArgument: a payload that is neither empty nor fp32 of
-// `elements` values, a reply without a status or a status on what is no reply, or more than kMaxMessageBytes.
+// the checksums, so it reads every payload once. kInvalidArgument: a payload that is neither empty nor as long as
+// its codec makes `elements` values, a reply without a status or a status on what is no reply, or more than
+// kMaxMessageBytes.
 absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames);
 
 // A message read back. Payloads refer to the message's bytes and hold `owner`.

@@ -215,6 +215,8 @@ void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("mode", s.mode, Choice(kUpdateModes));
   v.Field("optimizer", s.optimizer, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));
+  v.Field("topK", s.top_k, Share{});
+  v.Field("pullCodec", s.pull_codec, Choice(kPullCodecs));
   v.Field("accumulate", s.accumulate, Integer{1, 65536, 1});
 }
 

@@ -20,7 +20,7 @@ enum class SuccessPolicy { kAllWorkers, kWorker0, kCoordinator };
 enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJob };
 enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
 enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSgd };
-enum class Codec { kFp32, kBf16, kInt8, kTopK };
+enum class Codec { kFp32, kBf16, kInt8, kTopK, kOneBit };
 enum class Device { kAuto, kCpu, kCuda };
 enum class Precision { kFp32, kBf16 };
 enum class DisruptionPolicy { kProtect, kAllow };
@@ -187,8 +187,10 @@ struct OptimizerSpec {
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
   OptimizerSpec optimizer;
-  Codec codec = Codec::kFp32;
-  int accumulate = 1;  // minibatches an update
+  Codec codec = Codec::kFp32;       // of gradients
+  std::optional<double> top_k;      // of kTopK: the fraction that is kept; absent: 0.01
+  Codec pull_codec = Codec::kFp32;  // of values; kFp32 or kBf16
+  int accumulate = 1;               // minibatches an update
   friend bool operator==(const UpdateSpec&, const UpdateSpec&) = default;
 };
 

@@ -38,15 +38,15 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
   const std::size_t size = EncodedBytes(options_.codec, options_.top_k, elements);
   // Few values, or most of them, are no larger in fp32, which is exact.
   const bool exact = flush || size >= elements * sizeof(float);
-  std::vector<std::uint8_t> bytes(exact ? 0 : size);
+  const auto buffer = std::make_shared_for_overwrite<std::uint8_t[]>(exact ? 0 : size);
+  const absl::Span<std::uint8_t> bytes(buffer.get(), exact ? 0 : size);
   const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : kPart;
   std::vector<float> decoded(exact ? 0 : std::min<std::size_t>(part, elements));
   std::size_t at = 0;
   const auto encode = [&](absl::Span<float> values) {
     const std::size_t count = EncodedBytes(options_.codec, options_.top_k, values.size());
     core::Encode(options_.codec, options_.top_k, values, bytes.data() + at);
-    Decode(options_.codec, Payload({absl::MakeConstSpan(bytes).subspan(at, count)}, nullptr),
-           absl::MakeSpan(decoded).first(values.size()));
+    Decode(options_.codec, Payload({bytes.subspan(at, count)}, nullptr), absl::MakeSpan(decoded).first(values.size()));
     Subtract(decoded.data(), values.size(), values.data());
     at += count;
   };
@@ -70,7 +70,7 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
     auto values = std::make_shared<const std::vector<float>>(std::exchange(slice.next, {}));
     slice.encoded = EncodedGradient{FrameCodec::kFp32, Payload::OfFloats(*values, values)};
   } else {
-    slice.encoded = EncodedGradient{options_.codec, OwningPayload(std::move(bytes))};
+    slice.encoded = EncodedGradient{options_.codec, Payload({bytes}, buffer)};
   }
   return *slice.encoded;
 }

@@ -14,9 +14,10 @@ namespace {
 constexpr float kLargestScale = std::numeric_limits<float>::max() / 128;
 constexpr std::size_t kBlockBytes = sizeof(float) + kInt8Block;
 
-// 1.5 * 2^23: a float of this size has no fraction, so that adding it rounds to the nearest integer, which is then in
-// the lower bits. Defined for NaN as well, unlike a conversion.
+// 1.5 * 2^23: a float of this size has no fraction, so that adding it rounds to the nearest integer, which is then how
+// far its bits are above those of kRound. Defined for NaN as well, unlike a conversion.
 constexpr float kRound = 12582912.0f;
+constexpr std::uint32_t kRoundBits = std::bit_cast<std::uint32_t>(kRound);
 
 DOWNPOUR_WIDE_VECTORS
 std::uint32_t LargestMagnitude(const float* values, std::size_t count) {
@@ -29,10 +30,9 @@ std::uint32_t LargestMagnitude(const float* values, std::size_t count) {
 DOWNPOUR_WIDE_VECTORS
 void Quantise(const float* values, std::size_t count, float inverse, std::uint8_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
-    const float scaled = values[i] * inverse;
-    const float above = scaled < -127.0f ? -127.0f : scaled;
-    const float within = above > 127.0f ? 127.0f : above;
-    out[i] = static_cast<std::uint8_t>(std::bit_cast<std::uint32_t>(within + kRound));
+    const auto integer =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(values[i] * inverse + kRound) - kRoundBits);
+    out[i] = static_cast<std::uint8_t>(std::min(std::max(integer, -127), 127));
   }
 }
 

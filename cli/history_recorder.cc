@@ -129,6 +129,17 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
                           {"samples", evaluation.samples()}}));
   }
   model_path_ = reply.model_path();
+  for (const v1::MemberProgress& member : reply.members()) {
+    if (!member.has_worker()) continue;
+    auto& [bytes, saved] = pushed_[{member.index(), member.process_incarnation()}];
+    bytes = std::max(bytes, member.worker().push_bytes());
+    saved = std::max(saved, member.worker().push_bytes_saved());
+  }
+  summary.push_bytes = summary.push_bytes_saved = 0;
+  for (const auto& [worker, pushed] : pushed_) {
+    summary.push_bytes += pushed.first;
+    summary.push_bytes_saved += pushed.second;
+  }
 
   if (!reply.checkpoint().newest().empty()) {
     summary.checkpoint = reply.checkpoint().newest();
@@ -235,6 +246,8 @@ std::string SummaryToJson(const RunSummary& summary) {
                          {"checkpoint", summary.checkpoint},
                          {"checkpointUpdates", summary.checkpoint_updates},
                          {"lostUpdates", summary.lost_updates},
+                         {"pushBytes", summary.push_bytes},
+                         {"pushBytesSaved", summary.push_bytes_saved},
                          {"ledger", ledger},
                          {"audit", AuditOf(summary)},
                          {"modelPath", summary.model_path},

@@ -58,6 +58,8 @@ class HistoryRecorder {
   std::optional<double> first_update_seconds_;
   std::uint64_t base_updates_ = 0;                // of another run, which this one began with
   std::map<double, std::uint64_t> lost_updates_;  // by the begin of the recovery
+  // By index and incarnation of the worker: bytes pushed and saved.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> pushed_;
   std::string model_path_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::size_t> evaluation_index_;  // (generation, epochs) -> place
   std::map<std::string, std::size_t> span_index_;                                    // uid -> place

@@ -250,6 +250,26 @@ TEST(HistoryRecorderTest, WhatARunBeganWithIsNotItsOwn) {
   EXPECT_EQ(summary.lost_updates, 14u);
 }
 
+TEST(HistoryRecorderTest, PushedBytesAreThoseOfEveryWorkerThereWas) {
+  HistoryRecorder recorder = MakeRecorder();
+  const auto report = [&](std::uint32_t index, std::uint32_t incarnation, std::uint64_t bytes, std::uint64_t saved) {
+    v1::ProgressReply reply = Reply(1);
+    v1::MemberProgress* member = reply.add_members();
+    member->set_role("worker");
+    member->set_index(index);
+    member->set_process_incarnation(incarnation);
+    member->mutable_worker()->set_push_bytes(bytes);
+    member->mutable_worker()->set_push_bytes_saved(saved);
+    recorder.AddProgress(kStart + 1, reply, std::nullopt, 0);
+  };
+  report(0, 1, 100, 300);
+  report(1, 1, 10, 30);
+  report(0, 1, 200, 600);
+  report(0, 2, 1, 3);
+  EXPECT_EQ(recorder.history().summary.push_bytes, 211u);
+  EXPECT_EQ(recorder.history().summary.push_bytes_saved, 633u);
+}
+
 TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   HistoryRecorder recorder = MakeRecorder();
   v1::ProgressReply reply = Reply(100);
@@ -267,7 +287,7 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
     "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875,
     "testMetrics": {"Accuracy": 0.875}, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
-    "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
+    "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "pushBytes": 0, "pushBytesSaved": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",
     "warnings": ["of the coordinator before", "39 updates were skipped"]})");
   EXPECT_EQ(document, expected) << document.dump(2);

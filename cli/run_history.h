@@ -94,6 +94,8 @@ struct RunSummary {
   std::string checkpoint = {};    // URI of the newest of this job; empty: there is none
   std::uint64_t checkpoint_updates = 0;
   std::uint64_t lost_updates = 0;       // that were applied and lost again
+  std::uint64_t push_bytes = 0;         // of gradients as the workers last reported them
+  std::uint64_t push_bytes_saved = 0;   // by the codec: so much more they would have been as float32
   std::optional<LedgerSummary> ledger;  // absent: the ps could not be read, `message` says why
   std::string model_path;
   std::string run_directory;

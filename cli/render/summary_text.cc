@@ -1,5 +1,6 @@
 #include "cli/render/summary_text.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
           summary.samples_per_second.has_value() ? FormatCount(*summary.samples_per_second) : "-", " samples/s",
           summary.first_update_seconds > 0 ? ", first update after " + FormatDuration(summary.first_update_seconds)
                                            : ", no update"));
+  if (summary.push_bytes_saved > 0) {
+    const auto bytes = static_cast<double>(summary.push_bytes);
+    const auto saved = static_cast<double>(summary.push_bytes_saved);
+    row("gradients", absl::StrCat(FormatCount(bytes), " bytes pushed, ", FormatCount(saved), " saved by the codec (",
+                                  FormatDecimal((bytes + saved) / std::max(1.0, bytes), 1), " times smaller)"));
+  }
   if (!summary.resumed_from.empty()) row("resumed", CleanText(summary.resumed_from));
   if (summary.restarts > 0) row("restarts", absl::StrCat(summary.restarts));
   if (summary.lost_updates > 0) row("lost", absl::StrCat(summary.lost_updates, " updates, applied again"));

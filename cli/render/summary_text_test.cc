@@ -41,13 +41,16 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   }
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, Not(HasSubstr("why")));
-  for (const char* part : {"resumed", "lost", "checkpoint"}) EXPECT_THAT(text, Not(HasSubstr(part)));
+  for (const char* part : {"gradients", "resumed", "lost", "checkpoint"}) EXPECT_THAT(text, Not(HasSubstr(part)));
   summary.resumed_from = "/ckpt/lenet/3";
   summary.lost_updates = 12;
+  summary.push_bytes = 1200000;
+  summary.push_bytes_saved = 3600000;
   summary.checkpoint = "/ckpt/lenet/9";
   summary.checkpoint_updates = 2300;
-  for (const char* part : {"resumed     /ckpt/lenet/3\n", "lost        12 updates, applied again\n",
-                           "checkpoint  /ckpt/lenet/9 (update 2300)\n"}) {
+  for (const char* part :
+       {"gradients   1.20M bytes pushed, 3.60M saved by the codec (4.0 times smaller)\n", "resumed     /ckpt/lenet/3\n",
+        "lost        12 updates, applied again\n", "checkpoint  /ckpt/lenet/9 (update 2300)\n"}) {
     EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr(part));
   }
   summary.samples_per_second.reset();

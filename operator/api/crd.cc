@@ -257,7 +257,6 @@ constexpr Description kDescriptions[] = {
     {"spec.update.optimizer.stalenessAware",
      "Divides the learning rate of an update by its staleness: by how many "
      "updates of others came between the worker's pull and its push."},
-    {"spec.update.codec", "How gradients are encoded on the wire."},
     {"spec.update.accumulate", "Minibatches of one update, which has the mean of their gradients."},
     {"spec.update.localSteps",
      "Minibatches of one update, each of them a step that the worker takes on its own copy. Then the difference is "
@@ -280,6 +279,14 @@ constexpr Description kDescriptions[] = {
      "Greatest norm of a gradient, over all parameters; a greater one is scaled down to it. With localSteps above 1, "
      "of "
      "the gradient of each step. Absent: none."},
+    {"spec.update.codec",
+     "How gradients are encoded on the wire. What a codec leaves out the worker adds to its next gradient. fp32: as "
+     "they are. bf16: half as many bytes. int8: a quarter. topK: the largest values only. oneBit: a bit for each "
+     "value."},
+    {"spec.update.topK", "Of the codec topK: the fraction of the values that is sent. Absent: 0.01."},
+    {"spec.update.pullCodec",
+     "How parameters are encoded on their way to the workers that train. Those that evaluate or export get them as "
+     "they are."},
     {"spec.output", "What is left when training is over."},
     {"spec.output.directory",
      "Directory in which the final model is written. Empty: it is not written to a directory "
@@ -565,6 +572,7 @@ constexpr Relation kRelations[] = {
      "!has(self.checkpoint) || !has(self.checkpoint.keepBest) || !has(self.training) || "
      "!has(self.training.evaluate) || self.training.evaluate",
      "keepBest needs spec.training.evaluate: true"},
+    {"spec.update", "topK", "!has(self.topK) || (has(self.codec) && self.codec == 'topK')", "is for the codec topK"},
     {"spec.failurePolicy.rules[]", "",
      "(has(self.roles) && size(self.roles) > 0) || (has(self.onPodConditions) && size(self.onPodConditions) > 0) || "
      "(has(self.onContainerReasons) && size(self.onContainerReasons) > 0) || has(self.onExitCodes)",
@@ -884,6 +892,14 @@ class SchemaWriter {
     json["x-kubernetes-validations"] = {
         Validation(absl::StrCat("self >= ", smallest, " && self <= ", largest),
                    absl::StrCat("must be from ", smallest, " to ", largest, ", which a float32 can be"))};
+    return json;
+  }
+
+  Json Write(double&, const schema::Share&, const std::string& path, const Notes& notes) {
+    Json json = Begin(path, "number", "double", notes);
+    json["minimum"] = 0;
+    json["exclusiveMinimum"] = true;
+    json["maximum"] = 1;
     return json;
   }
 

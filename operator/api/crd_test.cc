@@ -410,7 +410,7 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
       "model": {"name": "LeNet", "metrics": [], "frozen": []}, "dataset": {"format": "IDX", "path": "/data"},
       "training": {"epochs": 1, "batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
                    "updatesPerShard": 0, "evaluate": true},
-      "update": {"mode": "Async", "codec": "fp32", "accumulate": 1, "localSteps": 1, "fetchEvery": 1,
+      "update": {"mode": "Async", "codec": "fp32", "pullCodec": "fp32", "accumulate": 1, "localSteps": 1, "fetchEvery": 1,
                  "optimizer": {"type": "SGD", "learningRate": 0.01, "stalenessAware": true}},
       "output": {"directory": "", "keepSeconds": 3600}})");
   EXPECT_EQ(Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"], expected);

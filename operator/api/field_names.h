@@ -63,9 +63,11 @@ inline constexpr Name<LocalOptimizerType> kLocalOptimizers[] = {{"SGD", LocalOpt
                                                                 {"Adam", LocalOptimizerType::kAdam},
                                                                 {"AdamW", LocalOptimizerType::kAdamW}};
 inline constexpr Name<Codec> kCodecs[] = {{"fp32", Codec::kFp32},
-                                          {"bf16", Codec::kBf16, false},
-                                          {"int8", Codec::kInt8, false},
-                                          {"topK", Codec::kTopK, false}};
+                                          {"bf16", Codec::kBf16},
+                                          {"int8", Codec::kInt8},
+                                          {"topK", Codec::kTopK},
+                                          {"oneBit", Codec::kOneBit}};
+inline constexpr Name<Codec> kPullCodecs[] = {{"fp32", Codec::kFp32}, {"bf16", Codec::kBf16}};
 inline constexpr Name<CleanupPolicy> kCleanupPolicies[] = {{"All", CleanupPolicy::kAll},
                                                            {"Running", CleanupPolicy::kRunning},
                                                            {"KeepFailed", CleanupPolicy::kKeepFailed},

@@ -123,6 +123,18 @@ class Reader {
     }
   }
 
+  void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Share&) {
+    double number = 0;
+    const std::size_t errors = errors_.size();
+    Read(node, path, number, schema::Number{});
+    if (errors_.size() != errors) return;
+    if (number <= 0 || number > 1) {
+      errors_.Add(path, absl::StrCat("must be greater than 0 and at most 1, got ", Display(node)));
+    } else {
+      value = number;
+    }
+  }
+
   void Read(const DocumentNode& node, const std::string& path, double& value, const schema::Fraction& rule) {
     double number = 0;
     const std::size_t errors = errors_.size();

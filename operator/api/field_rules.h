@@ -33,6 +33,9 @@ struct Fraction {
   double below;
 };
 
+// A fraction of a whole that is not empty: above 0, at most 1.
+struct Share {};
+
 struct Flag {};
 
 // `check` returns what is asked for ("must ..."), or nothing if the text is right.

@@ -79,6 +79,7 @@ class Writer {
   requires kIsJsonText<Rule>
   static Json Write(const std::string& value, const Rule&) { return Json::parse(value, nullptr, false); }
   static Json Write(double value, const schema::Fraction&) { return value; }
+  static Json Write(double value, const schema::Share&) { return value; }
   Json Write(double value, const schema::Time&) const {
     return times_ == TimeFormat::kSeconds ? Json(value) : Json(FormatMicroTime(value));
   }

@@ -227,6 +227,8 @@ void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("staleness", s.staleness, Integer{0, 1000000});
   v.Field("optimizer", s.optimizer, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));
+  v.Field("topK", s.top_k, Share{});
+  v.Field("pullCodec", s.pull_codec, Choice(kPullCodecs));
   v.Field("accumulate", s.accumulate, Integer{1, kMaxMinibatches});
   v.Field("localSteps", s.local_steps, Integer{1, kMaxMinibatches});
   v.Field("fetchEvery", s.fetch_every, Integer{1, 1000000});

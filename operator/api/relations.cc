@@ -88,6 +88,9 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       spec.update.mode != UpdateMode::kBoundedStaleness) {
     errors.Add("spec.update.staleness", "is for the mode BoundedStaleness");
   }
+  if (errors.IsClean("spec.update.codec") && spec.update.top_k.has_value() && spec.update.codec != Codec::kTopK) {
+    errors.Add("spec.update.topK", "is for the codec topK");
+  }
   if (errors.IsClean("spec.dataset")) {
     const DatasetSpec& dataset = spec.dataset;
     const bool generated = dataset.format == "Synthetic";

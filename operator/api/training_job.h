@@ -22,7 +22,7 @@ enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJo
 enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
 enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSgd };
 enum class LocalOptimizerType { kSgd, kMomentum, kAdam, kAdamW };
-enum class Codec { kFp32, kBf16, kInt8, kTopK };
+enum class Codec { kFp32, kBf16, kInt8, kTopK, kOneBit };
 enum class Device { kAuto, kCpu, kCuda };
 enum class Precision { kFp32, kBf16 };
 enum class DisruptionPolicy { kProtect, kAllow };
@@ -204,8 +204,10 @@ struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
   std::optional<int> staleness;  // of kBoundedStaleness; absent: kUsualStaleness
   OptimizerSpec optimizer;
-  Codec codec = Codec::kFp32;
-  int accumulate = 1;   // minibatches an update, with one mean gradient
+  Codec codec = Codec::kFp32;       // of gradients
+  std::optional<double> top_k;      // of kTopK: the fraction that is kept; absent: 0.01
+  Codec pull_codec = Codec::kFp32;  // of values; kFp32 or kBf16
+  int accumulate = 1;               // minibatches an update, with one mean gradient
   int local_steps = 1;  // minibatches an update, with a step of local_optimizer each; 1: gradients are pushed
   int fetch_every = 1;  // updates from one that begins with new values to the next, where local_steps is more than 1
   std::optional<LocalOptimizerSpec> local_optimizer;  // where local_steps is more than 1

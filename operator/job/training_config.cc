@@ -23,6 +23,22 @@ v1::Device ToProto(api::Device device) {
   return v1::DEVICE_AUTO;
 }
 
+v1::Codec ToProto(api::Codec codec) {
+  switch (codec) {
+    case api::Codec::kFp32:
+      return v1::CODEC_FP32;
+    case api::Codec::kBf16:
+      return v1::CODEC_BF16;
+    case api::Codec::kInt8:
+      return v1::CODEC_INT8;
+    case api::Codec::kTopK:
+      return v1::CODEC_TOP_K;
+    case api::Codec::kOneBit:
+      return v1::CODEC_ONE_BIT;
+  }
+  return v1::CODEC_FP32;
+}
+
 v1::ModelConfig ToProto(const api::ModelSpec& spec) {
   v1::ModelConfig config;
   config.set_name(spec.name);
@@ -151,6 +167,9 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.mutable_optimizer()->set_type(v1::SGD);
   config.mutable_optimizer()->set_learning_rate(spec.update.optimizer.learning_rate);
   config.mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware);
+  config.mutable_codec()->set_push(ToProto(spec.update.codec));
+  config.mutable_codec()->set_top_k(spec.update.top_k.value_or(0));
+  config.mutable_codec()->set_pull(ToProto(spec.update.pull_codec));
   config.set_output_directory(output_directory);
   config.set_evaluate(spec.training.evaluate);
   config.set_threads(spec.training.threads);

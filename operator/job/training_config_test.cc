@@ -26,6 +26,9 @@ api::TrainingJob MakeJob() {
   job.spec.training.evaluate = false;
   job.spec.update.optimizer.learning_rate = 0.1;
   job.spec.update.optimizer.staleness_aware = false;
+  job.spec.update.codec = api::Codec::kTopK;
+  job.spec.update.top_k = 0.125;
+  job.spec.update.pull_codec = api::Codec::kBf16;
   return job;
 }
 
@@ -53,6 +56,9 @@ TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   EXPECT_EQ(read.optimizer().type(), v1::SGD);
   EXPECT_EQ(read.optimizer().learning_rate(), 0.1);
   EXPECT_FALSE(read.optimizer().staleness_aware());
+  EXPECT_EQ(read.codec().push(), v1::CODEC_TOP_K);
+  EXPECT_EQ(read.codec().top_k(), 0.125);
+  EXPECT_EQ(read.codec().pull(), v1::CODEC_BF16);
   EXPECT_EQ(read.output_directory(), "/out");
 }
 

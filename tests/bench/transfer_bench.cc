@@ -2,7 +2,9 @@
 // with the same chunks, window and channel arguments, and beside a raw TCP copy. Ours and the reference are measured in
 // turn, in pairs; every result is verified. The bare exchange runs twice: in processes as gRPC comes, which is the
 // reference, and in processes that keep freed memory (KeepReceiveMemory) as ours do, which tells how much of the
-// difference the data plane itself makes. Client and server are two processes each time.
+// difference the data plane itself makes. Client and server are two processes each time. With --codec: pushes of
+// gradients that are encoded, with error feedback as a worker does it, against the same pushes in fp32, both in float32
+// bytes a second.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/prctl.h>
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -20,6 +23,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,6 +41,7 @@
 #include "grpcpp/server_builder.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/paired_ratio.h"
+#include "trainer/core/codec/error_feedback.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/ps.h"
@@ -56,6 +61,7 @@ struct Sizes {
   std::size_t floats_per_slice = 1 << 20;
   std::size_t window = 4;
   int channels = 1;
+  core::FrameCodec codec = core::FrameCodec::kFp32;
   std::size_t floats() const { return slices * floats_per_slice; }
   std::size_t slice_bytes() const { return floats_per_slice * sizeof(float); }
   std::size_t bytes() const { return slices * slice_bytes(); }
@@ -107,6 +113,7 @@ class BenchPs {
     for (std::size_t i = 0; i < sizes.slices; ++i) {
       core::Frame frame;
       frame.header = MakeHeader(core::FrameKind::kInitialise, i);
+      frame.header.codec = core::FrameCodec::kFp32;
       frame.payload = core::Payload::OfFloats(*zeros, zeros);
       if (Serve({std::move(frame)}).front().header.status != core::ReplyStatus::kApplied) Die("no initial value");
     }
@@ -326,23 +333,36 @@ class DataPlaneClient {
   DataPlaneClient(std::string address, const Sizes& sizes)
       : address_(std::move(address)),
         sizes_(sizes),
+        feedback_({sizes.codec, 0.01}),
         client_(wire::MakeGrpcDataClient({.channels_per_address = sizes.channels})) {}
 
   void Push(const std::shared_ptr<const std::vector<float>>& gradient) {
     Exchange(
         core::FrameKind::kPush,
         [&](std::size_t i) {
-          return core::Payload::OfFloats(
-              absl::MakeConstSpan(*gradient).subspan(i * sizes_.floats_per_slice, sizes_.floats_per_slice), gradient);
+          return core::EncodedGradient{core::FrameCodec::kFp32, PayloadOf(gradient, i)};
         },
         [](std::size_t, const core::Frame& reply) { return reply.header.status == core::ReplyStatus::kApplied; });
     ++pushes_;  // each one is an update of its own
   }
 
+  void PushEncoded(const std::shared_ptr<const std::vector<float>>& gradient) {
+    Exchange(
+        core::FrameKind::kPush,
+        [&](std::size_t i) {
+          const auto slice = static_cast<std::uint32_t>(i);
+          const auto elements = static_cast<std::uint32_t>(sizes_.floats_per_slice);
+          return feedback_.Encode(slice, elements, PayloadOf(gradient, i), /*flush=*/false);
+        },
+        [](std::size_t, const core::Frame& reply) { return reply.header.status == core::ReplyStatus::kApplied; });
+    for (std::size_t i = 0; i < sizes_.slices; ++i) feedback_.Keep(static_cast<std::uint32_t>(i));
+    ++pushes_;
+  }
+
   // Into `values`, as a worker needs them: contiguous, in memory of its own.
   void Pull(std::vector<float>& values) {
     Exchange(
-        core::FrameKind::kPull, [](std::size_t) { return core::Payload(); },
+        core::FrameKind::kPull, [](std::size_t) { return core::EncodedGradient(); },
         [&](std::size_t i, const core::Frame& reply) {
           if (reply.payload.size() != sizes_.slice_bytes()) return false;
           auto* out = reinterpret_cast<std::uint8_t*>(values.data() + i * sizes_.floats_per_slice);
@@ -354,17 +374,23 @@ class DataPlaneClient {
   }
 
  private:
-  void Exchange(core::FrameKind kind, const std::function<core::Payload(std::size_t)>& payload,
+  core::Payload PayloadOf(const std::shared_ptr<const std::vector<float>>& gradient, std::size_t slice) const {
+    return core::Payload::OfFloats(
+        absl::MakeConstSpan(*gradient).subspan(slice * sizes_.floats_per_slice, sizes_.floats_per_slice), gradient);
+  }
+
+  void Exchange(core::FrameKind kind, const std::function<core::EncodedGradient(std::size_t)>& payload,
                 const std::function<bool(std::size_t, const core::Frame&)>& accept) {
     Window::Run(sizes_.slices, sizes_.window, [&](std::size_t i, Window::Done done) {
       core::Frame frame;
       frame.header = BenchPs::MakeHeader(kind, i);
       frame.header.update.group = pushes_;
       frame.header.verdict = core::Verdict::kApply;
-      frame.payload = payload(i);
+      core::EncodedGradient gradient = payload(i);
+      frame.payload = std::move(gradient.payload);
       if (kind == core::FrameKind::kPush) {
         frame.header.type = core::DataType::kFloat32;
-        frame.header.codec = core::FrameCodec::kFp32;
+        frame.header.codec = gradient.codec;
         frame.header.elements = static_cast<std::uint32_t>(sizes_.floats_per_slice);
       }
       wire::Frames request;
@@ -379,6 +405,7 @@ class DataPlaneClient {
 
   const std::string address_;
   const Sizes sizes_;
+  core::ErrorFeedback feedback_;
   const std::unique_ptr<wire::DataClient> client_;
   std::uint32_t pushes_ = 0;
 };
@@ -448,7 +475,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-enum class Transfer : char { kBarePush, kBarePull, kPush, kPull, kTcp };
+enum class Transfer : char { kBarePush, kBarePull, kPush, kPull, kTcp, kPushEncoded };
 
 // A client process and its server process, which this process commands.
 class Pair {
@@ -526,11 +553,13 @@ void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results)
   for (std::size_t i = 0; i < gradient->size(); ++i) (*gradient)[i] = static_cast<float>(i % 1021) - 510.0f;
   std::vector<float> pulled(sizes.floats());
   int pushes = 0;
-  // Every product and sum is exact in fp32, so the expected weights are too.
+  // Every product and sum is exact in fp32, so the expected weights are too. What a codec left out is in the residual,
+  // and less than a step of it.
   const auto verify = [&] {
+    const bool exact = sizes.codec == core::FrameCodec::kFp32;
     for (std::size_t i = 0; i < pulled.size(); ++i) {
       const float expected = -kLearningRate * static_cast<float>(pushes) * (*gradient)[i];
-      if (pulled[i] != expected) {
+      if (std::abs(pulled[i] - expected) > (exact ? 0 : 4 + std::abs(expected) * 1e-4f)) {
         Die(absl::StrCat("weight ", i, ": found ", pulled[i], ", expected ", expected, " after ", pushes, " pushes"));
       }
     }
@@ -554,6 +583,12 @@ void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results)
         rate = meter.Measure([&] { data.Pull(pulled); });
         verify();
         break;
+      case Transfer::kPushEncoded:
+        rate = meter.Measure([&] { data.PushEncoded(gradient); });
+        pushes += repeats;
+        data.Pull(pulled);
+        verify();
+        break;
       case Transfer::kTcp:
         rate = meter.Measure([&] { tcp.Copy(*gradient); });
         break;
@@ -573,13 +608,60 @@ struct Series {
 };
 
 struct Comparison {
-  const char* name;
+  std::string name;
   Transfer transfer;
   Transfer bare_transfer;
   Series ours;
   Series reference;
   Series tuned_reference;
 };
+
+struct NamedCodec {
+  const char* name;
+  core::FrameCodec codec;
+  double target;
+};
+constexpr NamedCodec kCodecs[] = {{"bf16", core::FrameCodec::kBf16, 1.6}, {"int8", core::FrameCodec::kInt8, 2.5}};
+
+int MeasureCodec(Sizes sizes, const NamedCodec& codec, int pairs, int repeats, std::optional<double> wanted,
+                 bool json) {
+  sizes.codec = codec.codec;
+  const double target = wanted.value_or(codec.target);
+  const Pair processes(sizes, repeats, true);
+  Series ours, reference;
+  for (int pair = -1; pair < pairs; ++pair) {  // the first one warms up
+    Rate rates[2];
+    for (const int which : {pair % 2 == 0 ? 1 : 0, pair % 2 == 0 ? 0 : 1}) {
+      rates[which] = processes.Measure(which == 0 ? Transfer::kPushEncoded : Transfer::kPush);
+    }
+    if (pair < 0) continue;
+    ours.Add(rates[0]);
+    reference.Add(rates[1]);
+  }
+  const PairedRatio ratio = ComputePairedRatio(ours.rates, reference.rates);
+  const bool holds = ratio.ratio >= target;
+  const std::string name = absl::StrCat("push+apply ", codec.name);
+  if (json) {
+    const nlohmann::json row = {{"name", name},
+                                {"ours", Median(ours.rates)},
+                                {"reference", Median(reference.rates)},
+                                {"ratio", ratio.ratio},
+                                {"unit", "MB/s"},
+                                {"target", target},
+                                {"holds", holds},
+                                {"runs", pairs},
+                                {"spread", {ratio.low, ratio.high}},
+                                {"processorMs", {Median(ours.processor_ms), Median(reference.processor_ms)}}};
+    std::printf("%s\n", nlohmann::json::array({row}).dump(2).c_str());
+  } else {
+    std::printf(
+        "%s, %zu bytes as float32: %.0f MB/s, %.0f ms CPU; fp32 %.0f MB/s, %.0f ms CPU; ratio %.3f [%.3f, %.3f]"
+        "   target %.2f %s\n",
+        name.c_str(), sizes.bytes(), Median(ours.rates), Median(ours.processor_ms), Median(reference.rates),
+        Median(reference.processor_ms), ratio.ratio, ratio.low, ratio.high, target, holds ? "holds" : "MISSED");
+  }
+  return holds ? 0 : 3;
+}
 
 int Measure(const Sizes& sizes, int pairs, int repeats, double target, bool json) {
   const Pair plain(sizes, repeats, false);
@@ -634,7 +716,7 @@ int Measure(const Sizes& sizes, int pairs, int repeats, double target, bool json
     const auto print = [](const char* name, const Series& series) {
       std::printf("  %-32s %6.0f MB/s   %4.0f ms CPU", name, Median(series.rates), Median(series.processor_ms));
     };
-    std::printf("%s, %zu bytes\n", comparison.name, sizes.bytes());
+    std::printf("%s, %zu bytes\n", comparison.name.c_str(), sizes.bytes());
     print("ours", comparison.ours);
     std::printf("\n");
     print("bare gRPC", comparison.reference);
@@ -658,7 +740,8 @@ int Main(int argc, char** argv) {
   Sizes sizes;
   int pairs = 9;
   int repeats = 4;
-  double target = 0.9;
+  std::optional<double> target;
+  std::string codec;
   bool json = false;
   CLI::App app("Measures push + apply and pull against a bare gRPC exchange. Exit code 3: a target is missed.");
   app.add_option("--slices", sizes.slices, "slices of the model")->check(CLI::Range(1, 1024));
@@ -668,10 +751,15 @@ int Main(int argc, char** argv) {
   app.add_option("--pairs", pairs, "pairs of measurements")->check(CLI::Range(2, 1000));
   app.add_option("--repeats", repeats, "transfers in one measurement")->check(CLI::Range(1, 1000));
   app.add_option("--target", target, "the ratio to reach");
+  app.add_option("--codec", codec, "pushes in this codec against pushes in fp32")
+      ->check(CLI::IsMember({"bf16", "int8"}));
   app.add_flag("--json", json, "print the results as a JSON list");
   CLI11_PARSE(app, argc, argv);
 
-  return Measure(sizes, pairs, repeats, target, json);
+  for (const NamedCodec& named : kCodecs) {
+    if (codec == named.name) return MeasureCodec(sizes, named, pairs, repeats, target, json);
+  }
+  return Measure(sizes, pairs, repeats, target.value_or(0.9), json);
 }
 
 }  // namespace

@@ -4,12 +4,14 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/wire/crc32c.h"
 #include "trainer/wire/frame_codec.h"
 
 namespace {
 
 using downpour::fuzz::Require;
+namespace core = downpour::core;
 namespace wire = downpour::wire;
 using Span = absl::Span<const std::uint8_t>;
 
@@ -40,9 +42,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!whole.ok()) return 0;
   Require(cut->corrupt_payloads == whole->corrupt_payloads, "cuts corrupt nothing");
   for (const auto& frame : whole->frames) {
-    std::size_t floats = 0;
-    frame.payload.ForEachFloats([&](std::size_t, absl::Span<const float> run) { floats += run.size(); });
-    Require(floats * sizeof(float) == frame.payload.size(), "a payload is whole floats");
+    if (frame.payload.size() == 0) continue;
+    Require(core::PayloadFits(frame.header.codec, frame.payload.size(), frame.header.elements), "a payload fits");
+    if (frame.header.elements > 1 << 16) continue;
+    std::vector<float> values(frame.header.elements);
+    core::Decode(frame.header.codec, frame.payload, absl::MakeSpan(values));
   }
   if (whole->corrupt_payloads != 0) return 0;
   const std::vector<std::uint8_t> again = Encode(whole->frames);

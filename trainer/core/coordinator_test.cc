@@ -159,6 +159,7 @@ class CoordinatorTest : public ::testing::Test {
     frame.header.update = update;
     frame.header.verdict = Verdict::kApply;
     auto values = std::make_shared<const std::vector<float>>(kElements, 0.0f);
+    frame.header.codec = FrameCodec::kFp32;
     frame.payload = Payload::OfFloats(*values, values);
     return frame;
   }

@@ -57,7 +57,8 @@ enum class ReplyStatus : std::uint8_t {
 };
 
 enum class DataType : std::uint8_t { kNone = 0, kFloat32 = 1 };
-enum class FrameCodec : std::uint8_t { kNone = 0, kFp32 = 1 };
+// How the payload holds the elements; see trainer/core/codec.
+enum class FrameCodec : std::uint8_t { kNone = 0, kFp32 = 1, kBf16 = 2, kInt8 = 3, kTopK = 4, kOneBit = 5 };
 
 using JobUid = std::array<std::uint8_t, 16>;
 
@@ -69,6 +70,7 @@ struct FrameHeader {
   ReplyStatus status = ReplyStatus::kNone;
   bool want_value = false;     // a push that asks for the slice's value after the update
   bool begins_update = false;  // a pull for an update that begins with its value: it waits until the mode lets it
+  bool want_bf16 = false;      // a pull or a push whose value may come in bf16
   JobUid job_uid{};
   std::uint64_t generation = 0;
   std::uint32_t incarnation = 0;

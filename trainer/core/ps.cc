@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/buffer_update.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/optimizer.h"
 
@@ -382,10 +383,13 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
       return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
     case FrameKind::kInitialise:
       if (view_.has_restore()) return ReplyStatus::kNotReady;
-      return frame.payload.size() == state->second.slice().bytes() ? ReplyStatus::kNone : ReplyStatus::kMalformed;
+      return header.codec == FrameCodec::kFp32 && frame.payload.size() == state->second.slice().bytes()
+                 ? ReplyStatus::kNone
+                 : ReplyStatus::kMalformed;
     case FrameKind::kPush: {
-      // A skipped update may carry its gradient or not; a step needs all of it.
-      const bool whole = frame.payload.size() == state->second.slice().bytes();
+      // A skipped update may carry its gradient or not; a step needs all of it. What it holds is looked at when it is
+      // decoded.
+      const bool whole = PayloadFits(header.codec, frame.payload.size(), state->second.slice().elements);
       const bool fits = whole || (frame.payload.size() == 0 && header.verdict == Verdict::kSkip);
       if (!fits || !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
       return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
@@ -406,6 +410,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   reply.header.codec = FrameCodec::kNone;
   reply.header.elements = 0;
   reply.header.factor = 1;
+  reply.header.want_bf16 = false;
   if (view_.has_stamp()) {
     reply.header.generation = view_.stamp().generation();
     reply.header.incarnation = view_.stamp().incarnation();
@@ -424,7 +429,14 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
     reply.header.codec = FrameCodec::kFp32;
     reply.header.elements = state.slice().elements;
     const std::shared_ptr<const std::vector<float>> value = state.value();
-    reply.payload = Payload::OfFloats(*value, value);
+    if (frame.header.want_bf16) {
+      reply.header.codec = FrameCodec::kBf16;
+      std::vector<std::uint8_t> bytes(EncodedBytes(FrameCodec::kBf16, 0, value->size()));
+      Encode(FrameCodec::kBf16, 0, *value, bytes.data());
+      reply.payload = OwningPayload(std::move(bytes));
+    } else {
+      reply.payload = Payload::OfFloats(*value, value);
+    }
   }
   return reply;
 }
@@ -440,6 +452,13 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
     stats_.set_duplicates(stats_.duplicates() + 1);
     return ReplyStatus::kDuplicate;
   }
+  Payload gradient = frame.payload;
+  if (verdict == Verdict::kApply && header.codec != FrameCodec::kFp32) {
+    decoded_.resize(std::max<std::size_t>(decoded_.size(), state.slice().elements));
+    const absl::Span<float> floats = absl::MakeSpan(decoded_).first(state.slice().elements);
+    if (!Decode(header.codec, frame.payload, floats)) return ReplyStatus::kMalformed;
+    gradient = Payload::OfFloats(floats, nullptr);
+  }
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);
@@ -450,12 +469,12 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
-  if (state.Apply(header.update, verdict, frame.payload, rate)) {
+  if (state.Apply(header.update, verdict, gradient, rate)) {
     complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   }
   if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
       fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
-    fork->Apply(header.update, verdict, frame.payload, rate);
+    fork->Apply(header.update, verdict, gradient, rate);
   }
   stats_.set_skipped(std::max(stats_.skipped(), state.skipped()));
   stats_.set_applied(stats_.applied() + 1);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/core/testing/ps_messages.h"
 
 namespace downpour::core {
@@ -33,9 +34,8 @@ class PsTest : public ::testing::Test {
   }
   void Initialise(std::uint64_t generation = 1) {
     for (const std::uint32_t slice : {0u, 1u}) {
-      Frame frame = MakeFrame(FrameKind::kInitialise, slice);
+      Frame frame = WithFloats(MakeFrame(FrameKind::kInitialise, slice), 0);
       frame.header.generation = generation;
-      frame.payload = Floats(std::vector<float>(kElements, 0));
       ASSERT_EQ(SendOne(frame), ReplyStatus::kApplied);
     }
     ASSERT_TRUE(ps_->initialised());
@@ -77,8 +77,10 @@ TEST_F(PsTest, EveryRefusalHasItsReasonAndChangesNothing) {
     return frame;
   };
   for (const std::uint32_t slice : {0u, 1u}) {
-    Frame frame = current(MakeFrame(FrameKind::kInitialise, slice));
-    frame.payload = Floats(All(3));
+    Frame frame = current(WithFloats(MakeFrame(FrameKind::kInitialise, slice), 3));
+    Frame narrow = frame;
+    narrow.header.codec = FrameCodec::kTopK;  // of as many bytes
+    EXPECT_EQ(SendOne(narrow), ReplyStatus::kMalformed);
     ASSERT_EQ(SendOne(frame), ReplyStatus::kApplied);
     EXPECT_EQ(SendOne(frame), ReplyStatus::kDuplicate) << "the first value counts";
   }
@@ -123,6 +125,9 @@ TEST_F(PsTest, EveryRefusalHasItsReasonAndChangesNothing) {
          frame.payload = Floats({1, 2, 3, 4, 5});
        },
        ReplyStatus::kMalformed},
+      {"a payload of no codec", [](Frame& frame) { frame.header.codec = FrameCodec::kNone; }, ReplyStatus::kMalformed},
+      {"a payload of another codec's size", [](Frame& frame) { frame.header.codec = FrameCodec::kBf16; },
+       ReplyStatus::kMalformed},
       {"a step without a gradient", [](Frame& frame) { frame.payload = Payload(); }, ReplyStatus::kMalformed},
       {"a reply", [](Frame& frame) { frame.header.kind = FrameKind::kReply; }, ReplyStatus::kMalformed},
   };
@@ -143,6 +148,74 @@ TEST_F(PsTest, EveryRefusalHasItsReasonAndChangesNothing) {
   }
   EXPECT_EQ(SendOne(current(VerdictFrame(kFirst, Verdict::kPending))), ReplyStatus::kMalformed);
   EXPECT_EQ(SendOne(current(Push(0, kFirst, Verdict::kApply))), ReplyStatus::kApplied);
+}
+
+TEST_F(PsTest, GradientsAreDecoded) {
+  Begin();
+  const std::vector<float> gradient = {-1, 0.5f, 0, 2};
+  std::uint32_t group = 0;
+  for (const FrameCodec codec :
+       {FrameCodec::kFp32, FrameCodec::kBf16, FrameCodec::kInt8, FrameCodec::kTopK, FrameCodec::kOneBit}) {
+    std::vector<std::uint8_t> bytes(EncodedBytes(codec, 0.5, kElements));
+    Encode(codec, 0.5, gradient, bytes.data());
+    std::vector<float> expected = Value(0);
+    std::vector<float> step(kElements);
+    ASSERT_TRUE(Decode(codec, Payload({absl::MakeConstSpan(bytes)}, nullptr), absl::MakeSpan(step)));
+    for (std::uint32_t i = 0; i < kElements; ++i) expected[i] -= step[i];
+    Frame push = Push(0, {0, 0, 0}, Verdict::kApply);
+    push.header.update = {group / 4, 0, group % 4};
+    ++group;
+    push.header.codec = codec;
+    push.payload = OwningPayload(std::move(bytes));
+    EXPECT_EQ(SendOne(push), ReplyStatus::kApplied);
+    EXPECT_EQ(Value(0), expected);
+  }
+}
+
+// Whether the verdict is known or comes later: nothing of it takes effect.
+TEST_F(PsTest, WhatDoesNotDecodeIsMalformed) {
+  Begin();
+  const std::pair<FrameCodec, std::vector<std::uint8_t>> payloads[] = {
+      {FrameCodec::kInt8, {0, 0, 0xc0, 0x7f, 1, 2, 3, 4}},       // a scale of NaN
+      {FrameCodec::kInt8, {0, 0, 0x80, 0x7f, 1, 2, 3, 4}},       // infinity
+      {FrameCodec::kTopK, {4, 0, 0, 0, 0, 0, 0x80, 0x3f}},       // an index out of range
+      {FrameCodec::kOneBit, {0, 0, 0, 0, 0, 0, 0xc0, 0xff, 0}},  // a mean of NaN
+      {FrameCodec::kOneBit, {0, 0, 0, 0, 0, 0, 0, 0, 0x10}},     // a fifth value
+  };
+  const std::string before = Ledger();
+  for (const auto& [codec, bytes] : payloads) {
+    Frame push = Push(0, kFirst, Verdict::kPending);
+    push.header.codec = codec;
+    push.payload = OwningPayload(bytes);
+    EXPECT_TRUE(Send(1, {push}).empty());
+    const Replies replies = Send(2, {VerdictFrame(kFirst, Verdict::kApply)});
+    ASSERT_EQ(replies.size(), 2u);
+    EXPECT_EQ(replies[0].frames[0].header.status, ReplyStatus::kMalformed);
+    push.header.verdict = Verdict::kApply;
+    EXPECT_EQ(SendOne(push), ReplyStatus::kMalformed);
+    EXPECT_EQ(Ledger(), before);
+    EXPECT_EQ(Value(0), All(0));
+    // So that the next pending push waits again.
+    EXPECT_EQ(SendOne(VerdictFrame(kSecond, Verdict::kApply)), ReplyStatus::kApplied);
+  }
+}
+
+TEST_F(PsTest, ValuesComeInBf16WhereTheyAreAskedForSo) {
+  Begin();
+  EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply, 1.0f / 3)), ReplyStatus::kApplied);
+  for (const bool push : {false, true}) {
+    Frame frame = push ? Push(0, kFirst, Verdict::kApply) : MakeFrame(FrameKind::kPull, 0);
+    frame.header.want_value = push;
+    frame.header.want_bf16 = true;
+    const Frame reply = Ask(frame);
+    EXPECT_EQ(reply.header.codec, FrameCodec::kBf16);
+    EXPECT_FALSE(reply.header.want_bf16);
+    EXPECT_EQ(reply.header.elements, kElements);
+    std::vector<float> values(kElements);
+    ASSERT_TRUE(Decode(FrameCodec::kBf16, reply.payload, absl::MakeSpan(values)));
+    EXPECT_EQ(values, All(0.333984375f));
+  }
+  EXPECT_EQ(Value(0), All(1.0f / 3));
 }
 
 TEST_F(PsTest, AnUpdateIsAppliedOnceHoweverOftenAndInWhateverOrderItComes) {

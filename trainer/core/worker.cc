@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/core/bitmap.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
 
 namespace downpour::core {
@@ -22,7 +23,8 @@ double Smooth(double mean, double value, bool first) { return first ? value : me
 
 }  // namespace
 
-WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host) : options_(std::move(options)), host_(host) {
+WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host)
+    : options_(std::move(options)), host_(host), feedback_(options_.codec) {
   absl::StatusOr<JobUid> uid = ParseJobUid(options_.job_uid);
   if (uid.ok()) {
     uid_ = *uid;
@@ -46,7 +48,20 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
   Pump(now, output);
 }
 
+void WorkerCore::SettleResiduals() {
+  const bool applies = phase_ == Phase::kPushing && verdict_ == Verdict::kApply;
+  for (std::uint32_t number = 0; number < slices_.size(); ++number) {
+    const SliceState& slice = slices_[number];
+    if (applies && slice.push != SliceProgress::kDone && (slice.push == SliceProgress::kSent || slice.maybe_applied)) {
+      feedback_.Forget(number);
+    } else {
+      feedback_.Undo(number);  // a ps drops what waits for a verdict that never comes
+    }
+  }
+}
+
 void WorkerCore::DropEverything() {
+  SettleResiduals();
   ++token_;
   clock_ = 0;
   calls_.clear();
@@ -119,6 +134,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
     return;
   }
   slices_.clear();
+  feedback_.Clear();
   DropEverything();
   stats_.clear_loss();  // was of the history before
   view_ = view;
@@ -229,9 +245,10 @@ std::optional<UpdateId> WorkerCore::NextUpdate() const {
 }
 
 bool WorkerCore::PickWork() {
-  if (leaving_ || !failure_.empty()) return false;
+  const bool flush = leaving_ && !flushed_ && feedback_.HasResidual();
+  if ((leaving_ && !flush) || !failure_.empty()) return false;
   for (auto& [id, held] : leases_) {
-    if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value()) continue;
+    if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value() || flush) continue;
     work_ = Work{++token_, held.lease.kind(), {}, 0, held.lease.shard().dataset_epoch()};
     work_lease_ = id;
     FetchNext();
@@ -254,6 +271,7 @@ bool WorkerCore::PickWork() {
     if (work_.fetched) unfetched_ = options_.fetch_every;
     --unfetched_;
     work_lease_ = id;
+    flushed_ = flush;
     return true;
   }
   return false;
@@ -344,7 +362,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           }
           break;
         case Phase::kPulling: {
-          if (leaving_) {  // the values may have to be waited for
+          if (leaving_ && !flushed_) {  // the values may have to be waited for
             ++token_;
             phase_ = Phase::kWaiting;
             moved = true;
@@ -368,6 +386,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           factor_ = 1;
           for (SliceState& slice : slices_) {
             slice.push = SliceProgress::kUnready;
+            slice.maybe_applied = false;
             slice.computed_version = slice.version;
           }
           for (auto& [ps, link] : links_) link.verdict_due = false;
@@ -506,6 +525,7 @@ void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
         frame.header.slice = number;
         frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
         frame.header.clock = clock_;
+        frame.header.want_bf16 = WantsBf16(slice);
         return frame;
       });
 }
@@ -541,13 +561,20 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header.verdict = verdict_;
         frame.header.factor = factor_;
         frame.header.want_value = unfetched_ == 0;
+        frame.header.want_bf16 = WantsBf16(slice);
         frame.header.version = slice.computed_version;
         frame.header.clock = clock_ + 1;
         if (verdict_ != Verdict::kSkip) {
+          EncodedGradient gradient{FrameCodec::kFp32, host_->Gradient(number, slice.slice)};
+          if (!IsBuffer(slice)) {
+            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, /*flush=*/leaving_);
+          }
           frame.header.type = DataType::kFloat32;
-          frame.header.codec = FrameCodec::kFp32;
+          frame.header.codec = gradient.codec;
           frame.header.elements = slice.slice.elements;
-          frame.payload = host_->Gradient(number, slice.slice);
+          frame.payload = std::move(gradient.payload);
+          stats_.set_push_bytes(stats_.push_bytes() + frame.payload.size());
+          stats_.set_push_bytes_saved(stats_.push_bytes_saved() + slice.slice.bytes() - frame.payload.size());
         }
         return frame;
       });
@@ -581,7 +608,9 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   const ReplyStatus status = reply.header.status;
   const bool success =
       status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
-  const bool valued = success && reply.payload.size() == slice.slice.bytes();
+  const bool bf16 = reply.header.codec == FrameCodec::kBf16;
+  const bool valued = success && (bf16 || reply.header.codec == FrameCodec::kFp32) &&
+                      PayloadFits(reply.header.codec, reply.payload.size(), slice.slice.elements);
   if (call.kind == Call::Kind::kPull) {
     slice.pull_in_flight = false;
   } else if (call.kind == Call::Kind::kInitialise) {
@@ -592,7 +621,13 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   if (call.kind == Call::Kind::kPull && success) clock_ = std::max(clock_, reply.header.clock);
   // Of two answers that overtook each other the newer value is kept.
   if (valued && reply.header.version >= slice.version) {
-    host_->StoreValue(number, slice.slice, reply.payload);
+    if (bf16) {
+      auto values = std::make_shared<std::vector<float>>(slice.slice.elements);
+      Decode(reply.header.codec, reply.payload, absl::MakeSpan(*values));
+      host_->StoreValue(number, slice.slice, Payload::OfFloats(*values, values));
+    } else {
+      host_->StoreValue(number, slice.slice, reply.payload);
+    }
     slice.version = reply.header.version;
     slice.clock = reply.header.clock;
     slice.fresh = true;
@@ -600,6 +635,12 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {
     if (success) {
       slice.push = SliceProgress::kDone;
+      // A duplicate to the first push is somebody's whose session ended in the middle of this update.
+      if (verdict_ == Verdict::kApply && (status == ReplyStatus::kApplied || slice.maybe_applied)) {
+        feedback_.Keep(number);
+      } else {
+        feedback_.Undo(number);
+      }
       if (!valued) slice.fresh = false;
       if (!valued && status == ReplyStatus::kApplied) ++slice.version;  // the worker's values have it
       if (status == ReplyStatus::kApplied && reply.header.version > slice.computed_version) {
@@ -652,6 +693,7 @@ void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std
       if (call.kind == Call::Kind::kInitialise) slice.initial_in_flight = false;
       if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {
         slice.push = SliceProgress::kReady;
+        slice.maybe_applied = true;
       }
     }
   }

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/codec/error_feedback.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
@@ -33,6 +34,8 @@ struct WorkerOptions {
   int exchanges_in_flight = 8;                // to one ps
   int skips_until_failure = 100;              // consecutive updates without a finite gradient
   std::uint32_t fetch_every = 1;              // updates from one that begins with new values to the next
+  CodecOptions codec;                         // of the gradients of parameters
+  bool bf16_values = false;                   // of the values that it trains with
 };
 
 // Where the worker's values live; called back on the thread that calls WorkerCore.
@@ -107,7 +110,8 @@ class WorkerCore {
   void OnComputed(std::uint64_t token, const ComputeResult& result, Time now, WorkerOutput* output);
   void OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, WorkerOutput* output);
 
-  // Ends the current update, gives the leases back and finishes. Nothing that fails on the way is tried again.
+  // Ends the current update, gives the leases back and finishes. Nothing that fails on the way is tried again. Where a
+  // codec has left something out it does one more update of its leases, if there is one, to push that too.
   void Leave(Time now, WorkerOutput* output);
 
   // Set once there is nothing left to do: OK, or why it gave up.
@@ -136,6 +140,7 @@ class WorkerCore {
     std::uint64_t clock = 0;             // of this session, as the slice knew it then
     std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
     SliceProgress push = SliceProgress::kUnready;
+    bool maybe_applied = false;  // a push of the current update may have been carried out, but its answer was lost
   };
   struct HeldLease {
     v1::Lease lease;
@@ -161,6 +166,13 @@ class WorkerCore {
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
   void DropEverything();
+  // The current update is given up: what of it may be applied is in no residual any more.
+  void SettleResiduals();
+  bool IsBuffer(const SliceState& slice) const { return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER; }
+  // Whether its value may come in bf16: what is evaluated or exported is as the ps has it.
+  bool WantsBf16(const SliceState& slice) const {
+    return options_.bf16_values && work_.kind == v1::TASK_TRAIN && !IsBuffer(slice);
+  }
   // Every push with a lower number has been answered, or is refused from now on.
   std::uint32_t ReachedCut() const;
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
@@ -219,6 +231,8 @@ class WorkerCore {
   ComputeResult computed_;
   int consecutive_skips_ = 0;
   std::string failure_;
+  ErrorFeedback feedback_;
+  bool flushed_ = false;  // or tried to, when it was asked to leave
 
   v1::WorkerStats stats_;
   std::optional<absl::Status> finished_;

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/core/ps.h"
 
 namespace downpour::core {
@@ -431,6 +434,345 @@ TEST_F(WorkerTest, LeavesAfterItsUpdate) {
   EXPECT_EQ(requests_.back().wanted(), 0u);
   const v1::LedgerReply ledger = ps_->ReadLedger();
   for (const v1::SliceLedger& slice : ledger.slices()) EXPECT_EQ(slice.version(), 3u);
+}
+
+// A worker that encodes: 300 elements a tensor, the last of which is a buffer, gradients of its own making, and a ps
+// that the test asks what it was pushed.
+class CodecWorkerTest : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kSize = 300;
+
+  // The gradients of an update that is computed twice are the same.
+  struct Model final : public WorkerHost {
+    std::uint64_t NewSession() override { return ++sessions; }
+    Payload InitialValue(std::uint32_t, const Slice& slice) override {
+      return Floats(std::vector<float>(slice.elements, 1.0f / 3));
+    }
+    Payload Gradient(std::uint32_t number, const Slice& slice) override {
+      EXPECT_EQ(slice.elements, kSize);
+      return Floats(GradientOf(update, number));
+    }
+    static std::vector<float> GradientOf(const UpdateId& update, std::uint32_t number) {
+      std::mt19937 random(update.group * 100 + number);
+      std::normal_distribution<float> normal(0.01f, 1);
+      std::vector<float> values(kSize);
+      for (float& value : values) value = normal(random);
+      return values;
+    }
+    void StoreValue(std::uint32_t number, const Slice& slice, const Payload& value) override {
+      std::vector<float>& kept = values[number];
+      kept.resize(slice.elements);
+      Decode(FrameCodec::kFp32, value, absl::MakeSpan(kept));
+    }
+    static Payload Floats(std::vector<float> values) {
+      auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+      return Payload::OfFloats(*owner, owner);
+    }
+
+    std::uint64_t sessions = 0;
+    UpdateId update;
+    std::map<std::uint32_t, std::vector<float>> values;
+  };
+
+  CodecWorkerTest() {
+    view_ = MakeView();
+    for (int i = 0; i < 3; ++i) {
+      view_.mutable_tensors(i)->set_shape(0, kSize);
+      if (i == kBuffer) view_.mutable_tensors(i)->set_kind(v1::BUFFER);
+    }
+    PsOptions ps;
+    ps.job_uid = kJobUid;
+    ps.session = kPsSession;
+    ps_ = *PsCore::Create(ps);
+  }
+
+  void Begin(FrameCodec codec, bool bf16_values = false) {
+    WorkerOptions options;
+    options.job_uid = kJobUid;
+    options.tensors = {view_.tensors().begin(), view_.tensors().end()};
+    options.sample_count = kUpdates;
+    options.early_push_bytes = 1;
+    options.codec = {codec, 0.1};
+    options.bf16_values = bf16_values;
+    worker_ = std::make_unique<WorkerCore>(options, &model_);
+    WorkerOutput output;
+    worker_->Start(now_, &output);
+    Carry(std::move(output));
+    Wait();
+  }
+
+  // The coordinator's part.
+  void Answer(const SyncCall& call, WorkerOutput* next) {
+    v1::WorkerSyncReply reply;
+    reply.set_incarnation(1);
+    if (std::exchange(end_session_, false)) {
+      reply.set_status(v1::SYNC_SESSION_ENDED);
+    } else {
+      if (call.request.session() != member_) {
+        member_ = call.request.session();
+        v1::DirectRequest request;
+        request.set_job_uid(kJobUid);
+        request.set_session(kPsSession);
+        *request.mutable_stamp() = view_.stamp();
+        *request.mutable_view() = view_;
+        request.set_members_version(++members_version_);
+        request.add_sessions(member_);
+        ASSERT_EQ(ps_->OnDirect(request, now_).status(), v1::SYNC_OK);
+      }
+      *reply.mutable_view() = view_;
+      reply.set_initialise(!ps_->initialised());
+      v1::Lease* lease = reply.add_leases();
+      lease->set_lease(member_ * 10 + static_cast<std::uint64_t>(kind_));
+      lease->set_kind(kind_);
+      lease->mutable_shard();
+    }
+    worker_->OnSyncReply(call.call, reply, now_, next);
+  }
+
+  // Until nothing is left to do at this time. Exchanges on which `lose_` says so are carried out without an answer.
+  void Carry(WorkerOutput output) {
+    std::vector<WorkerOutput> queue;
+    queue.push_back(std::move(output));
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      WorkerOutput current = std::move(queue[i]);
+      if (current.work.has_value()) {
+        work_ = current.work;
+        model_.update = work_->update;
+      }
+      for (const SyncCall& call : current.syncs) {
+        WorkerOutput next;
+        Answer(call, &next);
+        queue.push_back(std::move(next));
+      }
+      for (ExchangeCall& call : current.exchanges) {
+        for (const Frame& frame : call.frames) Note(frame);
+        std::vector<PsCore::DataReply> replies;
+        const bool lost = lose_ && lose_(call.frames);
+        if (lost && drop_requests_) {
+          WorkerOutput next;
+          worker_->OnExchangeReply(call.call, absl::UnavailableError("lost"), now_, &next);
+          queue.push_back(std::move(next));
+          continue;
+        }
+        ps_->OnData(call.call, std::move(call.frames), &replies);
+        for (PsCore::DataReply& reply : replies) {
+          WorkerOutput next;
+          if (lost && reply.call == call.call) {
+            worker_->OnExchangeReply(reply.call, absl::UnavailableError("lost"), now_, &next);
+          } else {
+            worker_->OnExchangeReply(reply.call, std::move(reply.frames), now_, &next);
+          }
+          queue.push_back(std::move(next));
+        }
+      }
+    }
+  }
+
+  // Of each push: what it carries, and that a push that comes again carries the same.
+  void Note(const Frame& frame) {
+    if (frame.header.kind == FrameKind::kInitialise) {
+      EXPECT_EQ(frame.header.codec, FrameCodec::kFp32);
+    }
+    if (frame.header.kind == FrameKind::kPull || frame.header.kind == FrameKind::kPush) {
+      asked_bf16_[frame.header.slice] = frame.header.want_bf16;
+    }
+    if (frame.header.kind != FrameKind::kPush || frame.payload.size() == 0) return;
+    std::vector<std::uint8_t> bytes;
+    for (const auto& segment : frame.payload.segments()) bytes.insert(bytes.end(), segment.begin(), segment.end());
+    const auto key = std::make_tuple(frame.header.session, frame.header.update, frame.header.slice);
+    const auto [known, fresh] = pushed_.try_emplace(key, bytes);
+    if (!fresh) {
+      ++again_;
+      EXPECT_EQ(known->second, bytes);
+    }
+    codecs_[frame.header.update.group][frame.header.slice] = frame.header.codec;
+  }
+
+  // Computes the update at hand, and lets time pass until the next one, or the end.
+  void Step(Verdict verdict, bool leave_between = false) {
+    ASSERT_TRUE(work_.has_value());
+    const Work work = *std::exchange(work_, std::nullopt);
+    for (const std::uint32_t tensor : {2u, 1u}) {
+      WorkerOutput early;
+      worker_->OnGradient(work.token, tensor, now_, &early);
+      Carry(std::move(early));
+    }
+    if (leave_between) Leave();
+    if (verdict == Verdict::kApply) {
+      for (std::uint32_t number = 0; number < 3; ++number) {
+        const std::vector<float> gradient = Model::GradientOf(work.update, number);
+        for (std::size_t i = 0; i < kSize; ++i) expected_[number][i] -= gradient[i];
+      }
+    }
+    ComputeResult result;
+    result.verdict = verdict;
+    result.samples = 1;
+    WorkerOutput output;
+    worker_->OnComputed(work.token, result, now_, &output);
+    Carry(std::move(output));
+    Wait();
+  }
+  void Wait() {
+    for (int i = 0; i < 100 && !work_.has_value() && !worker_->finished().has_value(); ++i) {
+      now_ = std::max(now_, worker_->next_timer());
+      WorkerOutput output;
+      worker_->OnTimer(now_, &output);
+      Carry(std::move(output));
+    }
+  }
+  void Leave() {
+    WorkerOutput output;
+    worker_->Leave(now_, &output);
+    Carry(std::move(output));
+  }
+  // That the ps has all that the gradients were, but for rounding.
+  void ExpectAllApplied() {
+    for (std::uint32_t number = 0; number < 3; ++number) {
+      const std::vector<float>& value = *ps_->value(number);
+      for (std::size_t i = 0; i < kSize; ++i) ASSERT_NEAR(value[i], expected_[number][i], 1e-4) << number << " " << i;
+    }
+  }
+
+  static constexpr int kBuffer = 2;
+  Time now_ = absl::Seconds(50);
+  v1::View view_;
+  Model model_;
+  std::unique_ptr<PsCore> ps_;
+  std::unique_ptr<WorkerCore> worker_;
+  std::optional<Work> work_;
+  std::uint64_t member_ = 0;
+  std::uint64_t members_version_ = 0;
+  v1::TaskKind kind_ = v1::TASK_TRAIN;
+  bool end_session_ = false;
+  std::function<bool(const std::vector<Frame>&)> lose_;
+  bool drop_requests_ = false;
+  int again_ = 0;
+  std::map<std::tuple<std::uint64_t, UpdateId, std::uint32_t>, std::vector<std::uint8_t>> pushed_;
+  std::map<std::uint32_t, std::map<std::uint32_t, FrameCodec>> codecs_;  // by update and slice
+  std::map<std::uint32_t, bool> asked_bf16_;
+  std::vector<std::vector<double>> expected_ =
+      std::vector<std::vector<double>>(3, std::vector<double>(kSize, 1.0f / 3));
+};
+
+// Through skipped updates and lost answers: the same bytes come again, and what leaves with the last update makes the
+// sum whole.
+class LossyWorkerTest : public CodecWorkerTest, public ::testing::WithParamInterface<FrameCodec> {};
+
+TEST_P(LossyWorkerTest, LosesNothingThroughSkipsAndRetries) {
+  std::mt19937 random(3);
+  lose_ = [&](const std::vector<Frame>& frames) {
+    return frames.front().header.kind != FrameKind::kInitialise && random() % 4 == 0;
+  };
+  Begin(GetParam());
+  for (int step = 0; step < 20; ++step) {
+    drop_requests_ = step % 2 == 0;
+    ASSERT_NO_FATAL_FAILURE(Step(step % 5 == 3 ? Verdict::kSkip : Verdict::kApply));
+  }
+  EXPECT_GT(again_, 5);
+  EXPECT_EQ(codecs_[0][0], GetParam());
+  EXPECT_EQ(codecs_[0][kBuffer], FrameCodec::kFp32);
+  EXPECT_GT(worker_->stats().push_bytes_saved(), 0u);
+  lose_ = nullptr;
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  for (std::uint32_t number = 0; number < 3; ++number) EXPECT_EQ(codecs_[20][number], FrameCodec::kFp32);
+  ASSERT_TRUE(worker_->finished().has_value());
+  ExpectAllApplied();
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, LossyWorkerTest,
+                         ::testing::Values(FrameCodec::kBf16, FrameCodec::kInt8, FrameCodec::kTopK,
+                                           FrameCodec::kOneBit));
+
+// Asked to leave when some slices were encoded already, it does one more update.
+TEST_F(CodecWorkerTest, OneMoreUpdateWhereSomethingWasEncodedAlready) {
+  Begin(FrameCodec::kTopK);
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply, /*leave_between=*/true));
+  EXPECT_EQ(codecs_[1][0], FrameCodec::kFp32) << "had not left yet";
+  EXPECT_EQ(codecs_[1][1], FrameCodec::kTopK);
+  ASSERT_TRUE(work_.has_value());
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  EXPECT_EQ(codecs_[2][1], FrameCodec::kFp32);
+  EXPECT_TRUE(worker_->finished().has_value());
+  EXPECT_EQ(worker_->stats().steps(), 3u);
+  ExpectAllApplied();
+}
+
+TEST_F(CodecWorkerTest, NoMoreUpdateWhereNothingIsLeft) {
+  Begin(FrameCodec::kFp32);
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply, /*leave_between=*/true));
+  EXPECT_TRUE(worker_->finished().has_value());
+  EXPECT_EQ(worker_->stats().steps(), 2u);
+  EXPECT_EQ(worker_->stats().push_bytes(), 2u * 3 * kSize * 4);
+  EXPECT_EQ(worker_->stats().push_bytes_saved(), 0u);
+}
+
+// The session ends before the verdict was told: nothing of the update is applied, and the residual is as it was.
+TEST_F(CodecWorkerTest, AnUpdateThatIsGivenUpBeforeItsVerdictCostsNoResidual) {
+  Begin(FrameCodec::kTopK);
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  WorkerOutput early;
+  worker_->OnGradient(work_->token, 1, now_, &early);
+  Carry(std::move(early));
+  work_.reset();
+  end_session_ = true;
+  now_ += absl::Seconds(1);
+  WorkerOutput output;
+  worker_->OnTimer(now_, &output);
+  Carry(std::move(output));
+  Wait();
+  ASSERT_TRUE(work_.has_value());
+  EXPECT_EQ(worker_->session(), 2u);
+  EXPECT_EQ(work_->update.group, 0u) << "the lease is whole: what is applied answers as a duplicate";
+  // The first update comes again and is a duplicate everywhere, which leaves the residual alone too.
+  for (std::vector<double>& values : expected_) values.assign(kSize, 1.0f / 3);
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  Leave();
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  EXPECT_TRUE(worker_->finished().has_value());
+  ExpectAllApplied();
+}
+
+// The session ends while answers are owed: what may be applied is in no residual any more, so nothing counts twice.
+TEST_F(CodecWorkerTest, WhatMayBeAppliedIsForgottenWithTheSession) {
+  Begin(FrameCodec::kTopK);
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  lose_ = [](const std::vector<Frame>& frames) { return frames.front().header.slice == 0; };
+  end_session_ = true;
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  EXPECT_EQ(worker_->session(), 2u);
+  lose_ = nullptr;
+  Leave();
+  Wait();
+  pushed_.clear();
+  ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  // Of slice 0 the gradient alone, of slice 1 with what was left of it.
+  for (const auto& [key, bytes] : pushed_) {
+    const std::uint32_t number = std::get<2>(key);
+    const std::vector<float> gradient = Model::GradientOf(std::get<1>(key), number);
+    const bool alone = std::memcmp(bytes.data(), gradient.data(), bytes.size()) == 0;
+    EXPECT_EQ(alone, number != 1) << number;
+  }
+}
+
+TEST_F(CodecWorkerTest, ValuesComeInBf16ForTrainingOnly) {
+  Begin(FrameCodec::kInt8, /*bf16_values=*/true);
+  EXPECT_TRUE(asked_bf16_[0]);
+  EXPECT_FALSE(asked_bf16_[kBuffer]);
+  EXPECT_EQ(model_.values[0][0], 0.333984375f) << "1/3 rounded to 8 bits";
+  EXPECT_EQ(model_.values[kBuffer][0], 1.0f / 3);
+  kind_ = v1::TASK_EXPORT;
+  for (int i = 0; i < 5 && work_.has_value() && work_->kind == v1::TASK_TRAIN; ++i) {
+    now_ += absl::Seconds(1);  // so that it hears of the task
+    ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  }
+  ASSERT_TRUE(work_.has_value());
+  ASSERT_EQ(work_->kind, v1::TASK_EXPORT);
+  EXPECT_FALSE(asked_bf16_[0]);
+  for (std::uint32_t number = 0; number < 3; ++number) EXPECT_EQ(model_.values[number], *ps_->value(number));
 }
 
 // Where nobody answers any more there is nothing to wait for.

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::wire {
@@ -28,6 +29,7 @@ constexpr std::uint32_t kMagic = 0x46525044;  // "DPRF"
 // Of the flags.
 constexpr std::uint8_t kWantValue = 0x01;
 constexpr std::uint8_t kBeginsUpdate = 0x02;
+constexpr std::uint8_t kWantBf16 = 0x04;
 
 // Offsets of the fields, as in docs/formats.md.
 enum Offset : std::size_t {
@@ -98,13 +100,13 @@ std::string Inconsistency(const FrameHeader& header, std::size_t payload_bytes) 
     return absl::StrCat("factor: found ", header.factor, ", expected 0 to 1");
   }
   if (payload_bytes == 0) return {};
-  if (header.type != DataType::kFloat32 || header.codec != FrameCodec::kFp32) {
+  if (header.type != DataType::kFloat32 || header.codec == FrameCodec::kNone) {
     return absl::StrCat("type and codec: found ", header.type, " and ", header.codec,
-                        " with a payload, expected 1 and 1");
+                        " with a payload, expected 1 and 1 to 5");
   }
-  if (payload_bytes != std::uint64_t{header.elements} * sizeof(float)) {
-    return absl::StrCat("payload length: found ", payload_bytes, ", expected 0 or 4 bytes for each of ",
-                        header.elements, " elements");
+  if (!core::PayloadFits(header.codec, payload_bytes, header.elements)) {
+    return absl::StrCat("payload length: found ", payload_bytes, ", expected 0 or what codec ", header.codec,
+                        " makes of ", header.elements, " elements");
   }
   return {};
 }
@@ -123,7 +125,8 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   out[kVerdictAt] = static_cast<std::uint8_t>(header.verdict);
   out[kStatusAt] = static_cast<std::uint8_t>(header.status);
   out[kFlagsAt] =
-      static_cast<std::uint8_t>((header.want_value ? kWantValue : 0) | (header.begins_update ? kBeginsUpdate : 0));
+      static_cast<std::uint8_t>((header.want_value ? kWantValue : 0) | (header.begins_update ? kBeginsUpdate : 0) |
+                                (header.want_bf16 ? kWantBf16 : 0));
   Put<std::uint32_t>(out, kIncarnationAt, header.incarnation);
   std::copy(header.job_uid.begin(), header.job_uid.end(), out + kJobUidAt);
   Put<std::uint64_t>(out, kGenerationAt, header.generation);
@@ -178,7 +181,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
     status = GetEnum(bytes, kTypeAt, "type", DataType::kNone, DataType::kFloat32, header.type);
   }
   if (status.ok()) {
-    status = GetEnum(bytes, kCodecAt, "codec", FrameCodec::kNone, FrameCodec::kFp32, header.codec);
+    status = GetEnum(bytes, kCodecAt, "codec", FrameCodec::kNone, FrameCodec::kOneBit, header.codec);
   }
   if (status.ok()) {
     status = GetEnum(bytes, kVerdictAt, "verdict", Verdict::kPending, Verdict::kSkip, header.verdict);
@@ -187,8 +190,8 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
     status = GetEnum(bytes, kStatusAt, "status", ReplyStatus::kNone, ReplyStatus::kCorrupt, header.status);
   }
   if (!status.ok()) return status;
-  if ((bytes[kFlagsAt] & ~(kWantValue | kBeginsUpdate)) != 0) {
-    return absl::DataLossError(absl::StrCat("flags: found ", bytes[kFlagsAt], ", expected 0 to 3"));
+  if ((bytes[kFlagsAt] & ~(kWantValue | kBeginsUpdate | kWantBf16)) != 0) {
+    return absl::DataLossError(absl::StrCat("flags: found ", bytes[kFlagsAt], ", expected 0 to 7"));
   }
   const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
   if (!std::all_of(bytes + kReservedAt, bytes + kIncarnationAt, is_zero) ||
@@ -197,6 +200,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   }
   header.want_value = (bytes[kFlagsAt] & kWantValue) != 0;
   header.begins_update = (bytes[kFlagsAt] & kBeginsUpdate) != 0;
+  header.want_bf16 = (bytes[kFlagsAt] & kWantBf16) != 0;
   header.incarnation = Get<std::uint32_t>(bytes, kIncarnationAt);
   std::copy_n(bytes + kJobUidAt, header.job_uid.size(), header.job_uid.begin());
   header.generation = Get<std::uint64_t>(bytes, kGenerationAt);

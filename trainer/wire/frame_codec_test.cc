@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainer/core/codec/codec.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::wire {
@@ -57,11 +58,12 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   header.status = header.kind == core::FrameKind::kReply ? static_cast<core::ReplyStatus>(1 + random() % 11)
                                                          : core::ReplyStatus::kNone;
   header.type = static_cast<core::DataType>(random() % 2);
-  header.codec = static_cast<core::FrameCodec>(random() % 2);
+  header.codec = static_cast<core::FrameCodec>(random() % 6);
   header.verdict = static_cast<core::Verdict>(random() % 3);
   header.want_value = random() % 2 == 0;
   header.begins_update = random() % 2 == 0;
   header.clock = random();
+  header.want_bf16 = random() % 2 == 0;
   for (auto& byte : header.job_uid) byte = static_cast<std::uint8_t>(random());
   header.generation = random();
   header.incarnation = static_cast<std::uint32_t>(random());
@@ -77,9 +79,9 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   const std::size_t elements = random() % 3 == 0 ? 0 : random() % (largest_payload / sizeof(float) + 1);
   if (elements != 0) {
     header.type = core::DataType::kFloat32;
-    header.codec = core::FrameCodec::kFp32;
+    header.codec = static_cast<core::FrameCodec>(1 + random() % 5);
     header.elements = static_cast<std::uint32_t>(elements);
-    auto bytes = std::make_shared<Bytes>(elements * sizeof(float));
+    auto bytes = std::make_shared<Bytes>(core::EncodedBytes(header.codec, 0.3, elements));
     for (auto& byte : *bytes) byte = static_cast<std::uint8_t>(random());
     frame.payload = core::Payload(Cut(*bytes, bytes->size(), random), bytes);
   }
@@ -101,6 +103,7 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.want_value, b.want_value);
   EXPECT_EQ(a.begins_update, b.begins_update);
   EXPECT_EQ(a.clock, b.clock);
+  EXPECT_EQ(a.want_bf16, b.want_bf16);
   EXPECT_EQ(a.job_uid, b.job_uid);
   EXPECT_EQ(a.generation, b.generation);
   EXPECT_EQ(a.incarnation, b.incarnation);
@@ -271,19 +274,23 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {4, {1}, "format version: found 0x1, expected 0x2"},
       {4, {3}, "format version: found 0x3, expected 0x2"},
       {6, {64}, "header length: found 0x40, expected 0x80"},
-      {8, {8}, "payload length: found 8, expected 0 or 4 bytes for each of 3 elements"},
-      {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or 4"},
+      {8, {8}, "payload length: found 8, expected 0 or what codec 1 makes of 3 elements"},
+      {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or what codec 1"},
       {20, {0}, "kind: found 0, expected 1 to 5"},
       {20, {6}, "kind: found 6, expected 1 to 5"},
       {20, {5}, "status: found 0 in a frame of kind 5"},
-      {21, {0}, "type and codec: found 0 and 1 with a payload, expected 1 and 1"},
+      {21, {0}, "type and codec: found 0 and 1 with a payload, expected 1 and 1 to 5"},
       {21, {2}, "type: found 2, expected 0 to 1"},
-      {22, {0}, "type and codec: found 1 and 0 with a payload, expected 1 and 1"},
-      {22, {2}, "codec: found 2, expected 0 to 1"},
+      {22, {0}, "type and codec: found 1 and 0 with a payload, expected 1 and 1 to 5"},
+      {22, {2}, "payload length: found 12, expected 0 or what codec 2 makes of 3 elements"},
+      {22, {3}, "payload length: found 12, expected 0 or what codec 3 makes of 3 elements"},
+      {22, {4}, "payload length: found 12, expected 0 or what codec 4 makes of 3 elements"},
+      {22, {5}, "payload length: found 12, expected 0 or what codec 5 makes of 3 elements"},
+      {22, {6}, "codec: found 6, expected 0 to 5"},
       {23, {3}, "verdict: found 3, expected 0 to 2"},
       {24, {12}, "status: found 12, expected 0 to 11"},
       {24, {1}, "status: found 1 in a frame of kind 1"},
-      {25, {4}, "flags: found 4, expected 0 to 3"},
+      {25, {8}, "flags: found 8, expected 0 to 7"},
       {26, {1}, "reserved bytes: found some set"},
       {27, {1}, "reserved bytes: found some set"},
       {100, {1, 0, 0x80, 0x3F}, "factor: found 1, expected 0 to 1"},  // the next float
@@ -292,9 +299,9 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {100, {0, 0, 0x80, 0x7F}, "factor: found inf, expected 0 to 1"},
       {112, {1}, "reserved bytes: found some set"},
       {127, {1}, "reserved bytes: found some set"},
-      {96, {4}, "payload length: found 12, expected 0 or 4 bytes for each of 4 elements"},
+      {96, {4}, "payload length: found 12, expected 0 or what codec 1 makes of 4 elements"},
       // elements * 4 overflows 32 bits to 12
-      {96, {3, 0, 0, 0x40}, "payload length: found 12, expected 0 or 4 bytes for each of 1073741827 elements"},
+      {96, {3, 0, 0, 0x40}, "payload length: found 12, expected 0 or what codec 1 makes of 1073741827 elements"},
   };
   for (const auto& c : cases) {
     const auto decoded = Decode(WithField(good, c.offset, c.value));
@@ -338,8 +345,8 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
       0x38, 0x37, 0x36, 0x35, 0x34, 0x33, 0x32, 0x31,                                                  // slice version
       0x44, 0x43, 0x42, 0x41, 0x54, 0x53, 0x52, 0x51, 0x64, 0x63, 0x62, 0x61,                          // epoch to slice
       0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81, 0x94, 0x93, 0x92, 0x91,                          // update
-      3,    0,    0,    0,    0,    0,    0,    0x3F,                                                  // elements, factor
-      0xA8, 0xA7, 0xA6, 0xA5, 0xA4, 0xA3, 0xA2, 0xA1,                                                  // clock
+      3,    0,    0,    0,    0,    0,    0,    0x3F,  // elements, factor
+      0xA8, 0xA7, 0xA6, 0xA5, 0xA4, 0xA3, 0xA2, 0xA1,  // clock
   };
   expected.resize(128);
   const Bytes payload = {0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0x60, 0x40};

@@ -77,6 +77,21 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
   return options;
 }
 
+core::FrameCodec ToFrameCodec(v1::Codec codec) {
+  switch (codec) {
+    case v1::CODEC_BF16:
+      return core::FrameCodec::kBf16;
+    case v1::CODEC_INT8:
+      return core::FrameCodec::kInt8;
+    case v1::CODEC_TOP_K:
+      return core::FrameCodec::kTopK;
+    case v1::CODEC_ONE_BIT:
+      return core::FrameCodec::kOneBit;
+    default:
+      return core::FrameCodec::kFp32;
+  }
+}
+
 void Add(const model::Measured& part, model::Measured* whole) {
   whole->sum += part.sum;
   whole->count += part.count;
@@ -170,6 +185,10 @@ class WorkerProcess::Impl {
       for (std::int64_t dimension : tensor.shape) spec.add_shape(dimension);
       core_options.tensors.push_back(std::move(spec));
     }
+    const v1::CodecConfig& codec = options_.config.codec();
+    core_options.codec.codec = ToFrameCodec(codec.push());
+    if (codec.top_k() > 0) core_options.codec.top_k = std::min(codec.top_k(), 1.0);
+    core_options.bf16_values = codec.pull() == v1::CODEC_BF16;
     return core_options;
   }
 
@@ -437,6 +456,11 @@ class WorkerProcess::Impl {
                         static_cast<double>(stats.steps()));
     metrics_.SetCounter("downpour_worker_skipped_total", "Updates recorded as skipped: loss or gradient not finite.",
                         {}, static_cast<double>(stats.skipped()));
+    metrics_.SetCounter("downpour_worker_push_bytes_total", "Bytes of gradients, as they were sent.", {},
+                        static_cast<double>(stats.push_bytes()));
+    metrics_.SetCounter("downpour_worker_push_bytes_saved_total",
+                        "By the codec: so many more bytes the gradients would have been as float32.", {},
+                        static_cast<double>(stats.push_bytes_saved()));
     if (stats.has_loss()) {
       metrics_.SetGauge("downpour_worker_loss", "Training loss over the newest updates.", {}, stats.loss());
     }

@@ -41,8 +41,9 @@ class WorkerProcess {
   absl::Status Run();
   // The model that this process wrote, empty if it did not; once Run returned.
   const std::string& written_model() const;
-  // Finishes the update under way, gives the leases back and ends; Run returns at once where nobody is left to answer,
-  // and at the latest after a grace of 5 s and the update. From any thread.
+  // Finishes the update under way (and one more where a codec has left something out), gives the leases back and ends;
+  // Run returns at once where nobody is left to answer, and at the latest after a grace of 5 s and the update. From any
+  // thread.
   void Leave();
 
  private:

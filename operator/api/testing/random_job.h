@@ -115,6 +115,7 @@ class RandomFill {
   void Fill(double& value, const schema::Fraction& rule) {
     value = rule.least + (rule.below - rule.least) * static_cast<double>(Below(8)) / 8;
   }
+  void Fill(double& value, const schema::Share&) { value = static_cast<double>(1 + Below(8)) / 8; }
   void Fill(ResumeFrom& value, const schema::ResumePoint&) {
     const ResumeFrom choices[] = {{ResumeMode::kLatest, "", ""},
                                   {ResumeMode::kNever, "", ""},
@@ -159,6 +160,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     if (model.loss->type != "Huber") model.loss->delta.reset();
   }
   if (job.spec.update.mode != UpdateMode::kBoundedStaleness) job.spec.update.staleness.reset();
+  if (job.spec.update.codec != Codec::kTopK) job.spec.update.top_k.reset();
   MakeUnique(model.metrics);
   if (job.spec.checkpoint.has_value()) {
     const bool measures = job.spec.training.evaluate && !model.metrics.empty();

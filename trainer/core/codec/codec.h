@@ -1,0 +1,34 @@
+#ifndef DOWNPOUR_TRAINER_CORE_CODEC_CODEC_H_
+#define DOWNPOUR_TRAINER_CORE_CODEC_CODEC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "trainer/core/frame.h"
+
+// The codecs by their number in frames; each is in a file of its own, its bytes are specified in docs/formats.md.
+// Thread-safe.
+namespace downpour::core {
+
+// Whether `bytes` bytes can be `elements` values in this codec, by their number alone.
+bool PayloadFits(FrameCodec codec, std::uint64_t bytes, std::uint64_t elements);
+
+// Into values.size() floats; every one is written. False: the payload's size or what it holds is not of this codec;
+// then the values are worthless. Allocates nothing.
+bool Decode(FrameCodec codec, const Payload& payload, absl::Span<float> values);
+
+// How many bytes Encode makes of so many values; `top_k` is the fraction of them that kTopK keeps. Not of kNone.
+std::size_t EncodedBytes(FrameCodec codec, double top_k, std::size_t elements);
+// Writes EncodedBytes(codec, top_k, values.size()) bytes. Values may be encoded in parts of a multiple of kCodecBlock,
+// one after another, but for kTopK.
+inline constexpr std::size_t kCodecBlock = 256;
+void Encode(FrameCodec codec, double top_k, absl::Span<const float> values, std::uint8_t* out);
+
+// `bytes` as a payload that owns them.
+Payload OwningPayload(std::vector<std::uint8_t> bytes);
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_CODEC_CODEC_H_

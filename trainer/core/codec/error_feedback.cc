@@ -1,0 +1,99 @@
+#include "trainer/core/codec/error_feedback.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "trainer/core/codec/codec.h"
+#include "trainer/core/codec/wide_vectors.h"
+
+namespace downpour::core {
+namespace {
+
+// Encoded at once, so that it is in the first cache when it is decoded again.
+constexpr std::size_t kPart = 16 * kCodecBlock;
+
+DOWNPOUR_WIDE_VECTORS
+void Add(const float* a, const float* b, std::size_t count, float* sum) {
+  for (std::size_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+DOWNPOUR_WIDE_VECTORS
+void Subtract(const float* subtrahend, std::size_t count, float* difference) {
+  for (std::size_t i = 0; i < count; ++i) difference[i] -= subtrahend[i];
+}
+
+}  // namespace
+
+EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elements, const Payload& gradient,
+                                      bool flush) {
+  if (options_.codec == FrameCodec::kFp32) return {FrameCodec::kFp32, gradient};
+  Slice& slice = slices_[number];
+  if (slice.encoded.has_value()) return *slice.encoded;
+
+  // `next` is gradient + residual first, and then less what was encoded of it: part by part, while it is in the cache.
+  slice.next.resize(elements);
+  const std::size_t size = EncodedBytes(options_.codec, options_.top_k, elements);
+  // Few values, or most of them, are no larger in fp32, which is exact.
+  const bool exact = flush || size >= elements * sizeof(float);
+  const auto buffer = std::make_shared_for_overwrite<std::uint8_t[]>(exact ? 0 : size);
+  const absl::Span<std::uint8_t> bytes(buffer.get(), exact ? 0 : size);
+  const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : kPart;
+  std::vector<float> decoded(exact ? 0 : std::min<std::size_t>(part, elements));
+  std::size_t at = 0;
+  const auto encode = [&](absl::Span<float> values) {
+    const std::size_t count = EncodedBytes(options_.codec, options_.top_k, values.size());
+    core::Encode(options_.codec, options_.top_k, values, bytes.data() + at);
+    Decode(options_.codec, Payload({bytes.subspan(at, count)}, nullptr), absl::MakeSpan(decoded).first(values.size()));
+    Subtract(decoded.data(), values.size(), values.data());
+    at += count;
+  };
+  gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+    while (!run.empty()) {
+      const std::size_t count = std::min(run.size(), part - first % part);
+      float* const sum = slice.next.data() + first;
+      if (slice.residual.empty()) {
+        std::copy_n(run.data(), count, sum);
+      } else {
+        Add(run.data(), slice.residual.data() + first, count, sum);
+      }
+      run.remove_prefix(count);
+      first += count;
+      if (exact || (first % part != 0 && first != elements)) continue;
+      const std::size_t begin = (first - 1) / part * part;
+      encode(absl::MakeSpan(slice.next).subspan(begin, first - begin));
+    }
+  });
+  if (exact) {
+    auto values = std::make_shared<const std::vector<float>>(std::exchange(slice.next, {}));
+    slice.encoded = EncodedGradient{FrameCodec::kFp32, Payload::OfFloats(*values, values)};
+  } else {
+    slice.encoded = EncodedGradient{options_.codec, Payload({bytes}, buffer)};
+  }
+  return *slice.encoded;
+}
+
+void ErrorFeedback::Keep(std::uint32_t number) {
+  const auto found = slices_.find(number);
+  if (found == slices_.end() || !found->second.encoded.has_value()) return;
+  std::swap(found->second.residual, found->second.next);
+  found->second.encoded.reset();
+}
+
+void ErrorFeedback::Undo(std::uint32_t number) {
+  const auto found = slices_.find(number);
+  if (found != slices_.end()) found->second.encoded.reset();
+}
+
+void ErrorFeedback::Forget(std::uint32_t number) { slices_.erase(number); }
+
+bool ErrorFeedback::HasResidual() const {
+  return std::any_of(slices_.begin(), slices_.end(), [](const auto& entry) {
+    const std::vector<float>& residual = entry.second.residual;
+    return std::any_of(residual.begin(), residual.end(), [](float value) { return value != 0; });
+  });
+}
+
+}  // namespace downpour::core

@@ -1,0 +1,30 @@
+#ifndef DOWNPOUR_TRAINER_CORE_CODEC_INT8_H_
+#define DOWNPOUR_TRAINER_CORE_CODEC_INT8_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "trainer/core/frame.h"
+
+// Symmetric 8-bit integers: each block of 256 values is a float32 scale and then an int8 for each value, which stands
+// for the integer times the scale. Thread-safe.
+namespace downpour::core {
+
+inline constexpr std::size_t kInt8Block = 256;
+
+inline std::size_t Int8Bytes(std::size_t elements) {
+  return elements + (elements + kInt8Block - 1) / kInt8Block * sizeof(float);
+}
+
+// Writes Int8Bytes(values.size()) bytes. The scale is the largest magnitude of the block over 127, integers are rounded
+// to nearest, ties to even, so a value is off by half a scale at most. A block whose scale would be no normal float has
+// scale 0. Values that are not finite become something finite.
+void EncodeInt8(absl::Span<const float> values, std::uint8_t* out);
+// The payload has Int8Bytes(values.size()) bytes. False: a scale is negative, not finite or so large that an integer
+// times it might not be finite; then the values are worthless.
+bool DecodeInt8(const Payload& payload, absl::Span<float> values);
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_CODEC_INT8_H_

@@ -1,0 +1,62 @@
+#include "trainer/core/codec/top_k.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "trainer/core/codec/units.h"
+
+namespace downpour::core {
+namespace {
+
+// Ordered as magnitudes are.
+std::uint32_t MagnitudeBits(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffff; }
+
+}  // namespace
+
+std::size_t TopKCount(double fraction, std::size_t elements) {
+  const double wanted = std::ceil(fraction * static_cast<double>(elements));
+  return std::min(elements, std::max<std::size_t>(1, static_cast<std::size_t>(wanted)));
+}
+
+void EncodeTopK(absl::Span<const float> values, std::size_t count, std::uint8_t* out) {
+  if (count == 0) return;
+  std::vector<std::uint32_t> magnitudes(values.size());
+  std::transform(values.begin(), values.end(), magnitudes.begin(), MagnitudeBits);
+  const auto least = magnitudes.begin() + static_cast<std::ptrdiff_t>(count - 1);
+  std::nth_element(magnitudes.begin(), least, magnitudes.end(), std::greater<>());
+  const std::uint32_t threshold = *least;
+  const auto above = std::count_if(magnitudes.begin(), least, [&](std::uint32_t bits) { return bits > threshold; });
+  std::size_t equal_left = count - static_cast<std::size_t>(above);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t bits = MagnitudeBits(values[i]);
+    if (bits < threshold || (bits == threshold && equal_left == 0)) continue;
+    if (bits == threshold) --equal_left;
+    const auto index = static_cast<std::uint32_t>(i);
+    std::memcpy(out, &index, sizeof(index));
+    std::memcpy(out + sizeof(index), &values[i], sizeof(float));
+    out += kTopKPairBytes;
+  }
+}
+
+bool DecodeTopK(const Payload& payload, absl::Span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+  bool sound = true;
+  std::size_t next = 0;  // the least index that may come
+  ForEachUnits<kTopKPairBytes>(payload, [&](std::size_t, absl::Span<const std::uint8_t> pairs) {
+    for (; sound && !pairs.empty(); pairs.remove_prefix(kTopKPairBytes)) {
+      std::uint32_t index;
+      std::memcpy(&index, pairs.data(), sizeof(index));
+      sound = index >= next && index < values.size();
+      if (!sound) return;
+      std::memcpy(&values[index], pairs.data() + sizeof(index), sizeof(float));
+      next = std::size_t{index} + 1;
+    }
+  });
+  return sound;
+}
+
+}  // namespace downpour::core

@@ -218,14 +218,15 @@ LAYERS = [{"type": "conv2d", "filters": 4, "kernel": 5, "stride": 2}, {"type": "
           {"type": "dropout", "rate": 0.5}, {"type": "dense", "units": 10}]
 
 
-def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=64, epochs=2, **checkpoint):
+def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=64, epochs=2, optimizer=None,
+                 **checkpoint):
     layers = json.loads(json.dumps(LAYERS))
     layers[4]["units"] = units
     spec = {"parameterServer": {"replicas": ps}, "worker": {"replicas": 1}, "model": {"layers": layers},
             "dataset": {"format": "Synthetic", "synthetic": {"kind": "Images", "shape": [1, 28, 28], "classes": 10,
                                                              "samples": samples, "testSamples": 32}},
             "training": {"epochs": epochs, "batchSize": 32, "evaluate": False, "device": "CPU", "seed": seed},
-            "update": {"optimizer": {"learningRate": 0.1}}}
+            "update": {"optimizer": optimizer or {"learningRate": 0.1}}}
     if checkpoint:
         spec["checkpoint"] = {"intervalSeconds": 1, **checkpoint}
     return Job(arguments, folder, name, spec, counting=False)
@@ -233,13 +234,14 @@ def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=
 
 def exact(arguments, folder):
     # What a step adds is rounded, so another order of the updates, or of the data shards, makes other bits.
-    for ps in (1, 2):
+    for ps, optimizer in (1, None), (2, {"type": "Adam", "learningRate": 0.001}):
         folders = [os.path.join(folder, f"{what}-{ps}") for what in ("whole", "killed")]
         for one in folders:
             os.mkdir(one)
-        with learning_job(arguments, folders[0], "trained", ps=ps).start() as run:
+        with learning_job(arguments, folders[0], "trained", ps=ps, optimizer=optimizer).start() as run:
             whole = run.end()
-        job = learning_job(arguments, folders[1], "trained", ps=ps, uri=os.path.join(folders[1], "store"))
+        job = learning_job(arguments, folders[1], "trained", ps=ps, optimizer=optimizer,
+                           uri=os.path.join(folders[1], "store"))
         for _ in range(2):
             before = job.checkpoints()
             with job.start() as run:

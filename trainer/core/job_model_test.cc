@@ -49,6 +49,10 @@ TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
   EXPECT_EQ(same.Check(RequestOf(24, 3)), "");
   EXPECT_NE(same.Check(RequestOf(25, 3)), "");
 
+  config.mutable_optimizer()->add_no_decay("*.bias");
+  EXPECT_EQ(model.MakeView(config, stamp, ps).status().message(),
+            "spec.update.optimizer.noDecay[0]: no trained parameter is called \"*.bias\"; there are weight");
+  config.mutable_optimizer()->clear_no_decay();
   config.set_batch_size(0);
   EXPECT_TRUE(absl::IsInvalidArgument(model.MakeView(config, stamp, ps).status()));
 }

@@ -122,13 +122,20 @@ class PsCore {
     CallId call = 0;
     std::vector<Frame> frames;
   };
-  // Of one worker session: the update whose pushes wait, and the newest verdict heard.
+  // A value that a session got and may compute with.
+  struct PulledValue {
+    std::uint64_t version = 0;
+    std::shared_ptr<const std::vector<float>> value;
+  };
+  // Of one worker session: the update whose pushes wait, the newest verdict heard, and by slice the values that its
+  // next gradients may be of, oldest first.
   struct SessionState {
     std::optional<UpdateId> pending_update;
     std::vector<PendingCall> pending;
     std::size_t pending_bytes = 0;
     std::optional<UpdateId> decided_update;
     Verdict verdict = Verdict::kPending;
+    std::map<std::uint32_t, std::vector<PulledValue>> pulled;
   };
 
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
@@ -139,6 +146,10 @@ class PsCore {
   ReplyStatus Check(const Frame& frame) const;
   Frame CarryOut(const Frame& frame, Verdict verdict);
   ReplyStatus Apply(SliceState& state, const Frame& frame, Verdict verdict);
+  // For optimizers that look at the value that a gradient was computed with (NeedsPulledValues): keeps what is sent to
+  // a session; and gives what the push's gradient is of, null where nothing was kept.
+  void KeepPulled(const FrameHeader& header);
+  std::shared_ptr<const std::vector<float>> TakePulled(const FrameHeader& header);
   void SetCut(const v1::DirectRequest& request);
   // Whether every slice has all of the data shard; then it is retired.
   void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);

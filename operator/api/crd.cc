@@ -252,11 +252,40 @@ constexpr Description kDescriptions[] = {
     {"spec.update.staleness",
      "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
-    {"spec.update.optimizer.type", "SGD: stochastic gradient descent."},
+    {"spec.update.optimizer.type",
+     "The rule. SGD, Momentum, Nesterov, Adagrad, RMSProp, Adam and AdamW are those of torch.optim. LAMB trusts each "
+     "slice by its own norms. DelayCompensatedSGD corrects gradients that are late. docs/training.md has the "
+     "formulas."},
     {"spec.update.optimizer.learningRate", "Learning rate, a float32. Greater than 0."},
     {"spec.update.optimizer.stalenessAware",
-     "Divides the learning rate of an update by its staleness: by how many "
-     "updates of others came between the worker's pull and its push."},
+     "Whether updates that are late move the parameters less: those before which updates of others came between the "
+     "worker's pull and its push."},
+    {"spec.update.optimizer.stalenessRule",
+     "With stalenessAware. Divide: the learning rate is divided by how many updates came between. Gap: each element of "
+     "the gradient is divided by how far its parameter has moved meanwhile, in steps."},
+    {"spec.update.optimizer.momentum", "Of Momentum and Nesterov. Absent: 0.9."},
+    {"spec.update.optimizer.beta1", "Decay of the moving average of gradients. Of Adam, AdamW and LAMB. Absent: 0.9."},
+    {"spec.update.optimizer.beta2",
+     "Decay of the moving average of squared gradients. Of Adam, AdamW and LAMB. Absent: 0.999."},
+    {"spec.update.optimizer.epsilon",
+     "What is added to a denominator. Absent: 1e-8 of RMSProp, Adam and AdamW, 1e-10 of Adagrad, 1e-6 of LAMB, 1e-7 of "
+     "DelayCompensatedSGD with the compensation Adaptive. Of no others."},
+    {"spec.update.optimizer.decay",
+     "Decay of the moving average of squared gradients. Absent: 0.99 of RMSProp, 0.95 of DelayCompensatedSGD with the "
+     "compensation Adaptive. Of no others."},
+    {"spec.update.optimizer.initialAccumulator",
+     "What the sum of squared gradients begins with. Of Adagrad. Absent: 0."},
+    {"spec.update.optimizer.weightDecay",
+     "Draws the parameters towards 0: added to the gradient as so much of the value; of AdamW and LAMB apart from the "
+     "gradient. Absent: 0.01 of AdamW and LAMB, 0 of all others."},
+    {"spec.update.optimizer.noDecay",
+     "Parameters that do not decay, by name, as biases and norms. * stands for any text."},
+    {"spec.update.optimizer.compensation",
+     "Of DelayCompensatedSGD. Constant: lambda is used as it is. Adaptive: it is divided by the root of the moving "
+     "average of squared gradients. Absent: Adaptive."},
+    {"spec.update.optimizer.lambda",
+     "How much a late gradient is corrected. Of DelayCompensatedSGD. Absent: 2 with the compensation Adaptive, 0.04 "
+     "with Constant."},
     {"spec.update.accumulate", "Minibatches of one update, which has the mean of their gradients."},
     {"spec.update.localSteps",
      "Minibatches of one update, each of them a step that the worker takes on its own copy. Then the difference is "
@@ -573,6 +602,37 @@ constexpr Relation kRelations[] = {
      "!has(self.training.evaluate) || self.training.evaluate",
      "keepBest needs spec.training.evaluate: true"},
     {"spec.update", "topK", "!has(self.topK) || (has(self.codec) && self.codec == 'topK')", "is for the codec topK"},
+    {"spec.update.optimizer", "momentum",
+     "!has(self.momentum) || (has(self.type) && self.type in ['Momentum', 'Nesterov'])",
+     "only with Momentum, Nesterov"},
+    {"spec.update.optimizer", "beta1", "!has(self.beta1) || (has(self.type) && self.type in ['Adam', 'AdamW', 'LAMB'])",
+     "only with Adam, AdamW, LAMB"},
+    {"spec.update.optimizer", "beta2", "!has(self.beta2) || (has(self.type) && self.type in ['Adam', 'AdamW', 'LAMB'])",
+     "only with Adam, AdamW, LAMB"},
+    {"spec.update.optimizer", "epsilon",
+     "!has(self.epsilon) || (has(self.type) && self.type in ['Adagrad', 'RMSProp', 'Adam', 'AdamW', 'LAMB', "
+     "'DelayCompensatedSGD'])",
+     "only with Adagrad, RMSProp, Adam, AdamW, LAMB, DelayCompensatedSGD"},
+    {"spec.update.optimizer", "decay",
+     "!has(self.decay) || (has(self.type) && self.type in ['RMSProp', 'DelayCompensatedSGD'])",
+     "only with RMSProp, DelayCompensatedSGD"},
+    {"spec.update.optimizer", "initialAccumulator",
+     "!has(self.initialAccumulator) || (has(self.type) && self.type == 'Adagrad')", "only with Adagrad"},
+    {"spec.update.optimizer", "compensation",
+     "!has(self.compensation) || (has(self.type) && self.type == 'DelayCompensatedSGD')",
+     "only with DelayCompensatedSGD"},
+    {"spec.update.optimizer", "lambda", "!has(self.lambda) || (has(self.type) && self.type == 'DelayCompensatedSGD')",
+     "only with DelayCompensatedSGD"},
+    {"spec.update.optimizer", "compensation",
+     "!has(self.compensation) || self.compensation == 'Adaptive' || (!has(self.epsilon) && !has(self.decay))",
+     "Constant has neither epsilon nor decay"},
+    {"spec.update.optimizer", "noDecay",
+     "!has(self.noDecay) || size(self.noDecay) == 0 || (has(self.weightDecay) ? self.weightDecay > 0.0 : "
+     "has(self.type) && self.type in ['AdamW', 'LAMB'])",
+     "needs a weightDecay greater than 0"},
+    {"spec.update.optimizer", "stalenessRule",
+     "!has(self.stalenessRule) || self.stalenessRule == 'Divide' || !has(self.stalenessAware) || self.stalenessAware",
+     "Gap needs stalenessAware: true"},
     {"spec.failurePolicy.rules[]", "",
      "(has(self.roles) && size(self.roles) > 0) || (has(self.onPodConditions) && size(self.onPodConditions) > 0) || "
      "(has(self.onContainerReasons) && size(self.onContainerReasons) > 0) || has(self.onExitCodes)",

@@ -52,12 +52,19 @@ inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"
 inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},
                                                     {"BoundedStaleness", UpdateMode::kBoundedStaleness},
                                                     {"Synchronous", UpdateMode::kSynchronous, false}};
-inline constexpr Name<OptimizerType> kOptimizers[] = {
-    {"SGD", OptimizerType::kSgd},
-    {"Momentum", OptimizerType::kMomentum, false},
-    {"Adagrad", OptimizerType::kAdagrad, false},
-    {"Adam", OptimizerType::kAdam, false},
-    {"DelayCompensatedSGD", OptimizerType::kDelayCompensatedSgd, false}};
+inline constexpr Name<OptimizerType> kOptimizers[] = {{"SGD", OptimizerType::kSgd},
+                                                      {"Momentum", OptimizerType::kMomentum},
+                                                      {"Nesterov", OptimizerType::kNesterov},
+                                                      {"Adagrad", OptimizerType::kAdagrad},
+                                                      {"RMSProp", OptimizerType::kRmsProp},
+                                                      {"Adam", OptimizerType::kAdam},
+                                                      {"AdamW", OptimizerType::kAdamW},
+                                                      {"LAMB", OptimizerType::kLamb},
+                                                      {"DelayCompensatedSGD", OptimizerType::kDelayCompensatedSgd}};
+inline constexpr Name<Compensation> kCompensations[] = {{"Constant", Compensation::kConstant},
+                                                        {"Adaptive", Compensation::kAdaptive}};
+inline constexpr Name<StalenessRule> kStalenessRules[] = {{"Divide", StalenessRule::kDivide},
+                                                          {"Gap", StalenessRule::kGap}};
 inline constexpr Name<LocalOptimizerType> kLocalOptimizers[] = {{"SGD", LocalOptimizerType::kSgd},
                                                                 {"Momentum", LocalOptimizerType::kMomentum},
                                                                 {"Adam", LocalOptimizerType::kAdam},

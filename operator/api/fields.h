@@ -208,6 +208,18 @@ void Fields(Visitor& v, OptimizerSpec& s) {
   v.Field("type", s.type, Choice(kOptimizers));
   v.Field("learningRate", s.learning_rate, PositiveFloat{});
   v.Field("stalenessAware", s.staleness_aware, Flag{});
+  v.Field("stalenessRule", s.staleness_rule, Choice(kStalenessRules));
+  // What is of some types only, see relations.h.
+  v.Field("momentum", s.momentum, Fraction{0, 1});
+  v.Field("beta1", s.beta1, Fraction{0, 1});
+  v.Field("beta2", s.beta2, Fraction{0, 1});
+  v.Field("epsilon", s.epsilon, PositiveFloat{});
+  v.Field("decay", s.decay, Fraction{0, 1});
+  v.Field("initialAccumulator", s.initial_accumulator, Fraction{0, 1000});
+  v.Field("weightDecay", s.weight_decay, Fraction{0, 1000});
+  v.Field("noDecay", s.no_decay, ListOf<Text>{{IsParameterPattern}, 0, 100});
+  v.Field("compensation", s.compensation, Choice(kCompensations));
+  v.Field("lambda", s.lambda, Fraction{0, 1000});
 }
 
 template <class Visitor>

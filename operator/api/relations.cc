@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <initializer_list>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -34,6 +36,46 @@ void CheckUpdate(const UpdateSpec& update, FieldErrors& errors) {
   check_type(optimizer.beta1, "beta1", moments, "types Adam and AdamW");
   check_type(optimizer.beta2, "beta2", moments, "types Adam and AdamW");
   check_type(optimizer.epsilon, "epsilon", moments, "types Adam and AdamW");
+}
+
+void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
+  const std::string path = "spec.update.optimizer";
+  const auto name_of = [](OptimizerType type) {
+    const auto* const found = std::find_if(std::begin(schema::kOptimizers), std::end(schema::kOptimizers),
+                                           [type](const auto& entry) { return entry.value == type; });
+    return std::string(found->name);
+  };
+  const auto only_with = [&](const char* field, bool given, std::initializer_list<OptimizerType> types) {
+    if (!given || std::find(types.begin(), types.end(), optimizer.type) != types.end()) return;
+    std::string names;
+    for (const OptimizerType type : types) absl::StrAppend(&names, names.empty() ? "" : ", ", name_of(type));
+    errors.Add(absl::StrCat(path, ".", field),
+               absl::StrCat("only with ", names, "; the type is ", name_of(optimizer.type)));
+  };
+  using Type = OptimizerType;
+  only_with("momentum", optimizer.momentum.has_value(), {Type::kMomentum, Type::kNesterov});
+  only_with("beta1", optimizer.beta1.has_value(), {Type::kAdam, Type::kAdamW, Type::kLamb});
+  only_with("beta2", optimizer.beta2.has_value(), {Type::kAdam, Type::kAdamW, Type::kLamb});
+  only_with("epsilon", optimizer.epsilon.has_value(),
+            {Type::kAdagrad, Type::kRmsProp, Type::kAdam, Type::kAdamW, Type::kLamb, Type::kDelayCompensatedSgd});
+  only_with("decay", optimizer.decay.has_value(), {Type::kRmsProp, Type::kDelayCompensatedSgd});
+  only_with("initialAccumulator", optimizer.initial_accumulator.has_value(), {Type::kAdagrad});
+  only_with("compensation", optimizer.compensation.has_value(), {Type::kDelayCompensatedSgd});
+  only_with("lambda", optimizer.lambda.has_value(), {Type::kDelayCompensatedSgd});
+  if (optimizer.type == Type::kDelayCompensatedSgd && optimizer.compensation == Compensation::kConstant) {
+    const std::string message = "only with the compensation Adaptive; it is Constant";
+    if (optimizer.epsilon.has_value()) errors.Add(path + ".epsilon", message);
+    if (optimizer.decay.has_value()) errors.Add(path + ".decay", message);
+  }
+  const bool decays = optimizer.weight_decay.has_value()
+                          ? *optimizer.weight_decay > 0
+                          : optimizer.type == Type::kAdamW || optimizer.type == Type::kLamb;
+  if (!optimizer.no_decay.empty() && !decays) {
+    errors.Add(path + ".noDecay", "needs a weightDecay greater than 0");
+  }
+  if (optimizer.staleness_rule == StalenessRule::kGap && !optimizer.staleness_aware) {
+    errors.Add(path + ".stalenessRule", "Gap needs stalenessAware: true");
+  }
 }
 
 }  // namespace
@@ -115,6 +157,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
     }
   }
   if (errors.IsClean("spec.update")) CheckUpdate(spec.update, errors);
+  if (errors.IsClean("spec.update.optimizer")) CheckOptimizer(spec.update.optimizer, errors);
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;
   if (errors.IsClean(policy + ".backoff") && backoff.initial_seconds > backoff.max_seconds) {
@@ -131,6 +174,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   };
   check_unique(model.metrics, "spec.model.metrics");
   check_unique(model.frozen, "spec.model.frozen");
+  check_unique(spec.update.optimizer.no_decay, "spec.update.optimizer.noDecay");
   std::set<std::string> names;
   const std::vector<FailureRule>& rules = spec.failure_policy.rules;
   for (std::size_t i = 0; i < rules.size(); ++i) {

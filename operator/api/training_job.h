@@ -20,7 +20,9 @@ enum class Role { kCoordinator, kParameterServer, kWorker };
 enum class SuccessPolicy { kAllWorkers, kWorker0, kCoordinator };
 enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJob };
 enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
-enum class OptimizerType { kSgd, kMomentum, kAdagrad, kAdam, kDelayCompensatedSgd };
+enum class OptimizerType { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW, kLamb, kDelayCompensatedSgd };
+enum class Compensation { kConstant, kAdaptive };
+enum class StalenessRule { kDivide, kGap };
 enum class LocalOptimizerType { kSgd, kMomentum, kAdam, kAdamW };
 enum class Codec { kFp32, kBf16, kInt8, kTopK, kOneBit };
 enum class Device { kAuto, kCpu, kCuda };
@@ -179,10 +181,22 @@ struct TrainingSpec {
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };
 
+// What is absent has the default of the type; see ToTrainingConfig.
 struct OptimizerSpec {
   OptimizerType type = OptimizerType::kSgd;
   double learning_rate = 0.01;
   bool staleness_aware = true;
+  StalenessRule staleness_rule = StalenessRule::kDivide;
+  std::optional<double> momentum = {};
+  std::optional<double> beta1 = {};
+  std::optional<double> beta2 = {};
+  std::optional<double> epsilon = {};
+  std::optional<double> decay = {};
+  std::optional<double> initial_accumulator = {};
+  std::optional<double> weight_decay = {};
+  std::vector<std::string> no_decay = {};  // names of parameters; * stands for any text
+  std::optional<Compensation> compensation = {};
+  std::optional<double> lambda = {};
   friend bool operator==(const OptimizerSpec&, const OptimizerSpec&) = default;
 };
 

@@ -143,6 +143,69 @@ v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
   return config;
 }
 
+// Absent numbers are those of torch.optim, and where it has none those of the paper.
+v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
+  v1::OptimizerConfig config;
+  config.set_learning_rate(spec.learning_rate);
+  config.set_staleness_aware(spec.staleness_aware);
+  config.set_staleness_rule(spec.staleness_rule == api::StalenessRule::kGap ? v1::STALENESS_GAP : v1::STALENESS_DIVIDE);
+  config.set_weight_decay(spec.weight_decay.value_or(0));
+  config.mutable_no_decay()->Add(spec.no_decay.begin(), spec.no_decay.end());
+  const auto set_momentum = [&] { config.set_momentum(spec.momentum.value_or(0.9)); };
+  const auto set_adam = [&](double epsilon, double weight_decay) {
+    config.set_beta1(spec.beta1.value_or(0.9));
+    config.set_beta2(spec.beta2.value_or(0.999));
+    config.set_epsilon(spec.epsilon.value_or(epsilon));
+    config.set_weight_decay(spec.weight_decay.value_or(weight_decay));
+  };
+  switch (spec.type) {
+    case api::OptimizerType::kSgd:
+      config.set_type(v1::SGD);
+      break;
+    case api::OptimizerType::kMomentum:
+      config.set_type(v1::MOMENTUM);
+      set_momentum();
+      break;
+    case api::OptimizerType::kNesterov:
+      config.set_type(v1::NESTEROV);
+      set_momentum();
+      break;
+    case api::OptimizerType::kAdagrad:
+      config.set_type(v1::ADAGRAD);
+      config.set_epsilon(spec.epsilon.value_or(1e-10));
+      config.set_initial_accumulator(spec.initial_accumulator.value_or(0));
+      break;
+    case api::OptimizerType::kRmsProp:
+      config.set_type(v1::RMS_PROP);
+      config.set_decay(spec.decay.value_or(0.99));
+      config.set_epsilon(spec.epsilon.value_or(1e-8));
+      break;
+    case api::OptimizerType::kAdam:
+      config.set_type(v1::ADAM);
+      set_adam(1e-8, 0);
+      break;
+    case api::OptimizerType::kAdamW:
+      config.set_type(v1::ADAM_W);
+      set_adam(1e-8, 0.01);
+      break;
+    case api::OptimizerType::kLamb:
+      config.set_type(v1::LAMB);
+      set_adam(1e-6, 0.01);
+      break;
+    case api::OptimizerType::kDelayCompensatedSgd: {
+      const bool adaptive = spec.compensation.value_or(api::Compensation::kAdaptive) == api::Compensation::kAdaptive;
+      config.set_type(v1::DELAY_COMPENSATED_SGD);
+      config.set_compensation(adaptive ? v1::COMPENSATION_ADAPTIVE : v1::COMPENSATION_CONSTANT);
+      config.set_lambda(spec.lambda.value_or(adaptive ? 2 : 0.04));
+      if (!adaptive) break;
+      config.set_decay(spec.decay.value_or(0.95));
+      config.set_epsilon(spec.epsilon.value_or(1e-7));
+      break;
+    }
+  }
+  return config;
+}
+
 }  // namespace
 
 v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
@@ -160,13 +223,11 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
   config.set_device(ToProto(spec.training.device));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
-  // Validation lets no other optimizer and no other mode through.
+  // Validation lets no other mode through.
   const bool bounded = spec.update.mode == api::UpdateMode::kBoundedStaleness;
   config.set_mode(bounded ? v1::BOUNDED_STALENESS : v1::ASYNC);
   if (bounded) config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
-  config.mutable_optimizer()->set_type(v1::SGD);
-  config.mutable_optimizer()->set_learning_rate(spec.update.optimizer.learning_rate);
-  config.mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware);
+  *config.mutable_optimizer() = ToProto(spec.update.optimizer);
   config.mutable_codec()->set_push(ToProto(spec.update.codec));
   config.mutable_codec()->set_top_k(spec.update.top_k.value_or(0));
   config.mutable_codec()->set_pull(ToProto(spec.update.pull_codec));

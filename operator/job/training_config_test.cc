@@ -97,6 +97,36 @@ TEST(TrainingConfigTest, WhatAnUpdateIsIsTakenOver) {
   EXPECT_EQ(steps.weight_decay(), 0.01);
 }
 
+TEST(TrainingConfigTest, AnOptimizerHasTheNumbersOfItsTypeAndOnlyThose) {
+  api::TrainingJob job = MakeJob();
+  const auto config_of = [&job](const api::OptimizerSpec& optimizer) {
+    job.spec.update.optimizer = optimizer;
+    v1::OptimizerConfig config = ToTrainingConfig(job, "", "").optimizer();
+    EXPECT_EQ(config.learning_rate(), 0.01);
+    EXPECT_TRUE(config.staleness_aware());
+    config.clear_learning_rate();
+    config.clear_staleness_aware();
+    return config.ShortDebugString();
+  };
+  using Type = api::OptimizerType;
+  EXPECT_EQ(config_of({.type = Type::kSgd}), "type: SGD");
+  EXPECT_EQ(config_of({.type = Type::kMomentum}), "type: MOMENTUM momentum: 0.9");
+  EXPECT_EQ(config_of({.type = Type::kNesterov, .momentum = 0.5, .weight_decay = 0.25, .no_decay = {"*.bias"}}),
+            "type: NESTEROV momentum: 0.5 weight_decay: 0.25 no_decay: \"*.bias\"");
+  EXPECT_EQ(config_of({.type = Type::kAdagrad, .initial_accumulator = 0.5}),
+            "type: ADAGRAD epsilon: 1e-10 initial_accumulator: 0.5");
+  EXPECT_EQ(config_of({.type = Type::kRmsProp, .staleness_rule = api::StalenessRule::kGap}),
+            "type: RMS_PROP epsilon: 1e-08 decay: 0.99 staleness_rule: STALENESS_GAP");
+  EXPECT_EQ(config_of({.type = Type::kAdam}), "type: ADAM beta1: 0.9 beta2: 0.999 epsilon: 1e-08");
+  EXPECT_EQ(config_of({.type = Type::kAdamW, .beta1 = 0.5, .beta2 = 0.25}),
+            "type: ADAM_W beta1: 0.5 beta2: 0.25 epsilon: 1e-08 weight_decay: 0.01");
+  EXPECT_EQ(config_of({.type = Type::kLamb, .weight_decay = 0}), "type: LAMB beta1: 0.9 beta2: 0.999 epsilon: 1e-06");
+  EXPECT_EQ(config_of({.type = Type::kDelayCompensatedSgd}),
+            "type: DELAY_COMPENSATED_SGD epsilon: 1e-07 decay: 0.95 compensation: COMPENSATION_ADAPTIVE lambda: 2");
+  EXPECT_EQ(config_of({.type = Type::kDelayCompensatedSgd, .compensation = api::Compensation::kConstant}),
+            "type: DELAY_COMPENSATED_SGD lambda: 0.04");
+}
+
 TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   api::TrainingJob job = MakeJob();
   job.spec.model = {.name = "",

@@ -5,7 +5,7 @@ namespace {
 
 class BufferUpdate final : public Optimizer {
  public:
-  void Step(absl::Span<const float> value, const Payload& difference, double /*learning_rate*/,
+  void Step(absl::Span<const float> value, const Payload& difference, const StepContext& /*context*/,
             absl::Span<float> updated) override {
     difference.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
       for (std::size_t i = 0; i < run.size(); ++i) updated[first + i] = value[first + i] - run[i];

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/optimizer.h"
 
 namespace downpour::core {
 namespace {
@@ -55,6 +56,7 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
                                   : DefaultUpdatesPerShard(sample_count_, data->batch_size()));
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();
+  if (absl::Status names = CheckNoDecay(config.optimizer(), tensors_); !names.ok()) return names;
   view.set_mode(config.mode());
   view.set_staleness(config.staleness());
   *view.mutable_optimizer() = config.optimizer();

@@ -55,6 +55,10 @@ TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
   config.mutable_local_steps()->set_count(4);
   EXPECT_EQ(model.MakeView(config, stamp, ps)->data().batch_size(), 8u);
 
+  config.mutable_optimizer()->add_no_decay("*.bias");
+  EXPECT_EQ(model.MakeView(config, stamp, ps).status().message(),
+            "spec.update.optimizer.noDecay[0]: no trained parameter is called \"*.bias\"; there are weight");
+  config.mutable_optimizer()->clear_no_decay();
   config.set_batch_size(0);
   EXPECT_TRUE(absl::IsInvalidArgument(model.MakeView(config, stamp, ps).status()));
 }

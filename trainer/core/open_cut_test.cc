@@ -39,7 +39,7 @@ class OpenCutTest : public ::testing::Test {
   }
   static void Apply(SliceState& state, std::uint32_t update) {
     state.Apply({update / 12, update / 4 % 3, update % 4}, Verdict::kApply,
-                Floats(std::vector<float>(kElements, static_cast<float>(update))), 1);
+                Floats(std::vector<float>(kElements, static_cast<float>(update))), {.learning_rate = 1});
   }
   // As a ps does. False: the push has to come again.
   bool Push(std::uint32_t slice, std::uint32_t update, std::uint32_t cut) {

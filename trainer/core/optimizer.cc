@@ -2,35 +2,101 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "trainer/core/name_pattern.h"
+#include "trainer/core/optimizers/optimizers.h"
 
 namespace downpour::core {
 namespace {
 
-// Cloned for wider vectors. Not under sanitizers: the resolvers of clones run before these are set up.
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-__attribute__((target_clones("default", "avx2", "avx512f")))
-#endif
-void SgdStep(const float* value, const float* gradient,
-                                                                           float rate, std::size_t count,
-                                                                           float* updated) {
-  for (std::size_t i = 0; i < count; ++i) updated[i] = value[i] - rate * gradient[i];
+bool IsGapAware(const v1::OptimizerConfig& config) {
+  return config.staleness_aware() && config.staleness_rule() == v1::STALENESS_GAP;
 }
 
-class Sgd final : public Optimizer {
- public:
-  void Step(absl::Span<const float> value, const Payload& gradient, double learning_rate,
-            absl::Span<float> updated) override {
-    const float rate = static_cast<float>(learning_rate);
-    gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
-      SgdStep(value.data() + first, run.data(), rate, run.size(), updated.data() + first);
-    });
+const char* TypeName(const v1::OptimizerConfig& config) {
+  switch (config.type()) {
+    case v1::SGD:
+      return "SGD";
+    case v1::MOMENTUM:
+      return "Momentum";
+    case v1::NESTEROV:
+      return "Nesterov";
+    case v1::ADAGRAD:
+      return "Adagrad";
+    case v1::RMS_PROP:
+      return "RMSProp";
+    case v1::ADAM:
+      return "Adam";
+    case v1::ADAM_W:
+      return "AdamW";
+    case v1::LAMB:
+      return "LAMB";
+    case v1::DELAY_COMPENSATED_SGD:
+      return config.compensation() == v1::COMPENSATION_ADAPTIVE ? "AdaptiveDelayCompensatedSGD" : "DelayCompensatedSGD";
+    default:
+      return "unknown";
   }
-  std::string type() const override { return "SGD"; }
-  std::unique_ptr<Optimizer> Clone() const override { return std::make_unique<Sgd>(); }
-};
+}
+
+// Compared so that what is not a number fails.
+absl::Status Check(const v1::OptimizerConfig& config) {
+  const auto refuse = [](const char* name, double value, const char* expected) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": must be ", expected));
+  };
+  const auto positive = [](double value) {
+    return value <= std::numeric_limits<float>::max() && static_cast<float>(value) > 0;
+  };
+  const auto fraction = [](double value) { return value >= 0 && value < 1; };
+  const auto at_least_0 = [](double value) { return value >= 0 && value <= std::numeric_limits<float>::max(); };
+  const bool adam = config.type() == v1::ADAM || config.type() == v1::ADAM_W || config.type() == v1::LAMB;
+  const bool compensated = config.type() == v1::DELAY_COMPENSATED_SGD;
+  const bool averaged =
+      config.type() == v1::RMS_PROP || (compensated && config.compensation() == v1::COMPENSATION_ADAPTIVE);
+  const char* const kPositive = "finite and greater than 0 as a float32";
+  const char* const kFraction = "at least 0 and below 1";
+  const char* const kAtLeast0 = "finite and at least 0";
+  if (!positive(config.learning_rate())) return refuse("learning rate", config.learning_rate(), kPositive);
+  if (!at_least_0(config.weight_decay())) return refuse("weight decay", config.weight_decay(), kAtLeast0);
+  if (!fraction(config.momentum())) return refuse("momentum", config.momentum(), kFraction);
+  if (adam && !fraction(config.beta1())) return refuse("beta1", config.beta1(), kFraction);
+  if (adam && !fraction(config.beta2())) return refuse("beta2", config.beta2(), kFraction);
+  if ((adam || averaged || config.type() == v1::ADAGRAD) && !positive(config.epsilon())) {
+    return refuse("epsilon", config.epsilon(), kPositive);
+  }
+  if (averaged && !fraction(config.decay())) return refuse("decay", config.decay(), kFraction);
+  if (!at_least_0(config.initial_accumulator())) {
+    return refuse("initial accumulator", config.initial_accumulator(), kAtLeast0);
+  }
+  if (!at_least_0(config.lambda())) return refuse("lambda", config.lambda(), kAtLeast0);
+  return absl::OkStatus();
+}
+
+std::unique_ptr<VectorOptimizer> Create(const v1::OptimizerConfig& config, double weight_decay,
+                                        std::uint32_t elements) {
+  switch (config.type()) {
+    case v1::SGD:
+      return CreateSgd(weight_decay);
+    case v1::MOMENTUM:
+    case v1::NESTEROV:
+      return CreateMomentum(config, weight_decay, elements);
+    case v1::ADAGRAD:
+      return CreateAdagrad(config, weight_decay, elements);
+    case v1::RMS_PROP:
+      return CreateRmsProp(config, weight_decay, elements);
+    case v1::ADAM:
+    case v1::ADAM_W:
+      return CreateAdam(config, weight_decay, elements);
+    case v1::LAMB:
+      return CreateLamb(config, weight_decay, elements);
+    case v1::DELAY_COMPENSATED_SGD:
+      return CreateDelayCompensatedSgd(config, weight_decay, elements);
+    default:
+      return nullptr;
+  }
+}
 
 }  // namespace
 
@@ -45,17 +111,42 @@ absl::Status Optimizer::Import(const OptimizerState& state) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, std::uint32_t) {
-  if (config.type() != v1::SGD) {
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
+                                                           std::uint32_t elements) {
+  if (absl::Status valid = Check(config); !valid.ok()) return valid;
+  const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
+                                   [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
+  std::unique_ptr<VectorOptimizer> optimizer = Create(config, decays ? config.weight_decay() : 0, elements);
+  if (optimizer == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
   }
-  const double rate = config.learning_rate();
-  if (!(rate <= std::numeric_limits<float>::max() && static_cast<float>(rate) > 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("learning rate ", rate, ": must be finite and greater than 0 as a float32"));
+  if (IsGapAware(config)) optimizer = CreateGapAware(std::move(optimizer), config.learning_rate(), elements);
+  return std::unique_ptr<Optimizer>(std::move(optimizer));
+}
+
+std::string OptimizerStateType(const v1::OptimizerConfig& config) {
+  return absl::StrCat(IsGapAware(config) ? "GapAware" : "", TypeName(config));
+}
+
+bool NeedsPulledValues(const v1::OptimizerConfig& config) {
+  return config.type() == v1::DELAY_COMPENSATED_SGD || IsGapAware(config);
+}
+
+absl::Status CheckNoDecay(const v1::OptimizerConfig& config, absl::Span<const v1::TensorSpec> tensors) {
+  for (int i = 0; i < config.no_decay_size(); ++i) {
+    std::string names;
+    const bool matched = std::any_of(tensors.begin(), tensors.end(), [&](const v1::TensorSpec& tensor) {
+      if (tensor.kind() == v1::BUFFER) return false;
+      absl::StrAppend(&names, names.empty() ? "" : ", ", tensor.name());
+      return MatchesName(config.no_decay(i), tensor.name());
+    });
+    if (matched) continue;
+    return absl::InvalidArgumentError(absl::StrCat("spec.update.optimizer.noDecay[", i,
+                                                   "]: no trained parameter is called \"", config.no_decay(i),
+                                                   "\"; there are ", names));
   }
-  return std::make_unique<Sgd>();
+  return absl::OkStatus();
 }
 
 double StalenessScale(std::uint64_t staleness, std::uint32_t clamp) {

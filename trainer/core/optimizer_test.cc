@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "trainer/core/name_pattern.h"
+#include "trainer/core/testing/optimizers.h"
 
 namespace downpour::core {
 namespace {
@@ -21,7 +23,7 @@ std::unique_ptr<Optimizer> MakeSgd(std::uint32_t elements) {
   v1::OptimizerConfig config;
   config.set_type(v1::SGD);
   config.set_learning_rate(1);
-  return *CreateOptimizer(config, elements);
+  return *CreateOptimizer(config, "weight", elements);
 }
 
 std::vector<float> RandomFloats(Random& random, std::size_t count) {
@@ -64,19 +66,19 @@ TEST(Sgd, AgreesWithDoubleArithmeticInPlaceAndApartInAnySegments) {
     const std::unique_ptr<Optimizer> optimizer = MakeSgd(static_cast<std::uint32_t>(count));
 
     std::vector<float> apart(count);
-    optimizer->Step(value, WholePayload(gradient), rate, absl::MakeSpan(apart));
+    optimizer->Step(value, WholePayload(gradient), {.learning_rate = rate}, absl::MakeSpan(apart));
     for (std::size_t i = 0; i < count; ++i) {
       const double exact = double{value[i]} - rate * double{gradient[i]};
       // The rate, the product and the difference are each rounded once.
       ASSERT_NEAR(apart[i], exact, 4 * 1.2e-7 * (std::abs(double{value[i]}) + std::abs(rate * double{gradient[i]})));
     }
     std::vector<float> in_place = value;
-    optimizer->Step(in_place, WholePayload(gradient), rate, absl::MakeSpan(in_place));
+    optimizer->Step(in_place, WholePayload(gradient), {.learning_rate = rate}, absl::MakeSpan(in_place));
     EXPECT_TRUE(SameBits(in_place, apart));
     std::vector<float> segmented = value;
     const Payload odd = OddSegments(random, gradient);
     ASSERT_EQ(odd.size(), count * sizeof(float));
-    optimizer->Step(segmented, odd, rate, absl::MakeSpan(segmented));
+    optimizer->Step(segmented, odd, {.learning_rate = rate}, absl::MakeSpan(segmented));
     EXPECT_TRUE(SameBits(segmented, apart));
   }
 }
@@ -101,16 +103,74 @@ TEST(CreateOptimizer, RefusesALearningRateThatIsNoPositiveFloat) {
   const double infinite = std::numeric_limits<double>::infinity();
   for (const double rate : {0.0, -0.1, 1e-46, 1e39, infinite, std::numeric_limits<double>::quiet_NaN()}) {
     config.set_learning_rate(rate);
-    EXPECT_EQ(CreateOptimizer(config, 1).status().code(), absl::StatusCode::kInvalidArgument) << rate;
+    EXPECT_EQ(CreateOptimizer(config, "weight", 1).status().code(), absl::StatusCode::kInvalidArgument) << rate;
   }
   for (const double rate : {1e-38, 0.1, 3.4e38}) {
     config.set_learning_rate(rate);
-    EXPECT_TRUE(CreateOptimizer(config, 1).ok()) << rate;
+    EXPECT_TRUE(CreateOptimizer(config, "weight", 1).ok()) << rate;
   }
 }
 
 TEST(CreateOptimizer, RefusesAnUnknownType) {
-  EXPECT_EQ(CreateOptimizer(v1::OptimizerConfig(), 1).status().code(), absl::StatusCode::kUnimplemented);
+  v1::OptimizerConfig config;
+  config.set_learning_rate(1);
+  EXPECT_EQ(CreateOptimizer(config, "weight", 1).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// A number that is in a configuration by mistake must not become a value that is no number.
+TEST(CreateOptimizer, RefusesWhatTheTypeUsesOutsideItsRange) {
+  using Config = v1::OptimizerConfig;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto refused = [](v1::OptimizerType type, void (Config::*set)(double), double value) {
+    Config config = testing::ConfigOf(type);
+    config.set_compensation(v1::COMPENSATION_ADAPTIVE);
+    EXPECT_TRUE(CreateOptimizer(config, "weight", 1).ok());
+    (config.*set)(value);
+    return CreateOptimizer(config, "weight", 1).status().code() == absl::StatusCode::kInvalidArgument;
+  };
+  for (const double value : {-0.5, nan}) {
+    EXPECT_TRUE(refused(v1::SGD, &Config::set_weight_decay, value));
+    EXPECT_TRUE(refused(v1::ADAGRAD, &Config::set_initial_accumulator, value));
+    EXPECT_TRUE(refused(v1::DELAY_COMPENSATED_SGD, &Config::set_lambda, value));
+  }
+  for (const double value : {-0.5, 1.0, nan}) {
+    EXPECT_TRUE(refused(v1::MOMENTUM, &Config::set_momentum, value));
+    EXPECT_TRUE(refused(v1::RMS_PROP, &Config::set_decay, value));
+    EXPECT_TRUE(refused(v1::DELAY_COMPENSATED_SGD, &Config::set_decay, value));
+    EXPECT_TRUE(refused(v1::ADAM, &Config::set_beta1, value));
+    EXPECT_TRUE(refused(v1::LAMB, &Config::set_beta2, value));
+  }
+  for (const double value : {-1e-8, 0.0, 1e-60, nan}) {
+    for (const v1::OptimizerType type :
+         {v1::ADAGRAD, v1::RMS_PROP, v1::ADAM, v1::ADAM_W, v1::LAMB, v1::DELAY_COMPENSATED_SGD}) {
+      EXPECT_TRUE(refused(type, &Config::set_epsilon, value)) << type;
+    }
+  }
+}
+
+TEST(CheckNoDecay, NamesWhatIsTheNameOfNothing) {
+  std::vector<v1::TensorSpec> tensors(3);
+  tensors[0].set_name("fc.weight");
+  tensors[1].set_name("fc.bias");
+  tensors[2].set_name("norm.mean");
+  tensors[2].set_kind(v1::BUFFER);
+  v1::OptimizerConfig config;
+  EXPECT_TRUE(CheckNoDecay(config, tensors).ok());
+  config.add_no_decay("*.bias");
+  EXPECT_TRUE(CheckNoDecay(config, tensors).ok());
+  config.add_no_decay("norm.*");
+  EXPECT_EQ(CheckNoDecay(config, tensors).message(),
+            "spec.update.optimizer.noDecay[1]: no trained parameter is called \"norm.*\"; there are fc.weight, "
+            "fc.bias");
+}
+
+TEST(MatchesName, TakesAStarForAnyText) {
+  for (const char* pattern : {"conv1.bias", "*", "*.bias", "conv*", "c*1*s", "**bias", "conv1.bias*"}) {
+    EXPECT_TRUE(MatchesName(pattern, "conv1.bias")) << pattern;
+  }
+  for (const char* pattern : {"", "conv1", "bias", "*.weight", "conv2*", "conv1.bias.*", "c*2*s"}) {
+    EXPECT_FALSE(MatchesName(pattern, "conv1.bias")) << pattern;
+  }
 }
 
 TEST(StalenessScale, IsOneOverTheStalenessWithinTheClamp) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr absl::Duration kCoordinatorSilence = absl::Milliseconds(1500);
 constexpr absl::Duration kRegistrationPeriod = absl::Seconds(2);
+constexpr std::size_t kPulledValuesKept = 4;  // of a session and slice
 
 }  // namespace
 
@@ -102,9 +103,10 @@ absl::Status PsCore::Install(const v1::View& view) {
   for (std::uint32_t number = 0; number < slices->size(); ++number) {
     if (view.layout(static_cast<int>(number)).primary() != options_.index) continue;
     const Slice& slice = (*slices)[number];
-    const bool buffer = view.tensors(static_cast<int>(slice.tensor)).kind() == v1::BUFFER;
+    const v1::TensorSpec& tensor = view.tensors(static_cast<int>(slice.tensor));
+    const bool buffer = tensor.kind() == v1::BUFFER;
     absl::StatusOr<std::unique_ptr<Optimizer>> optimizer =
-        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), slice.elements);
+        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), tensor.name(), slice.elements);
     if (!optimizer.ok()) return optimizer.status();
     fresh.set_parameter_bytes(fresh.parameter_bytes() + slice.bytes());
     owned.emplace(number, SliceState(number, slice, *std::move(optimizer), *plan));
@@ -463,18 +465,23 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);
   const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
-  double rate = view_.optimizer().learning_rate();
-  if (view_.optimizer().staleness_aware()) rate *= StalenessScale(staleness, view_.optimizer().staleness_clamp());
-  rate *= decision.factor;  // the same as a gradient that is so much smaller, for SGD
+  const v1::OptimizerConfig& optimizer = view_.optimizer();
+  StepContext context{
+      .learning_rate = optimizer.learning_rate(), .factor = decision.factor, .staleness = staleness};
+  if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {
+    context.learning_rate *= StalenessScale(staleness, optimizer.staleness_clamp());
+  }
+  const std::shared_ptr<const std::vector<float>> pulled = TakePulled(header);
+  context.pulled = pulled.get();
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
-  if (state.Apply(header.update, verdict, gradient, rate)) {
+  if (state.Apply(header.update, verdict, gradient, context)) {
     complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   }
   if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
       fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
-    fork->Apply(header.update, verdict, gradient, rate);
+    fork->Apply(header.update, verdict, gradient, context);
   }
   stats_.set_skipped(std::max(stats_.skipped(), state.skipped()));
   stats_.set_applied(stats_.applied() + 1);
@@ -509,7 +516,36 @@ Frame PsCore::CarryOut(const Frame& frame, const Decision& decision) {
   if (status == ReplyStatus::kRefused) stats_.set_refused(stats_.refused() + 1);
   Frame reply = MakeReply(frame, status);
   stats_.set_sent_bytes(stats_.sent_bytes() + reply.payload.size());
+  if (reply.payload.size() != 0) KeepPulled(frame.header);
   return reply;
+}
+
+void PsCore::KeepPulled(const FrameHeader& header) {
+  const SliceState& state = slices_.at(header.slice);
+  const bool buffer = view_.tensors(static_cast<int>(state.slice().tensor)).kind() == v1::BUFFER;
+  const auto session = sessions_.find(header.session);
+  if (buffer || session == sessions_.end() || !NeedsPulledValues(view_.optimizer())) return;
+  std::vector<PulledValue>& values = session->second.pulled[header.slice];
+  if (!values.empty() && values.back().version == state.version()) return;
+  // One that is asked for again and again, as its answers are lost, goes on from a late one.
+  if (values.size() == kPulledValuesKept) values.erase(values.begin());
+  values.push_back({state.version(), state.value()});
+}
+
+std::shared_ptr<const std::vector<float>> PsCore::TakePulled(const FrameHeader& header) {
+  const auto session = sessions_.find(header.session);
+  if (session == sessions_.end()) return nullptr;
+  const auto values = session->second.pulled.find(header.slice);
+  if (values == session->second.pulled.end()) return nullptr;
+  std::shared_ptr<const std::vector<float>> pulled;
+  for (const PulledValue& one : values->second) {
+    if (one.version == header.version) pulled = one.value;
+  }
+  // It computes with no older one any more, and if it gets a newer one with the answer, not with this one either.
+  std::erase_if(values->second, [&header](const PulledValue& one) {
+    return one.version < header.version + (header.want_value ? 1 : 0);
+  });
+  return pulled;
 }
 
 void PsCore::ClearPending(SessionState& session) {

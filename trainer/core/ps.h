@@ -129,7 +129,13 @@ class PsCore {
     Verdict verdict = Verdict::kPending;
     float factor = 1;
   };
-  // Of one worker session: the update whose pushes wait, and the newest verdict heard.
+  // A value that a session got and may compute with.
+  struct PulledValue {
+    std::uint64_t version = 0;
+    std::shared_ptr<const std::vector<float>> value;
+  };
+  // Of one worker session: the update whose pushes wait, the newest verdict heard, and by slice the values that its
+  // next gradients may be of, oldest first.
   struct SessionState {
     std::optional<UpdateId> pending_update;
     std::vector<PendingCall> pending;
@@ -137,6 +143,7 @@ class PsCore {
     std::optional<UpdateId> decided_update;
     Decision decision;
     std::vector<PendingCall> pulls;  // that wait; each slice is in one of them at most
+    std::map<std::uint32_t, std::vector<PulledValue>> pulled;
   };
 
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
@@ -147,6 +154,10 @@ class PsCore {
   ReplyStatus Check(const Frame& frame) const;
   Frame CarryOut(const Frame& frame, const Decision& decision);
   ReplyStatus Apply(SliceState& state, const Frame& frame, const Decision& decision);
+  // For optimizers that look at the value that a gradient was computed with (NeedsPulledValues): keeps what is sent to
+  // a session; and gives what the push's gradient is of, null where nothing was kept.
+  void KeepPulled(const FrameHeader& header);
+  std::shared_ptr<const std::vector<float>> TakePulled(const FrameHeader& header);
   void SetCut(const v1::DirectRequest& request);
   // Whether every slice has all of the data shard; then it is retired.
   void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);

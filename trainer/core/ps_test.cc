@@ -700,5 +700,97 @@ TEST_F(PsTest, ABufferTakesDifferencesAsTheyAreAndEachOnce) {
   EXPECT_GT(Value(0).front(), 0);
 }
 
+// With delay compensation: a push of -1 at 0 makes 1, whatever else; later ones depend on the value that they are of.
+class CompensatingPsTest : public PsTest {
+ protected:
+  static constexpr std::uint64_t kOther = 6;
+
+  void SetUp() override {
+    v1::OptimizerConfig& optimizer = *view_.mutable_optimizer();
+    optimizer.set_type(v1::DELAY_COMPENSATED_SGD);
+    optimizer.set_lambda(0.25);
+    ASSERT_EQ(ps_->OnDirect(MakeDirective(view_, {kWorker, kOther}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+    Initialise();
+  }
+  Frame Of(std::uint64_t session, Frame frame, std::uint64_t version = 0) {
+    frame.header.session = session;
+    frame.header.version = version;
+    return frame;
+  }
+  void Pull(std::uint64_t session) {
+    ASSERT_EQ(SendOne(Of(session, MakeFrame(FrameKind::kPull, 0))), ReplyStatus::kValue);
+  }
+  // With the new value in its answer, which is shared by the test no longer than this.
+  float PushOne(std::uint64_t session, std::uint32_t group, std::uint64_t version) {
+    Frame frame = Of(session, Push(0, {group / 4, 0, group % 4}, Verdict::kApply), version);
+    frame.header.want_value = true;
+    EXPECT_EQ(SendOne(frame), ReplyStatus::kApplied);
+    return Value(0)[0];
+  }
+
+  v1::View view_ = MakeView();
+};
+
+TEST_F(CompensatingPsTest, ComparesWithTheValueThatTheSessionComputedWith) {
+  Pull(kWorker);
+  Pull(kOther);
+  // The rate is 1, gradients are -1: minus (-1 + 0.25 * (value - pulled)).
+  EXPECT_EQ(PushOne(kWorker, 0, 0), 1);
+  EXPECT_EQ(PushOne(kWorker, 1, 1), 2) << "of the value in the answer";
+  EXPECT_EQ(PushOne(kOther, 2, 0), 2 + 1 - 0.25f * 2);
+  // It got a newer value and computed with an older one.
+  Pull(kWorker);
+  EXPECT_EQ(PushOne(kWorker, 3, 2), 2.5f + 1 - 0.25f * (2.5f - 2));
+  EXPECT_EQ(PushOne(kOther, 4, 3), 3.375f + 1 - 0.25f * (3.375f - 2.5f));
+}
+
+TEST_F(CompensatingPsTest, WithoutThatValueTakesThePlainStep) {
+  Pull(kOther);
+  EXPECT_EQ(PushOne(kOther, 0, 0), 1);
+  EXPECT_EQ(PushOne(kWorker, 1, 0), 2) << "it never pulled";
+}
+
+TEST_F(CompensatingPsTest, KeepsOneValueOfASessionAndNoneOfOneThatIsOver) {
+  std::vector<std::weak_ptr<const std::vector<float>>> values;
+  const auto alive = [&values] {
+    std::set<const std::vector<float>*> different;
+    for (const auto& value : values) different.insert(value.lock().get());
+    return different.size() - different.count(nullptr);
+  };
+  for (const std::uint64_t session : {kWorker, kOther}) Pull(session);
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    values.push_back(ps_->value(0));
+    PushOne(kWorker, i, i);
+  }
+  values.push_back(ps_->value(0));
+  // The first, of the other; the newest, of the worker too; the one before, which the next step is written over.
+  EXPECT_EQ(alive(), 3u);
+  for (std::uint32_t i = 0; i < 20; ++i) Pull(kOther);
+  EXPECT_EQ(alive(), 3u);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view_, {kWorker}, 2), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_TRUE(values.front().expired());
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(2), {kWorker}, 3), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_EQ(alive(), 0u);
+}
+
+TEST_F(CompensatingPsTest, GivesALateSliceTheStepThatItHadInTime) {
+  Pull(kWorker);
+  Pull(kOther);
+  v1::DirectRequest directive = MakeDirective(view_, {kWorker, kOther}, 1);
+  directive.mutable_cut()->set_cut(1);
+  directive.set_sequence(1);
+  ASSERT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Frame of_the_cut = Of(kWorker, Push(0, kFirst, Verdict::kApply, 4));
+  of_the_cut.header.cut = 1;
+  ASSERT_EQ(SendOne(of_the_cut), ReplyStatus::kApplied);
+  PushOne(kOther, 1, 0);  // late: of before the cut
+  EXPECT_EQ(Value(0)[0], 4 + 1 - 0.25f * 4);
+  directive.mutable_cut()->set_sealed(true);
+  directive.set_sequence(2);
+  ASSERT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
+  ASSERT_TRUE(ps_->TakeCutToWrite().has_value());
+  EXPECT_EQ(*ps_->TakeSnapshot(1, 0)->value, All(1)) << "where nothing came between";
+}
+
 }  // namespace
 }  // namespace downpour::core

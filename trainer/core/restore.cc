@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/optimizer.h"
 
 namespace downpour::core {
 namespace {
@@ -82,10 +83,9 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
     return refuse(
         absl::StrCat("it was made with spec.training.seed ", manifest.data().seed(), ", the job has ", config.seed()));
   }
-  if (manifest.optimizer().type() != config.optimizer().type()) {
-    return refuse(absl::StrCat("it was made with spec.update.optimizer.type ",
-                               v1::OptimizerType_Name(manifest.optimizer().type()), ", the job has ",
-                               v1::OptimizerType_Name(config.optimizer().type())));
+  const std::string made_with = OptimizerStateType(manifest.optimizer());
+  if (const std::string has = OptimizerStateType(config.optimizer()); made_with != has) {
+    return refuse(absl::StrCat("it was made with the optimizer ", made_with, ", spec.update.optimizer is ", has));
   }
   const v1::ShardId& end = manifest.end();
   const std::uint32_t begun = end.dataset_epoch() + (end.shard() > 0 ? 1 : 0);

@@ -80,6 +80,12 @@ TEST(CheckFitsTest, NamesWhatDiffersOnBothSides) {
   EXPECT_EQ(CheckFits(checkpoint, config, tensors, 100).message(),
             "the checkpoint /store/cut-1 does not fit: it was made with spec.training.seed 7, the job has 8");
   config.set_seed(7);
+  config.mutable_optimizer()->set_type(v1::ADAM);
+  EXPECT_EQ(
+      CheckFits(checkpoint, config, tensors, 100).message(),
+      "the checkpoint /store/cut-1 does not fit: it was made with the optimizer SGD, spec.update.optimizer is Adam");
+  config.mutable_optimizer()->set_type(v1::SGD);
+  config.mutable_optimizer()->set_learning_rate(0.5);
   config.set_batch_size(50);
   config.set_epochs(30);
   EXPECT_TRUE(CheckFits(checkpoint, config, tensors, 100).ok()) << "may be another from then on";

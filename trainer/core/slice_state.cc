@@ -26,14 +26,14 @@ bool SliceState::Initialise(const Payload& value) {
   return true;
 }
 
-bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate) {
+bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context) {
   if (verdict == Verdict::kApply) {
     // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
     if (SoleOwner(value_)) {
-      optimizer_->Step(*value_, gradient, learning_rate, absl::MakeSpan(*value_));
+      optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*value_));
     } else {
       if (!SoleOwner(spare_)) spare_ = std::make_shared<std::vector<float>>(slice_.elements);
-      optimizer_->Step(*value_, gradient, learning_rate, absl::MakeSpan(*spare_));
+      optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*spare_));
       std::swap(value_, spare_);
       // Kept here it would be one more value a slice for good, beyond what a cut may take.
       if (forked_) spare_.reset();

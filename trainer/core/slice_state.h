@@ -37,7 +37,7 @@ class SliceState {
   // Takes a step with `gradient`, or none if the verdict is to skip, and records the update either way. It must not be
   // in the table (but for a planted bug), and the slice must have a value. True if with it every update of its data
   // shard is here.
-  bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, double learning_rate);
+  bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context);
 
   // Everything of it, sharing memory: what is shared is not written any more.
   SliceSnapshot Export() const;

@@ -20,7 +20,7 @@ SliceState Make() {
 }
 
 void Push(SliceState& state, const UpdateId& update, float gradient) {
-  state.Apply(update, Verdict::kApply, Floats(std::vector<float>(kElements, gradient)), 0.5);
+  state.Apply(update, Verdict::kApply, Floats(std::vector<float>(kElements, gradient)), {.learning_rate = 0.5});
 }
 
 void ExpectAlike(const SliceSnapshot& a, const SliceSnapshot& b) {
@@ -79,7 +79,7 @@ TEST(SliceStateTest, GoesOnFromASnapshotAsTheOriginalDoes) {
     const auto step = [&](SliceState& state, std::uint32_t number) {
       const Verdict verdict = number % 5 == 3 ? Verdict::kSkip : Verdict::kApply;
       state.Apply({number / 12, number / 4 % 3, number % 4}, verdict,
-                  Floats(std::vector<float>(kElements, static_cast<float>(number))), 0.25);
+                  Floats(std::vector<float>(kElements, static_cast<float>(number))), {.learning_rate = 0.25});
     };
     const std::uint32_t cut = below(24);
     for (std::uint32_t number = 0; number < cut; ++number) step(original, number);

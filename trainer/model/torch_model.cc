@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "trainer/core/name_pattern.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
@@ -79,36 +80,13 @@ const char* Name(LayoutChoice layout) {
   }
 }
 
-// Whether `name` is what `pattern` says, in which * stands for any text. Only the newest star is tried again, so the
-// work is at most the product of the lengths.
-bool Matches(absl::string_view pattern, absl::string_view name) {
-  std::size_t at = 0;
-  std::size_t star = absl::string_view::npos;
-  std::size_t resume = 0;
-  for (std::size_t i = 0; i < name.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
-      star = at++;
-      resume = i;
-    } else if (at < pattern.size() && pattern[at] == name[i]) {
-      ++at;
-      ++i;
-    } else if (star != absl::string_view::npos) {
-      at = star + 1;
-      i = ++resume;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', at) == absl::string_view::npos;
-}
-
 // Takes the parameters that `patterns` name out of training.
 absl::Status Freeze(const std::vector<std::string>& patterns, const Network& network) {
   const std::vector<NamedTensor> parameters = network.Parameters();
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     bool matched = false;
     for (const NamedTensor& named : parameters) {
-      if (!Matches(patterns[i], named.name)) continue;
+      if (!core::MatchesName(patterns[i], named.name)) continue;
       named.value.set_requires_grad(false);
       matched = true;
     }

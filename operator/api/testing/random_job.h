@@ -136,6 +136,27 @@ void MakeUnique(std::vector<T>& values) {
   values = std::move(unique);
 }
 
+// What the type has no use for.
+inline void DropUnused(OptimizerSpec& optimizer) {
+  using Type = OptimizerType;
+  const Type type = optimizer.type;
+  const bool adam = type == Type::kAdam || type == Type::kAdamW || type == Type::kLamb;
+  const bool compensated = type == Type::kDelayCompensatedSgd;
+  if (type != Type::kMomentum && type != Type::kNesterov) optimizer.momentum.reset();
+  if (!adam) optimizer.beta1 = optimizer.beta2 = std::nullopt;
+  if (!compensated) {
+    optimizer.lambda.reset();
+    optimizer.compensation.reset();
+  }
+  const bool constant = compensated && optimizer.compensation == Compensation::kConstant;
+  if (constant || (type != Type::kRmsProp && !compensated)) optimizer.decay.reset();
+  if (constant || type == Type::kSgd || type == Type::kMomentum || type == Type::kNesterov) optimizer.epsilon.reset();
+  if (type != Type::kAdagrad) optimizer.initial_accumulator.reset();
+  MakeUnique(optimizer.no_decay);
+  if (!optimizer.no_decay.empty()) optimizer.weight_decay = 0.5;
+  if (!optimizer.staleness_aware) optimizer.staleness_rule = StalenessRule::kDivide;
+}
+
 inline TrainingJob RandomJob(std::mt19937_64& random) {
   TrainingJob job;
   RandomFill fill(random);
@@ -182,6 +203,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     update.fetch_every = 1;
   }
   MakeUnique(model.frozen);
+  DropUnused(job.spec.update.optimizer);
   FailurePolicy& policy = job.spec.failure_policy;
   if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;
   if (std::optional<ElasticSpec>& elastic = job.spec.elastic; elastic.has_value()) {

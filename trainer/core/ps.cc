@@ -111,6 +111,8 @@ absl::Status PsCore::Install(const v1::View& view) {
   fresh.set_slices(owned.size());
   fresh.set_duplicates(stats_.duplicates());
   fresh.set_refused(stats_.refused());
+  fresh.set_received_bytes(stats_.received_bytes());
+  fresh.set_sent_bytes(stats_.sent_bytes());
   slices_ = std::move(owned);
   slice_count_ = static_cast<std::uint32_t>(slices->size());
   plan_ = *std::move(plan);

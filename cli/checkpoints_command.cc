@@ -42,8 +42,6 @@ absl::StatusOr<checkpoint::CheckpointList> List(const Place& place) {
 
 absl::Status NoneThere(const std::string& uri) { return absl::NotFoundError(absl::StrCat("no checkpoints in ", uri)); }
 
-std::string FormatBytes(std::uint64_t bytes) { return absl::StrCat(FormatCount(static_cast<double>(bytes)), "B"); }
-
 void PrintText(const checkpoint::CheckpointList& list, double now) {
   std::vector<std::vector<std::string>> rows = {{"NAME", "JOB", "AGE", "UPDATES", "EPOCHS", "SIZE", "COMPLETE"}};
   for (const checkpoint::ListedCheckpoint& one : list.checkpoints) {

@@ -63,6 +63,16 @@ struct LedgerOptions {
 // update is missing (so far, if the job still trains) or was applied twice. 3: they could not be read.
 int LedgerCommand(const LedgerOptions& options);
 
+struct CompareOptions {
+  std::vector<std::string> runs;     // folders, or names in ./downpour-runs
+  std::vector<std::string> targets;  // "accuracy=0.85"
+  std::string output;                // the page; empty: compare.html, and with `json` none
+  bool json = false;
+};
+
+// Makes a page of runs, finished or not, and prints their figures. Reads files alone.
+int CompareCommand(const CompareOptions& options);
+
 // Without a name: all jobs of the namespace, or the runs in ./downpour-runs. A name may be a folder of runs.
 int GetCommand(const Target& target, bool json);
 

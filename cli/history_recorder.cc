@@ -72,6 +72,7 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
       first_update_seconds_ = std::min(seconds, seen);
     }
   }
+  AddBytes(reply);
   const double epochs = EpochsDone(reply);
   if (reply.updates_applied() > last_updates_) {
     last_updates_ = reply.updates_applied();
@@ -87,16 +88,21 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
     if (reply.has_loss()) point.loss = reply.loss();
     if (reply.has_samples_per_second()) point.samples_per_second = reply.samples_per_second();
     point.workers = CountMembers(reply, "worker");
+    point.generation = generation;
+    point.samples = reply.samples_done();
+    point.bytes = summary.bytes;
     AddPoint(point);
     lines.push_back(Line({{"type", "progress"},
                           {"seconds", seconds},
-                          {"generation", generation},
+                          {"generation", point.generation},
                           {"updates", point.updates},
                           {"updatesExpected", reply.updates_expected()},
                           {"epochs", epochs},
-                          {"samples", reply.samples_done()},
+                          {"samples", point.samples},
                           {"samplesPerSecond", OrNull(point.samples_per_second)},
                           {"loss", OrNull(point.loss)},
+                          {"receivedBytes", summary.bytes.received},
+                          {"sentBytes", summary.bytes.sent},
                           {"workers", point.workers},
                           {"ps", CountMembers(reply, "ps")},
                           {"leases", reply.leases_active()},
@@ -178,6 +184,22 @@ void HistoryRecorder::AddPoint(const CurvePoint& point) {
   stride_ *= 2;
 }
 
+void HistoryRecorder::AddBytes(const v1::ProgressReply& reply) {
+  for (const v1::MemberProgress& member : reply.members()) {
+    if (member.role() != "ps") continue;
+    // A coordinator that was replaced has no figures of a ps until it has heard of it.
+    NetworkBytes& bytes = bytes_[member.session()];
+    bytes.received = std::max<std::uint64_t>(bytes.received, member.ps().received_bytes());
+    bytes.sent = std::max<std::uint64_t>(bytes.sent, member.ps().sent_bytes());
+  }
+  NetworkBytes& total = history_.summary.bytes;
+  total = {};
+  for (const auto& [session, bytes] : bytes_) {
+    total.received += bytes.received;
+    total.sent += bytes.sent;
+  }
+}
+
 void HistoryRecorder::AddProcesses(const std::vector<Process>& processes) {
   for (const Process& process : processes) {
     const auto [found, is_new] = span_index_.try_emplace(process.uid, history_.spans.size());
@@ -248,6 +270,8 @@ std::string SummaryToJson(const RunSummary& summary) {
                          {"lostUpdates", summary.lost_updates},
                          {"pushBytes", summary.push_bytes},
                          {"pushBytesSaved", summary.push_bytes_saved},
+                         {"receivedBytes", summary.bytes.received},
+                         {"sentBytes", summary.bytes.sent},
                          {"ledger", ledger},
                          {"audit", AuditOf(summary)},
                          {"modelPath", summary.model_path},

@@ -43,6 +43,7 @@ class HistoryRecorder {
 
  private:
   void AddPoint(const CurvePoint& point);
+  void AddBytes(const v1::ProgressReply& reply);
 
   const double start_time_;
   const std::size_t max_points_;
@@ -57,6 +58,7 @@ class HistoryRecorder {
   double last_update_seconds_ = 0;
   std::optional<double> first_update_seconds_;
   std::uint64_t base_updates_ = 0;                // of another run, which this one began with
+  std::map<std::uint64_t, NetworkBytes> bytes_;   // by the session of a ps, which is its process
   std::map<double, std::uint64_t> lost_updates_;  // by the begin of the recovery
   // By index and incarnation of the worker: bytes pushed and saved.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> pushed_;

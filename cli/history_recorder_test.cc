@@ -192,6 +192,34 @@ TEST(HistoryRecorderTest, WhatIsNotKnownIsNull) {
   EXPECT_GT(recorder.history().summary.samples_per_second, 0);
 }
 
+TEST(HistoryRecorderTest, BytesOfAllPsAreAddedUpWhoeverIsReplaced) {
+  HistoryRecorder recorder = MakeRecorder();
+  double time = kStart;
+  std::uint64_t updates = 0;
+  struct Ps {
+    std::uint64_t session, received, sent;
+  };
+  const auto add = [&](const std::vector<Ps>& all) {
+    v1::ProgressReply reply = Reply(++updates);
+    reply.add_members()->set_role("worker");
+    for (const Ps& ps : all) {
+      v1::MemberProgress* const member = reply.add_members();
+      member->set_role("ps");
+      member->set_session(ps.session);
+      member->mutable_ps()->set_received_bytes(ps.received);
+      member->mutable_ps()->set_sent_bytes(ps.sent);
+    }
+    const json line = json::parse(recorder.AddProgress(++time, reply, kStart, 0).at(0));
+    EXPECT_EQ(recorder.history().curve.back().bytes, recorder.history().summary.bytes);
+    return NetworkBytes{line.at("receivedBytes").get<std::uint64_t>(), line.at("sentBytes").get<std::uint64_t>()};
+  };
+  EXPECT_EQ(add({{1, 100, 10}, {2, 50, 5}}), (NetworkBytes{150, 15}));
+  EXPECT_EQ(add({{1, 0, 0}, {2, 60, 6}}), (NetworkBytes{160, 16}))
+      << "a new coordinator has not heard of the first yet";
+  EXPECT_EQ(add({{1, 120, 12}, {3, 7, 1}}), (NetworkBytes{187, 19})) << "the second was replaced";
+  EXPECT_EQ(add({}), (NetworkBytes{187, 19}));
+}
+
 TEST(HistoryRecorderTest, SpansOfProcessesHaveTheirEnds) {
   HistoryRecorder recorder = MakeRecorder();
   Process process;
@@ -287,7 +315,8 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
     "job": "demo", "jobUid": "0123", "phase": "Succeeded", "message": "", "testAccuracy": 0.875,
     "testMetrics": {"Accuracy": 0.875}, "testLoss": 0.0,
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
-    "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "pushBytes": 0, "pushBytesSaved": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
+    "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "pushBytes": 0, "pushBytesSaved": 0,
+    "receivedBytes": 0, "sentBytes": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",
     "warnings": ["of the coordinator before", "39 updates were skipped"]})");
   EXPECT_EQ(document, expected) << document.dump(2);

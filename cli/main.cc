@@ -37,6 +37,7 @@ struct Arguments {
   std::vector<std::string> checkpoints;  // URIs
   std::string path;
   std::string output = "text";
+  CompareOptions compare;
   bool once = false;
 };
 
@@ -123,6 +124,18 @@ int Main(int argument_count, char** argument_values) {
   logs->add_option("--tail", arguments.tail, "the newest lines of each; else all of one member, 10 of each of several")
       ->check(CLI::NonNegativeNumber);
   logs->add_flag("--follow,-f", arguments.follow, "goes on with what is written, until the end or Ctrl-C");
+  CompareOptions& comparison = arguments.compare;
+  CLI::App* const compare = app.add_subcommand("compare", "makes one page of several runs, which shows them together");
+  compare->add_option("RUN", comparison.runs, "a run of this machine: its folder, or its name in ./downpour-runs")
+      ->check(RefuseEmpty)
+      ->required();
+  compare
+      ->add_option("--target", comparison.targets,
+                   "METRIC=VALUE: tells how long each run took to this; may be repeated")
+      ->allow_extra_args(false);
+  compare->add_option("--output,-o", comparison.output, "the page; else compare.html, and with --json none")
+      ->check(RefuseEmpty);
+  compare->add_flag("--json", comparison.json, "prints the table as JSON");
   CLI::App* const ledger = app.add_subcommand("ledger", "audits what the parameter servers of a job say was applied");
   AddManifest(*ledger, arguments);
   ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();
@@ -171,6 +184,7 @@ int Main(int argument_count, char** argument_values) {
   if (verify->parsed()) return VerifyCheckpointsCommand(arguments.checkpoints);
   if (remove->parsed()) return RemoveCheckpointsCommand(arguments.checkpoints);
   if (model->parsed()) return ExportCheckpointCommand(arguments.file, arguments.path);
+  if (compare->parsed()) return CompareCommand(comparison);
   if (get->parsed()) return GetCommand(arguments.target, json);
   if (top->parsed()) return TopCommand(arguments.target, arguments.once);
   if (why->parsed()) return WhyCommand(arguments.target);

@@ -35,6 +35,13 @@ struct Snapshot {
   std::vector<ProcessView> processes;
 };
 
+// Payloads of the data plane, as the ps counted them: pushes received, pulls sent.
+struct NetworkBytes {
+  std::uint64_t received = 0;
+  std::uint64_t sent = 0;
+  friend bool operator==(const NetworkBytes&, const NetworkBytes&) = default;
+};
+
 // One point a progress answer, thinned to at most a few thousand over the run.
 struct CurvePoint {
   double seconds = 0;
@@ -43,6 +50,9 @@ struct CurvePoint {
   std::optional<double> loss;                // absent: not known
   std::optional<double> samples_per_second;  // absent: not known
   int workers = 0;
+  std::uint64_t generation = 1;
+  std::uint64_t samples = 0;               // of the updates
+  std::optional<NetworkBytes> bytes = {};  // absent: an earlier version did not write them
 };
 
 struct TimelineEvent {
@@ -76,6 +86,15 @@ struct TestMetric {
   friend bool operator==(const TestMetric&, const TestMetric&) = default;
 };
 
+// An evaluation as metrics.jsonl has it.
+struct EvaluationPoint {
+  double seconds = 0;
+  std::uint64_t generation = 1;
+  double epochs = 0;                // done when it was made
+  std::vector<TestMetric> metrics;  // in the order of the manifest
+  std::optional<double> loss;
+};
+
 struct RunSummary {
   std::string job;
   std::string job_uid;
@@ -93,6 +112,7 @@ struct RunSummary {
   std::string resumed_from = {};  // URI of the checkpoint that it began with; empty: with initial values
   std::string checkpoint = {};    // URI of the newest of this job; empty: there is none
   std::uint64_t checkpoint_updates = 0;
+  NetworkBytes bytes = {};
   std::uint64_t lost_updates = 0;       // that were applied and lost again
   std::uint64_t push_bytes = 0;         // of gradients as the workers last reported them
   std::uint64_t push_bytes_saved = 0;   // by the codec: so much more they would have been as float32

@@ -89,9 +89,18 @@ MetricsTail ParseMetrics(const std::string& text) {
           point.samples_per_second = object.at("samplesPerSecond").get<double>();
         }
         point.workers = object.at("workers").get<int>();
+        point.generation = object.value("generation", point.generation);
+        point.samples = object.value("samples", point.samples);
+        point.bytes = BytesFromJson(object);
         tail.curve.push_back(point);
       } else if (object.at("type") == "evaluation") {
-        tail.test_metrics = ReadTestMetrics(object, "metrics", "accuracy");
+        EvaluationPoint point;
+        point.seconds = object.at("seconds").get<double>();
+        point.generation = object.value("generation", point.generation);
+        point.epochs = object.at("epochs").get<double>();
+        point.metrics = ReadTestMetrics(object, "metrics", "accuracy");
+        if (object.at("loss").is_number()) point.loss = object.at("loss").get<double>();
+        tail.evaluations.push_back(std::move(point));
       }
     } catch (const json::exception&) {
       continue;  // written by another version
@@ -153,7 +162,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
     overview.epochs = metrics.curve.back().epochs;
     overview.step = metrics.curve.back().updates;
   }
-  overview.test_metrics = metrics.test_metrics;
+  if (!metrics.evaluations.empty()) overview.test_metrics = metrics.evaluations.back().metrics;
   return overview;
 }
 

@@ -43,7 +43,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
 
 struct MetricsTail {
   std::vector<CurvePoint> curve;
-  std::vector<TestMetric> test_metrics;  // of the newest evaluation, in the order of the manifest
+  std::vector<EvaluationPoint> evaluations;
 };
 
 // What a metrics.jsonl holds; of an unreadable file, nothing. A last line that is still being written is left out.

@@ -167,6 +167,26 @@ TEST(ParseMetricsTest, WhatIsNullIsNotKnown) {
   EXPECT_EQ(tail.curve[1].samples_per_second, 10);
 }
 
+TEST(ParseMetricsTest, ReadsWhatIsKnownOfEachPoint) {
+  const MetricsTail tail = ParseMetrics(
+      R"({"type":"progress","seconds":1.0,"generation":2,"updates":1,"epochs":0.1,"samples":32,"loss":null,)"
+      R"("samplesPerSecond":null,"receivedBytes":70,"sentBytes":7,"workers":3})"
+      "\n" +
+      std::string(kProgress) + "\n" + kEvaluation + "\n" + kOldEvaluation);
+  ASSERT_EQ(tail.curve.size(), 2u);
+  EXPECT_EQ(tail.curve[0].generation, 2u);
+  EXPECT_EQ(tail.curve[0].samples, 32u);
+  EXPECT_EQ(tail.curve[0].bytes, (NetworkBytes{70, 7}));
+  EXPECT_FALSE(tail.curve[1].bytes.has_value()) << "of an earlier version";
+  ASSERT_EQ(tail.evaluations.size(), 2u);
+  for (const EvaluationPoint& evaluation : tail.evaluations) {
+    EXPECT_EQ(evaluation.seconds, 2);
+    EXPECT_EQ(evaluation.epochs, 1);
+    EXPECT_EQ(evaluation.loss, 0.5);
+    EXPECT_THAT(evaluation.metrics, ElementsAre(TestMetric{"Accuracy", 0.75}));
+  }
+}
+
 TEST(ParseMetricsTest, DamagedLinesAreLeftOut) {
   const std::string good = std::string(kProgress) + "\n" + kEvaluation + "\n";
   EXPECT_EQ(ParseMetrics(good).curve.size(), 1u);

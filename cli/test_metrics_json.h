@@ -1,14 +1,16 @@
 #ifndef DOWNPOUR_CLI_TEST_METRICS_JSON_H_
 #define DOWNPOUR_CLI_TEST_METRICS_JSON_H_
 
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/run_history.h"
 
-// Metrics of the test set in the files of a run: an object of name -> value. What is not finite is null there.
+// What several files of a run have. Metrics of the test set: an object of name -> value; what is not finite is null.
 namespace downpour::cli {
 
 inline nlohmann::ordered_json MetricsToJson(const std::vector<TestMetric>& metrics) {
@@ -25,6 +27,13 @@ inline std::vector<TestMetric> MetricsFromJson(const nlohmann::ordered_json& obj
     metrics.push_back({name, value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN()});
   }
   return metrics;
+}
+
+// "receivedBytes" and "sentBytes" of a line or a summary; absent: an earlier version did not write them. Throws
+// json::exception where they are no numbers.
+inline std::optional<NetworkBytes> BytesFromJson(const nlohmann::ordered_json& object) {
+  if (!object.contains("receivedBytes") || !object.contains("sentBytes")) return std::nullopt;
+  return NetworkBytes{object.at("receivedBytes").get<std::uint64_t>(), object.at("sentBytes").get<std::uint64_t>()};
 }
 
 }  // namespace downpour::cli

@@ -105,6 +105,8 @@ std::string FormatCount(double count) {
   return absl::StrCat(FormatDecimal(count, digits), unit);
 }
 
+std::string FormatBytes(std::uint64_t bytes) { return absl::StrCat(FormatCount(static_cast<double>(bytes)), "B"); }
+
 std::string PhaseWord(v1::JobPhase phase) {
   switch (phase) {
     case v1::PHASE_STARTING:

@@ -2,6 +2,7 @@
 #define DOWNPOUR_CLI_RENDER_FORMAT_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ namespace downpour::cli {
 std::string FormatDuration(double seconds);     // "0.84 s", "42 s", "3 m 07 s", "2 h 05 m"; "-" unless finite
 std::string FormatAge(double seconds);          // "12s", "3m5s", "2h10m", "4d3h"; whole seconds, at least 0
 std::string FormatCount(double count);          // "950", "12.3k", "4.05M"; "-" unless finite
+std::string FormatBytes(std::uint64_t bytes);   // "950B", "4.05MB"
 std::string FormatDecimal(double, int digits);  // fixed; "-" unless finite
 double ParseDecimal(const std::string& text);   // a number of a status, which is text; NaN unless it is one
 

@@ -33,6 +33,7 @@ TEST(FormatTest, CountsHaveThreeDigits) {
   EXPECT_EQ(FormatCount(0), "0");
   EXPECT_EQ(FormatCount(7.25), "7.2");
   EXPECT_EQ(FormatCount(950), "950");
+  EXPECT_EQ(FormatBytes(4050000), "4.05MB");
   EXPECT_EQ(FormatCount(999.7), "1.00k");
   EXPECT_EQ(FormatCount(12345), "12.3k");
   EXPECT_EQ(FormatCount(4.05e6), "4.05M");

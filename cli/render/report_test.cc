@@ -1,22 +1,21 @@
 #include "cli/render/report.h"
 
-#include <cctype>
 #include <limits>
 #include <random>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/render/testing/markup.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace downpour::cli {
 namespace {
 
+using cli::testing::CheckMarkup;
+using cli::testing::kHostile;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-const char kHostile[] = "</title><script src='http://x'>alert(\"1\")</script><img onerror=y>&amp;\x1b\x01\xff";
 
 int Pick(std::mt19937& random, int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); }
 
@@ -73,65 +72,6 @@ RunHistory RandomHistory(std::mt19937& random) {
     history.events.push_back({Number(random), i % 2 == 0, Text(random), Text(random)});
   }
   return history;
-}
-
-// Reads a page as markup: every element known and closed in order, attributes known and quoted. Returns what is wrong,
-// or nothing; `text` gets the text between the tags.
-std::string CheckMarkup(const std::string& page, std::string* text) {
-  const std::set<std::string> elements = {
-      "html", "head",  "title", "style",  "body",       "main", "header",  "section", "h1",   "h2",     "p",
-      "span", "div",   "b",     "figure", "figcaption", "svg",  "line",    "text",    "path", "circle", "rect",
-      "g",    "table", "tr",    "th",     "td",         "code", "details", "summary", "pre",  "meta"};
-  std::vector<std::string> open;
-  std::size_t at = page.find('\n');  // after the doctype
-  while (at < page.size()) {
-    if (page[at] != '<') {
-      *text += page[at++];
-      continue;
-    }
-    const bool closing = page[at + 1] == '/';
-    std::size_t end = at + (closing ? 2 : 1);
-    std::string name;
-    while (end < page.size() && std::isalnum(static_cast<unsigned char>(page[end])) != 0) name += page[end++];
-    if (elements.count(name) == 0) return "unknown element " + page.substr(at, 40);
-    bool self_closed = name == "meta";
-    while (end < page.size() && page[end] != '>') {
-      if (page[end] == '/') {
-        self_closed = true;
-        ++end;
-        continue;
-      }
-      if (page[end] == ' ') {
-        ++end;
-        continue;
-      }
-      std::string attribute;
-      while (end < page.size() && (std::isalnum(static_cast<unsigned char>(page[end])) != 0 || page[end] == '-')) {
-        attribute += page[end++];
-      }
-      if (attribute.empty() || attribute.rfind("on", 0) == 0 || attribute == "src" || attribute == "href") {
-        return "attribute " + attribute + " in " + page.substr(at, 80);
-      }
-      if (page.compare(end, 2, "=\"") != 0) return "no quoted value in " + page.substr(at, 80);
-      const std::size_t quote = page.find('"', end + 2);
-      const std::string value = page.substr(end + 2, quote - end - 2);
-      if (value.find('<') != std::string::npos) return "raw < in " + page.substr(at, 80);
-      if ((name == "line" || name == "path" || name == "rect" || name == "circle") &&
-          (value.find("nan") != std::string::npos || value.find("inf") != std::string::npos)) {
-        return "no number in " + page.substr(at, 120);
-      }
-      end = quote + 1;
-    }
-    if (closing) {
-      if (open.empty() || open.back() != name) return "unexpected </" + name + ">";
-      open.pop_back();
-    } else if (!self_closed) {
-      open.push_back(name);
-    }
-    at = end + 1;
-    if (name == "style" && !closing) at = page.find("</style>", at);
-  }
-  return open.empty() ? "" : "not closed: " + open.back();
 }
 
 TEST(RenderReportTest, EveryHistoryGivesWellFormedMarkup) {
@@ -210,7 +150,7 @@ TEST(RenderReportTest, DrawsTheRun) {
   EXPECT_EQ(count(page, "<rect "), 4);
   EXPECT_EQ(count(page, "<g class=\"mark\""), 1);
   EXPECT_EQ(count(page, "<line class=\"fault\""), 4);  // one in each chart
-  EXPECT_EQ(count(page, "<path class=\"c"), 4);
+  EXPECT_EQ(count(page, "<path class=\"curve c"), 4);
   EXPECT_THAT(page, HasSubstr("killed by signal 9 (Killed)"));
 
   history.summary.ledger = LedgerSummary{2350, 2349, 1, 0, 0};
@@ -218,9 +158,9 @@ TEST(RenderReportTest, DrawsTheRun) {
 
   history.curve.front().loss.reset();
   const std::string without = RenderReport(history);
-  EXPECT_EQ(count(without, "<path class=\"c"), 4);
-  EXPECT_EQ(count(page, "<path class=\"c1\" d=\"M62.0 "), 2) << "loss and progress from the start on";
-  EXPECT_EQ(count(without, "<path class=\"c1\" d=\"M62.0 "), 1) << "no loss is not a loss of 0";
+  EXPECT_EQ(count(without, "<path class=\"curve c"), 4);
+  EXPECT_EQ(count(page, "<path class=\"curve c1\" d=\"M62.0 "), 2) << "loss and progress from the start on";
+  EXPECT_EQ(count(without, "<path class=\"curve c1\" d=\"M62.0 "), 1) << "no loss is not a loss of 0";
 }
 
 TEST(RenderReportTest, EveryMetricHasItsTileAndItsChart) {

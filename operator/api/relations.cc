@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>

@@ -114,6 +114,8 @@ absl::Status PsCore::Install(const v1::View& view) {
   fresh.set_slices(owned.size());
   fresh.set_duplicates(stats_.duplicates());
   fresh.set_refused(stats_.refused());
+  fresh.set_received_bytes(stats_.received_bytes());
+  fresh.set_sent_bytes(stats_.sent_bytes());
   slices_ = std::move(owned);
   slice_count_ = static_cast<std::uint32_t>(slices->size());
   plan_ = *std::move(plan);
@@ -466,8 +468,7 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   highest_cut_ = std::max(highest_cut_, header.cut);
   const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
   const v1::OptimizerConfig& optimizer = view_.optimizer();
-  StepContext context{
-      .learning_rate = optimizer.learning_rate(), .factor = decision.factor, .staleness = staleness};
+  StepContext context{.learning_rate = optimizer.learning_rate(), .factor = decision.factor, .staleness = staleness};
   if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {
     context.learning_rate *= StalenessScale(staleness, optimizer.staleness_clamp());
   }

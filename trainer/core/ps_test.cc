@@ -646,8 +646,12 @@ TEST_F(PsTest, ANewIncarnationKeepsWhatIsHereAndANewGenerationDropsIt) {
   EXPECT_EQ(Value(0), All(1));
   EXPECT_EQ(SendOne(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kDuplicate);
   EXPECT_TRUE(Send(1, {Push(1, kSecond, Verdict::kPending)}).empty());
+  const v1::PsStats before = ps_->stats();
+  EXPECT_GT(before.received_bytes(), 0u);
 
   ASSERT_EQ(ps_->OnDirect(MakeDirective(MakeView(2, 2), {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_EQ(ps_->stats().received_bytes(), before.received_bytes()) << "they went over the network all the same";
+  EXPECT_EQ(ps_->stats().sent_bytes(), before.sent_bytes());
   const Replies owed = ps_->TakeOwedReplies();
   ASSERT_EQ(owed.size(), 1u);
   EXPECT_EQ(owed[0].frames[0].header.status, ReplyStatus::kRefused);

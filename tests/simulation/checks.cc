@@ -148,7 +148,6 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
   if (!fresh) return;
   written.store = store;
   written.manifest = *manifest;
-  ++committed_;
   const core::DataPlan plan = *core::DataPlan::Create(manifest->data());
   std::vector<std::uint32_t> slices;
   for (const v1::PsFiles& of_ps : manifest->files()) {
@@ -165,9 +164,9 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
       });
   if (!read.ok()) {
     checkpoints_.erase(position);
-    --committed_;
     return wrong(read);
   }
+  ++committed_;
   CheckCut(written, where, plan);
 }
 

@@ -55,7 +55,7 @@ enum Offset : std::size_t {
   kDataShardAt = 88,
   kGroupAt = 92,
   kElementsAt = 96,
-  kReservedFactorAt = 100,
+  kReservedMiddleAt = 100,
   kClockAt = 104,
   kReservedTailAt = 112,
 };
@@ -187,7 +187,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   }
   const auto is_zero = [](std::uint8_t byte) { return byte == 0; };
   if (!std::all_of(bytes + kReservedAt, bytes + kIncarnationAt, is_zero) ||
-      !std::all_of(bytes + kReservedFactorAt, bytes + kClockAt, is_zero) ||
+      !std::all_of(bytes + kReservedMiddleAt, bytes + kClockAt, is_zero) ||
       !std::all_of(bytes + kReservedTailAt, bytes + kFrameHeaderBytes, is_zero)) {
     return absl::DataLossError("reserved bytes: found some set, expected zeros");
   }

@@ -421,7 +421,9 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
     if (held.all_sent()) all_sent.insert(held.lease());
   }
   const std::uint32_t working = leases_->List(request.session(), all_sent, reply);
-  const bool gives = phase_ == Phase::kTraining && !adopt_until_.has_value() && working < request.wanted();
+  // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
+  const bool gives = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting() &&
+                     working < request.wanted();
   if (view_.mode() == v1::BOUNDED_STALENESS) {
     const bool told = member.training;
     members_.SetTraining(request.session(), leases_->Holds(request.session()) || (gives && leases_->HasFree()));

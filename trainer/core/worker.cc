@@ -132,9 +132,11 @@ void WorkerCore::AdoptView(const v1::View& view) {
 
 void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
   std::map<std::uint64_t, HeldLease> now_held;
+  bool trains = false;
   for (const v1::Lease& lease : reply.leases()) {
     const auto held = leases_.find(lease.lease());
     if (held != leases_.end()) {
+      trains = trains || lease.kind() == v1::TASK_TRAIN;
       now_held.emplace(lease.lease(), std::move(held->second));
     } else {
       HeldLease fresh;
@@ -143,6 +145,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
     }
   }
   leases_ = std::move(now_held);
+  if (!trains) lapsed_ = true;
 }
 
 void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
@@ -249,6 +252,10 @@ bool WorkerCore::PickWork() {
     work_ = Work{++token_, v1::TASK_TRAIN,
                  UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0, 0};
     work_lease_ = id;
+    // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
+    if (std::exchange(lapsed_, false)) {
+      for (SliceState& slice : slices_) slice.fresh = false;
+    }
     return true;
   }
   return false;
@@ -570,7 +577,9 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   const ReplyStatus status = reply.header.status;
   const bool success =
       status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
-  const bool valued = success && reply.payload.size() == slice.slice.bytes();
+  // What was pulled for another work, a task perhaps, need not be what this one may begin with.
+  const bool wanted = call.kind != Call::Kind::kPull || call.token == token_;
+  const bool valued = success && wanted && reply.payload.size() == slice.slice.bytes();
   if (call.kind == Call::Kind::kPull) {
     slice.pull_in_flight = false;
   } else if (call.kind == Call::Kind::kInitialise) {

@@ -78,6 +78,7 @@ void Checks::OnLossTold(const HistoryKey& key, const v1::Restoration& restoratio
     }
     if (before.expected.has_value() && before.applied.empty()) {
       const Checkpoint* const begun = Find(*before.expected);
+      if (begun == nullptr && disk_->lies()) return;  // its files are of nothing that anybody remembers to have written
       if (begun == nullptr) continue;
       for (const auto& [slice, version] : begun->versions) most = std::max(most, version);
     }

@@ -225,10 +225,6 @@ int Serve(grpc::Service& service, int signals) {
 }
 
 int Work(int signals) {
-  if (Misbehaves("refuse-input")) {
-    std::cerr << "train-images-idx3-ubyte: bad magic number" << std::endl;
-    return 2;
-  }
   if (Misbehaves("fork")) {
     const pid_t child = fork();
     if (child == 0) {
@@ -273,6 +269,10 @@ int main(int count, char** values) {
   const int signals = signalfd(-1, &blocked, SFD_CLOEXEC);
 
   if (!google::protobuf::util::JsonStringToMessage(Read(options["config"]), &config).ok()) return 2;
+  if (role == "worker" && Misbehaves("refuse-input")) {  // it never becomes a member
+    std::cerr << "train-images-idx3-ubyte: bad magic number" << std::endl;
+    return 2;
+  }
   WriteAtomically(options["metrics-address-file"], std::to_string(getpid()) + " " + options["incarnation"]);
   if (role == "worker") return Work(signals);
   if (role == "ps") {

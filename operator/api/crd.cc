@@ -247,8 +247,7 @@ constexpr Description kDescriptions[] = {
     {"spec.update", "How gradients become new parameters."},
     {"spec.update.mode",
      "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness "
-     "updates "
-     "ahead of the slowest."},
+     "updates ahead of the slowest."},
     {"spec.update.staleness",
      "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
@@ -571,8 +570,6 @@ constexpr Relation kRelations[] = {
      "is required for the format Synthetic, and only there"},
     {"spec.model.loss", "labelSmoothing",
      "!has(self.labelSmoothing) || (has(self.type) && self.type == 'CrossEntropy')", "is for the type CrossEntropy"},
-    {"spec.update", "staleness", "!has(self.staleness) || (has(self.mode) && self.mode == 'BoundedStaleness')",
-     "is for the mode BoundedStaleness"},
     {"spec.model.loss", "delta", "!has(self.delta) || (has(self.type) && self.type == 'Huber')",
      "is for the type Huber"},
     {"spec.update", "accumulate",
@@ -591,6 +588,8 @@ constexpr Relation kRelations[] = {
      "is for the types Adam and AdamW"},
     {"spec.update.localOptimizer", "epsilon",
      "!has(self.epsilon) || (has(self.type) && self.type in ['Adam', 'AdamW'])", "is for the types Adam and AdamW"},
+    {"spec.update", "staleness", "!has(self.staleness) || (has(self.mode) && self.mode == 'BoundedStaleness')",
+     "is for the mode BoundedStaleness"},
     {"spec.checkpoint", "uri", "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
      "must be an absolute path or s3://BUCKET/PREFIX"},
     {"spec", "checkpoint",

@@ -78,6 +78,7 @@ void Checks::OnLossTold(const HistoryKey& key, const v1::Restoration& restoratio
     }
     if (before.expected.has_value() && before.applied.empty()) {
       const Checkpoint* const begun = Find(*before.expected);
+      if (begun == nullptr && disk_->lies()) return;  // its files are of nothing that anybody remembers to have written
       if (begun == nullptr) continue;
       for (const auto& [slice, version] : begun->versions) most = std::max(most, version);
     }
@@ -148,7 +149,6 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
   if (!fresh) return;
   written.store = store;
   written.manifest = *manifest;
-  ++committed_;
   const core::DataPlan plan = *core::DataPlan::Create(manifest->data());
   std::vector<std::uint32_t> slices;
   for (const v1::PsFiles& of_ps : manifest->files()) {
@@ -165,9 +165,9 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
       });
   if (!read.ok()) {
     checkpoints_.erase(position);
-    --committed_;
     return wrong(read);
   }
+  ++committed_;
   CheckCut(written, where, plan);
 }
 

@@ -21,9 +21,6 @@
 
 namespace downpour::simulation {
 
-// A generation of a job.
-using HistoryKey = std::pair<std::string, std::uint64_t>;  // uid, number
-
 // Knows every push that was applied and every checkpoint that was written, and what must be true of them.
 class Checks {
  public:

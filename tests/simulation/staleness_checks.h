@@ -17,8 +17,6 @@ namespace downpour::simulation {
 // for and that has begun one since: by the clocks of the workers, on no slice.
 class StalenessChecks {
  public:
-  using HistoryKey = std::pair<std::string, std::uint64_t>;  // uid, generation
-
   StalenessChecks(World* world, std::uint32_t bound, std::uint32_t slices)
       : world_(world), bound_(bound), slices_(slices) {}
 

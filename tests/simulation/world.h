@@ -16,6 +16,9 @@ namespace downpour::simulation {
 
 using core::Time;
 
+// A generation of a job.
+using HistoryKey = std::pair<std::string, std::uint64_t>;  // uid, number
+
 // One clock, what is going to happen, the only source of chance, and what went wrong.
 class World {
  public:

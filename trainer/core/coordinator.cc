@@ -421,17 +421,15 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
     if (held.all_sent()) all_sent.insert(held.lease());
   }
   const std::uint32_t working = leases_->List(request.session(), all_sent, reply);
-  const bool bounded = view_.mode() == v1::BOUNDED_STALENESS;
-  const bool gives = phase_ == Phase::kTraining && !adopt_until_.has_value() && working < request.wanted();
-  if (gives && bounded && !member.training) {
-    // It is given nothing before every ps knows that it has to be waited for.
-    if (leases_->HasFree()) members_.SetTraining(request.session(), true);
-  } else if (gives) {
-    leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply);
+  // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
+  const bool gives =
+      phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting() && working < request.wanted();
+  if (view_.mode() == v1::BOUNDED_STALENESS) {
+    const bool told = member.training;
+    members_.SetTraining(request.session(), leases_->Holds(request.session()) || (gives && leases_->HasFree()));
+    if (!told) return;  // nothing before every ps knows that it has to be waited for
   }
-  if (bounded && member.training && !leases_->Holds(request.session()) && !(gives && leases_->HasFree())) {
-    members_.SetTraining(request.session(), false);
-  }
+  if (gives) leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply);
 }
 
 const Member* CoordinatorCore::Admit(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* refusal) {

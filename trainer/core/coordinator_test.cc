@@ -399,6 +399,26 @@ TEST_F(CoordinatorTest, AnOlderIncarnationIsFencedAndTheNewOneKeepsTheLeases) {
   EXPECT_FALSE(Progress().parameters_lost());
 }
 
+// Whatever is asked about meanwhile: a resumed job takes the updates in the order of one that was never interrupted.
+TEST_F(CoordinatorTest, ANewCoordinatorGoesOnInTheMiddleOfTheEpoch) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  ASSERT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied);
+  coordinator_ = MakeCoordinator(2);
+  now_ += absl::Milliseconds(2100);
+  worker.newest.clear_leases();  // it has nothing left of them
+  for (int i = 0; i < 20 && worker.newest.leases().empty(); ++i) {
+    Sync(worker);
+    Sync(worker);  // before the ps have answered
+    Tick(1);
+  }
+  ASSERT_EQ(worker.newest.leases_size(), 2);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(worker.newest.leases(i).shard().dataset_epoch(), 0u);
+    EXPECT_EQ(worker.newest.leases(i).shard().shard(), static_cast<std::uint32_t>(i));
+  }
+}
+
 TEST_F(CoordinatorTest, ARegistrationThatHasSeenANewerIncarnationFences) {
   v1::RegisterPsRequest request = ps_[0]->MakeRegistration();
   request.set_highest_incarnation(2);

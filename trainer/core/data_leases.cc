@@ -47,6 +47,7 @@ void DataLeases::Lease(const ShardKey& key, std::uint64_t session, std::uint64_t
 void DataLeases::Release(const ShardKey& key, Shard& shard) {
   asked_.erase(key);
   epochs_.at(key.first).free.erase(key.second);
+  if (shard.state == State::kInspecting) --inspecting_;
   if (shard.state != State::kLeased) return;
   --leased_;
   const auto held = held_.find(shard.session);
@@ -57,6 +58,7 @@ void DataLeases::Release(const ShardKey& key, Shard& shard) {
 void DataLeases::Inspect(const ShardKey& key, Shard& shard) {
   Release(key, shard);
   shard.state = State::kInspecting;
+  ++inspecting_;
   shard.inspected = shard.complete;
   shard.inspected.resize(ps_count_);
   shard.uninspected_ps = shard.incomplete_ps;

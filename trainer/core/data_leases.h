@@ -44,6 +44,8 @@ class DataLeases {
   void InspectFree();
   // Lists the leases of `session` and asks the ps about those that are all sent. How many it still works on.
   std::uint32_t List(std::uint64_t session, const std::set<std::uint64_t>& all_sent, v1::WorkerSyncReply* reply);
+  // Some are being inspected. What is free by then may come after them.
+  bool inspecting() const { return inspecting_ != 0; }
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
@@ -101,6 +103,7 @@ class DataLeases {
   std::uint32_t watermark_ = 0;
   std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
   std::uint64_t leased_ = 0;
+  std::uint64_t inspecting_ = 0;                            // data shards
   std::map<std::uint32_t, Epoch> epochs_;                   // from the watermark on
   std::map<std::uint64_t, std::set<ShardKey>> held_;        // by session
   std::deque<std::pair<std::uint64_t, ShardKey>> fencing_;  // by members version, which only grows

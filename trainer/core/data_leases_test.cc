@@ -167,6 +167,20 @@ TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
   EXPECT_EQ(reply.leases(0).shard().dataset_epoch(), 2u) << "nothing of it can have been applied";
 }
 
+TEST_F(DataLeasesTest, SaysWhetherSomethingIsInspected) {
+  ASSERT_EQ(Grant(1, 1).size(), 1u);
+  EXPECT_FALSE(leases_.inspecting());
+  leases_.InspectFree();
+  EXPECT_TRUE(leases_.inspecting());
+  for (std::uint32_t ps = 0; ps < kPs; ++ps) {
+    EXPECT_TRUE(leases_.inspecting());
+    for (const ShardKey& key : AskedOf(ps))
+      leases_.Answer(
+          ps, AnswerOf(key, key.second == 1 ? std::vector<std::uint32_t>{} : std::vector<std::uint32_t>{0, 1, 2, 3}));
+  }
+  EXPECT_FALSE(leases_.inspecting()) << "one is free again, and one was there";
+}
+
 // What a call looks at is what it is about, however many data shards there are.
 TEST_F(DataLeasesTest, ACallLooksAtTheLeasesOfItsSessionAlone) {
   for (const std::uint32_t shards : {1000u, 10000u}) {

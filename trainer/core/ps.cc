@@ -129,9 +129,7 @@ absl::Status PsCore::Install(const v1::View& view) {
   restore_waits_.clear();
   bound_.reset();
   if (view.mode() == v1::BOUNDED_STALENESS) {
-    std::vector<std::uint32_t> numbers;
-    for (const auto& [number, state] : slices_) numbers.push_back(number);
-    bound_.emplace(view.staleness(), numbers, options_.bug);
+    bound_.emplace(view.staleness(), slice_numbers(), options_.bug);
   }
   // Another history: nobody of the old one may push until the coordinator says so again.
   for (auto& [session, state] : sessions_) End(state, &owed_);
@@ -257,9 +255,8 @@ void PsCore::SetCut(const v1::DirectRequest& request) {
   if (!request.has_cut() || (open_cut_.has_value() && open_cut_->cut() != order.cut())) open_cut_.reset();
   if (!request.has_cut()) return;
   if (!open_cut_.has_value()) {
-    std::set<std::uint32_t> numbers;
-    for (const auto& [number, state] : slices_) numbers.insert(number);
-    open_cut_.emplace(order, std::move(numbers), options_.extra_bytes_limit);
+    const std::vector<std::uint32_t> numbers = slice_numbers();
+    open_cut_.emplace(order, std::set(numbers.begin(), numbers.end()), options_.extra_bytes_limit);
     if (!options_.has_store) {
       open_cut_->OnWritten(absl::FailedPreconditionError(absl::StrCat("ps-", options_.index, " has no store")));
     } else if (order.cut() <= highest_cut_) {
@@ -278,10 +275,11 @@ bool PsCore::HasStoreWork() const {
 std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
   if (!open_cut_.has_value() || !open_cut_->due()) return std::nullopt;
   open_cut_->GiveOut();
-  CutToWrite cut{
-      open_cut_->cut(), open_cut_->checkpoint(), {view_.tensors().begin(), view_.tensors().end()}, view_.data(), {}};
-  for (const auto& [number, state] : slices_) cut.slices.push_back(number);
-  return cut;
+  return CutToWrite{open_cut_->cut(),
+                    open_cut_->checkpoint(),
+                    {view_.tensors().begin(), view_.tensors().end()},
+                    view_.data(),
+                    slice_numbers()};
 }
 
 absl::StatusOr<SliceSnapshot> PsCore::TakeSnapshot(std::uint32_t cut, std::uint32_t slice) {
@@ -298,9 +296,7 @@ void PsCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& 
 std::optional<PsCore::Restore> PsCore::TakeRestore() {
   if (!view_.has_restore() || restore_given_out_) return std::nullopt;
   restore_given_out_ = true;
-  Restore restore{view_.stamp().generation(), view_.restore(), {}};
-  for (const auto& [number, state] : slices_) restore.slices.push_back(number);
-  return restore;
+  return Restore{view_.stamp().generation(), view_.restore(), slice_numbers()};
 }
 
 absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot) {
@@ -328,6 +324,13 @@ void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
   restore_waits_.clear();
   if (read.ok()) return;
   (RestoreMayComeYet(read) ? restore_waits_ : restore_error_) = std::string(read.message());
+}
+
+std::vector<std::uint32_t> PsCore::slice_numbers() const {
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(slices_.size());
+  for (const auto& [number, state] : slices_) numbers.push_back(number);
+  return numbers;
 }
 
 v1::PsStats PsCore::stats() const {
@@ -556,66 +559,23 @@ void PsCore::ClearPending(SessionState& session) {
   session.pending_update.reset();
 }
 
-void PsCore::Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies) {
-  for (PendingCall& pending : session.pending) {
-    DataReply reply{pending.call, {}};
-    for (const Frame& frame : pending.frames) reply.frames.push_back(MakeReply(frame, status));
-    replies->push_back(std::move(reply));
-  }
-  ClearPending(session);
-}
+// ---- calls that wait
 
-// ---- pulls that wait
-
-bool PsCore::MayBegin(const std::vector<Frame>& pulls) const {
-  return std::all_of(pulls.begin(), pulls.end(), [this](const Frame& pull) { return MayBegin(pull); });
-}
-
-void PsCore::AnswerPulls(const PendingCall& call, std::vector<DataReply>* replies) {
+void PsCore::Refuse(const PendingCall& call, ReplyStatus status, std::vector<DataReply>* replies) const {
   DataReply reply{call.call, {}};
-  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, {}));
+  for (const Frame& frame : call.frames) reply.frames.push_back(MakeReply(frame, status));
   replies->push_back(std::move(reply));
 }
 
-void PsCore::Hold(SessionState& session, PendingCall call, std::vector<DataReply>* replies) {
-  // Whoever asks again for a slice has given up the call before, which would only be answered too.
-  std::set<std::uint32_t> slices;
-  for (const Frame& frame : call.frames) slices.insert(frame.header.slice);
-  const auto again = [&slices](const PendingCall& held) {
-    return std::any_of(held.frames.begin(), held.frames.end(),
-                       [&slices](const Frame& frame) { return slices.count(frame.header.slice) != 0; });
-  };
-  for (const PendingCall& held : session.pulls) {
-    if (!again(held)) continue;
-    DataReply reply{held.call, {}};
-    for (const Frame& frame : held.frames) reply.frames.push_back(MakeReply(frame, ReplyStatus::kSuperseded));
-    replies->push_back(std::move(reply));
-    --waiting_pulls_;
-  }
-  std::erase_if(session.pulls, again);
-  session.pulls.push_back(std::move(call));
-  ++waiting_pulls_;
+void PsCore::CarryOut(const PendingCall& call, const Decision& decision, std::vector<DataReply>* replies) {
+  DataReply reply{call.call, {}};
+  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, decision));
+  replies->push_back(std::move(reply));
 }
 
-void PsCore::ReleasePulls(std::vector<DataReply>* replies) {
-  if (waiting_pulls_ == 0) return;
-  for (auto& [number, session] : sessions_) {
-    const auto waits = std::stable_partition(session.pulls.begin(), session.pulls.end(),
-                                             [this](const PendingCall& call) { return !MayBegin(call.frames); });
-    for (auto call = waits; call != session.pulls.end(); ++call, --waiting_pulls_) AnswerPulls(*call, replies);
-    session.pulls.erase(waits, session.pulls.end());
-  }
-}
-
-void PsCore::End(SessionState& session, std::vector<DataReply>* replies) {
-  Release(session, ReplyStatus::kRefused, replies);
-  for (const PendingCall& call : session.pulls) {
-    DataReply reply{call.call, {}};
-    for (const Frame& frame : call.frames) reply.frames.push_back(MakeReply(frame, ReplyStatus::kRefused));
-    replies->push_back(std::move(reply));
-    --waiting_pulls_;
-  }
-  session.pulls.clear();
+void PsCore::Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies) {
+  for (const PendingCall& pending : session.pending) Refuse(pending, status, replies);
+  ClearPending(session);
 }
 
 void PsCore::Decide(SessionState& session, const UpdateId& update, const Decision& decision,
@@ -623,13 +583,45 @@ void PsCore::Decide(SessionState& session, const UpdateId& update, const Decisio
   session.decided_update = update;
   session.decision = decision;
   if (!session.pending_update.has_value() || !(*session.pending_update == update)) return;
-  std::vector<PendingCall> pending = std::move(session.pending);
+  const std::vector<PendingCall> pending = std::move(session.pending);
   ClearPending(session);
-  for (PendingCall& call : pending) {
-    DataReply reply{call.call, {}};
-    for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, decision));
-    replies->push_back(std::move(reply));
+  for (const PendingCall& call : pending) CarryOut(call, decision, replies);
+}
+
+bool PsCore::MayBegin(const std::vector<Frame>& pulls) const {
+  return std::all_of(pulls.begin(), pulls.end(), [this](const Frame& pull) { return MayBegin(pull); });
+}
+
+void PsCore::Hold(SessionState& session, PendingCall call, std::vector<DataReply>* replies) {
+  // Whoever asks again for a slice has given up the call before, which would only be answered too.
+  std::set<std::uint32_t> slices;
+  for (const Frame& frame : call.frames) slices.insert(frame.header.slice);
+  waiting_pulls_ -= std::erase_if(session.pulls, [&](const PendingCall& held) {
+    const bool again = std::any_of(held.frames.begin(), held.frames.end(),
+                                   [&slices](const Frame& frame) { return slices.count(frame.header.slice) != 0; });
+    if (again) Refuse(held, ReplyStatus::kSuperseded, replies);
+    return again;
+  });
+  session.pulls.push_back(std::move(call));
+  ++waiting_pulls_;
+}
+
+void PsCore::ReleasePulls(std::vector<DataReply>* replies) {
+  if (waiting_pulls_ == 0) return;
+  for (auto& [number, session] : sessions_) {
+    waiting_pulls_ -= std::erase_if(session.pulls, [&](const PendingCall& call) {
+      const bool may = MayBegin(call.frames);
+      if (may) CarryOut(call, Decision{}, replies);
+      return may;
+    });
   }
+}
+
+void PsCore::End(SessionState& session, std::vector<DataReply>* replies) {
+  Release(session, ReplyStatus::kRefused, replies);
+  for (const PendingCall& call : session.pulls) Refuse(call, ReplyStatus::kRefused, replies);
+  waiting_pulls_ -= session.pulls.size();
+  session.pulls.clear();
 }
 
 void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies) {

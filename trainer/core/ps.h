@@ -150,6 +150,8 @@ class PsCore {
 
   absl::Status Install(const v1::View& view);
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
+  // Of those that are here, in order.
+  std::vector<std::uint32_t> slice_numbers() const;
   // kNone: the frame may be carried out.
   ReplyStatus Check(const Frame& frame) const;
   Frame CarryOut(const Frame& frame, const Decision& decision);
@@ -163,6 +165,9 @@ class PsCore {
   void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
   void Decide(SessionState& session, const UpdateId& update, const Decision& decision, std::vector<DataReply>* replies);
+  // Answers a call that waited.
+  void Refuse(const PendingCall& call, ReplyStatus status, std::vector<DataReply>* replies) const;
+  void CarryOut(const PendingCall& call, const Decision& decision, std::vector<DataReply>* replies);
   void Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies);
   // Whether its session may begin an update with the value that it asks for, or with those.
   bool MayBegin(const Frame& frame) const;
@@ -173,7 +178,6 @@ class PsCore {
   void Hold(SessionState& session, PendingCall call, std::vector<DataReply>* replies);
   // Answers the pulls that wait no more.
   void ReleasePulls(std::vector<DataReply>* replies);
-  void AnswerPulls(const PendingCall& call, std::vector<DataReply>* replies);
   void ClearPending(SessionState& session);
 
   PsOptions options_;

@@ -9,58 +9,55 @@ StalenessBound::StalenessBound(std::uint32_t bound, const std::vector<std::uint3
   for (const std::uint32_t slice : slices) slices_[slice];
 }
 
-void StalenessBound::Clocks::Count(const Clock& clock) {
-  if (clock.training) ++spread[clock.updates];
-}
-
-void StalenessBound::Clocks::Uncount(const Clock& clock) {
-  if (!clock.training) return;
-  const auto found = spread.find(clock.updates);
+void StalenessBound::Clocks::Remove(std::uint64_t clock) {
+  const auto found = spread.find(clock);
   if (--found->second == 0) spread.erase(found);
 }
 
+void StalenessBound::StopTraining(std::uint64_t session) {
+  if (training_.erase(session) == 0) return;
+  for (auto& [slice, clocks] : slices_) clocks.Remove(clocks.of.at(session));
+}
+
 void StalenessBound::SetTraining(std::uint64_t session, bool training) {
-  if (!training && bug_ == PlantedBug::kIdleSessionsCount) return;
+  if (!training) {
+    if (bug_ != PlantedBug::kIdleSessionsCount) StopTraining(session);
+    return;
+  }
+  if (!training_.insert(session).second) return;
   for (auto& [slice, clocks] : slices_) {
-    Clock& clock = clocks.of[session];
-    if (clock.training == training) continue;
-    clocks.Uncount(clock);
-    if (training && !clocks.spread.empty()) clock.updates = std::max(clock.updates, clocks.spread.begin()->first);
-    clock.training = training;
-    clocks.Count(clock);
+    std::uint64_t& clock = clocks.of[session];
+    if (!clocks.spread.empty()) clock = std::max(clock, clocks.spread.begin()->first);
+    ++clocks.spread[clock];
   }
 }
 
 void StalenessBound::End(std::uint64_t session) {
-  for (auto& [slice, clocks] : slices_) {
-    const auto found = clocks.of.find(session);
-    if (found == clocks.of.end()) continue;
-    clocks.Uncount(found->second);
-    clocks.of.erase(found);
-  }
+  StopTraining(session);
+  for (auto& [slice, clocks] : slices_) clocks.of.erase(session);
 }
 
 void StalenessBound::SetClock(std::uint32_t slice, std::uint64_t session, std::uint64_t clock) {
   Clocks& clocks = slices_.at(slice);
-  Clock& known = clocks.of[session];
-  if (clock <= known.updates) return;  // a late copy
-  clocks.Uncount(known);
-  known.updates = clock;
-  clocks.Count(known);
+  std::uint64_t& known = clocks.of[session];
+  if (clock <= known) return;  // a late copy
+  if (training_.count(session) != 0) {
+    clocks.Remove(known);
+    ++clocks.spread[clock];
+  }
+  known = clock;
 }
 
 std::uint64_t StalenessBound::clock(std::uint32_t slice, std::uint64_t session) const {
-  const std::map<std::uint64_t, Clock>& known = slices_.at(slice).of;
+  const std::map<std::uint64_t, std::uint64_t>& known = slices_.at(slice).of;
   const auto found = known.find(session);
-  return found == known.end() ? 0 : found->second.updates;
+  return found == known.end() ? 0 : found->second;
 }
 
 bool StalenessBound::MayBegin(std::uint32_t slice, std::uint64_t session) const {
   if (bug_ == PlantedBug::kStalenessNotBounded) return true;
   const Clocks& clocks = slices_.at(slice);
-  const auto found = clocks.of.find(session);
-  if (found == clocks.of.end() || clocks.spread.empty()) return true;
-  return found->second.updates <= clocks.spread.begin()->first + bound_;
+  return clocks.spread.empty() || clock(slice, session) <= clocks.spread.begin()->first + bound_;
 }
 
 }  // namespace downpour::core

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "trainer/core/planted_bug.h"
@@ -34,19 +35,16 @@ class StalenessBound {
   bool MayBegin(std::uint32_t slice, std::uint64_t session) const;
 
  private:
-  struct Clock {
-    std::uint64_t updates = 0;
-    bool training = false;
-  };
   struct Clocks {
-    std::map<std::uint64_t, Clock> of;              // by session
+    std::map<std::uint64_t, std::uint64_t> of;      // by session
     std::map<std::uint64_t, std::uint32_t> spread;  // how many that train have this clock
-    void Count(const Clock& clock);
-    void Uncount(const Clock& clock);
+    void Remove(std::uint64_t clock);
   };
+  void StopTraining(std::uint64_t session);
 
   std::uint32_t bound_;
   PlantedBug bug_;
+  std::set<std::uint64_t> training_;
   std::map<std::uint32_t, Clocks> slices_;
 };
 

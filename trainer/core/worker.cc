@@ -149,9 +149,11 @@ void WorkerCore::AdoptView(const v1::View& view) {
 
 void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
   std::map<std::uint64_t, HeldLease> now_held;
+  bool trains = false;
   for (const v1::Lease& lease : reply.leases()) {
     const auto held = leases_.find(lease.lease());
     if (held != leases_.end()) {
+      trains = trains || lease.kind() == v1::TASK_TRAIN;
       now_held.emplace(lease.lease(), std::move(held->second));
     } else {
       HeldLease fresh;
@@ -160,6 +162,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
     }
   }
   leases_ = std::move(now_held);
+  if (!trains) lapsed_ = true;
 }
 
 void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
@@ -272,6 +275,10 @@ bool WorkerCore::PickWork() {
     --unfetched_;
     work_lease_ = id;
     flushed_ = flush;
+    // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
+    if (std::exchange(lapsed_, false)) {
+      for (SliceState& slice : slices_) slice.fresh = false;
+    }
     return true;
   }
   return false;
@@ -609,7 +616,9 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   const bool success =
       status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
   const bool bf16 = reply.header.codec == FrameCodec::kBf16;
-  const bool valued = success && (bf16 || reply.header.codec == FrameCodec::kFp32) &&
+  // What was pulled for another work, a task perhaps, need not be what this one may begin with.
+  const bool wanted = call.kind != Call::Kind::kPull || call.token == token_;
+  const bool valued = success && wanted && (bf16 || reply.header.codec == FrameCodec::kFp32) &&
                       PayloadFits(reply.header.codec, reply.payload.size(), slice.slice.elements);
   if (call.kind == Call::Kind::kPull) {
     slice.pull_in_flight = false;

@@ -214,6 +214,7 @@ class WorkerCore {
   std::vector<SliceState> slices_;
   std::map<std::uint32_t, PsLink> links_;
   std::map<std::uint64_t, HeldLease> leases_;
+  bool lapsed_ = false;  // it had no lease of a data shard at some time since its newest update began
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_call_ = 1;
 

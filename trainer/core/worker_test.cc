@@ -150,6 +150,7 @@ class WorkerTest : public ::testing::Test {
         worker_->OnSyncReply(call.call, answer_(call.request), now_, &next.emplace_back());
       }
       for (ExchangeCall& call : output.exchanges) {
+        for (const Frame& frame : call.frames) pulls_ += frame.header.kind == FrameKind::kPull ? 1 : 0;
         std::vector<PsCore::DataReply> replies;
         ps_->OnData(call.call, std::move(call.frames), &replies);
         for (PsCore::DataReply& reply : replies) {
@@ -212,6 +213,7 @@ class WorkerTest : public ::testing::Test {
   std::unique_ptr<WorkerCore> worker_;
   std::function<v1::WorkerSyncReply(const v1::WorkerSyncRequest&)> answer_;
   std::vector<v1::WorkerSyncRequest> requests_;
+  std::uint32_t pulls_ = 0;  // slices that were asked for without a push
 };
 
 TEST_F(WorkerTest, AnUpdateIsSkippedOnEverySliceOrOnNone) {
@@ -368,6 +370,27 @@ TEST_F(WorkerTest, AnEndedSessionStartsAnewAndRunsItsUpdatesAgainWithoutApplying
     EXPECT_GT(computed, kUpdates);
     const v1::LedgerReply ledger = ps_->ReadLedger();
     for (const v1::SliceLedger& slice : ledger.slices()) EXPECT_EQ(slice.version(), kUpdates);
+  }
+}
+
+// While it has none nobody waits for it: the values that came with its last pushes may be older than a bound allows.
+TEST_F(WorkerTest, BeginsAnewWithNewestValuesAfterATimeWithoutALease) {
+  for (const bool lapses : {false, true}) {
+    MakePs();
+    MakeWorker();
+    int lapse = lapses ? 1 : 0;
+    answer_ = [&](const v1::WorkerSyncRequest& request) {
+      v1::WorkerSyncReply reply = Grant(request);
+      if (request.stats().steps() >= 3 && lapse-- > 0) reply.clear_leases();
+      return reply;
+    };
+    pulls_ = 0;
+    ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId&) {
+      now_ += absl::Milliseconds(100);  // so that it synchronises meanwhile
+      return Verdict::kApply;
+    }));
+    EXPECT_GE(worker_->stats().steps(), kUpdates);
+    EXPECT_EQ(pulls_, lapses ? 6u : 3u);
   }
 }
 

@@ -9,8 +9,8 @@ namespace {
 
 struct Coefficients {
   float beta1, rest1, beta2, rest2, epsilon;
-  float decay;       // L2
-  float shrink = 1;  // 1 less the decoupled decay
+  float decay;      // L2
+  float lapse = 0;  // the decoupled decay of a step; 1 less it would lose the last bits that it has
   float factor = 1;
   float rate = 0;       // with the bias correction of the first moment
   float root_bias = 0;  // 1 / square root of the bias of the second
@@ -23,7 +23,8 @@ DOWNPOUR_KERNEL void Adapt(const VectorOptimizer::Run run, const Coefficients c,
     const float g = c.factor * run.gradient[i] + c.decay * run.value[i];
     average[i] = c.beta1 * average[i] + c.rest1 * g;
     square[i] = c.beta2 * square[i] + c.rest2 * g * g;
-    run.updated[i] = c.shrink * run.value[i] - c.rate * (average[i] / (std::sqrt(square[i]) * c.root_bias + c.epsilon));
+    const float step = c.rate * (average[i] / (std::sqrt(square[i]) * c.root_bias + c.epsilon));
+    run.updated[i] = run.value[i] - (c.lapse * run.value[i] + step);
   }
 }
 
@@ -39,7 +40,7 @@ class Adam final : public AdamMoments {
   void OnBegin(const StepContext& context) override {
     Advance();
     coefficients_.factor = static_cast<float>(context.factor);
-    coefficients_.shrink = static_cast<float>(1 - context.learning_rate * decoupled_decay_);
+    coefficients_.lapse = static_cast<float>(context.learning_rate * decoupled_decay_);
     coefficients_.rate = static_cast<float>(context.learning_rate / bias1());
     coefficients_.root_bias = static_cast<float>(1 / std::sqrt(bias2()));
   }

@@ -119,7 +119,7 @@ inline double Distance(const std::vector<float>& a, const std::vector<double>& b
 }
 
 // That 100 steps are those of `rule`: of each of several slices all together to a millionth.
-inline void ExpectFollows(const v1::OptimizerConfig& config, const ElementRule& rule) {
+inline void ExpectFollows(const v1::OptimizerConfig& config, const ElementRule& rule, double tolerance = 1e-6) {
   for (const std::size_t elements : {1u, 7u, 64u, 1000u, 4099u}) {
     SCOPED_TRACE(elements);
     std::mt19937 random(static_cast<std::uint32_t>(elements));
@@ -142,7 +142,7 @@ inline void ExpectFollows(const v1::OptimizerConfig& config, const ElementRule& 
       }
       exact.push_back(std::move(now));
     }
-    EXPECT_LT(Distance(history.back(), exact.back()), 1e-6);
+    EXPECT_LT(Distance(history.back(), exact.back()), tolerance);
     EXPECT_GT(Distance(begin, exact.back()), 1e-3) << "nothing was learnt";
   }
 }

@@ -247,9 +247,13 @@ constexpr Description kDescriptions[] = {
     {"spec.update", "How gradients become new parameters."},
     {"spec.update.mode",
      "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness "
-     "updates ahead of the slowest."},
+     "updates ahead of the slowest. Synchronous: updatesPerStep updates are one step, with the mean of their "
+     "gradients."},
     {"spec.update.staleness",
      "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
+    {"spec.update.updatesPerStep",
+     "So many updates are one step. Absent: as many as worker.replicas. Workers beyond that are spare. Of "
+     "Synchronous."},
     {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
     {"spec.update.optimizer.type",
      "The rule. SGD, Momentum, Nesterov, Adagrad, RMSProp, Adam and AdamW are those of torch.optim. LAMB trusts each "
@@ -258,7 +262,7 @@ constexpr Description kDescriptions[] = {
     {"spec.update.optimizer.learningRate", "Learning rate, a float32. Greater than 0."},
     {"spec.update.optimizer.stalenessAware",
      "Whether updates that are late move the parameters less: those before which updates of others came between the "
-     "worker's pull and its push."},
+     "worker's pull and its push. Absent: true; not with Synchronous, where none is late."},
     {"spec.update.optimizer.stalenessRule",
      "With stalenessAware. Divide: the learning rate is divided by how many updates came between. Gap: each element of "
      "the gradient is divided by how far its parameter has moved meanwhile, in steps."},
@@ -588,6 +592,22 @@ constexpr Relation kRelations[] = {
      "is for the types Adam and AdamW"},
     {"spec.update.localOptimizer", "epsilon",
      "!has(self.epsilon) || (has(self.type) && self.type in ['Adam', 'AdamW'])", "is for the types Adam and AdamW"},
+    {"spec.update", "updatesPerStep", "!has(self.updatesPerStep) || (has(self.mode) && self.mode == 'Synchronous')",
+     "is for the mode Synchronous"},
+    {"spec.update", "fetchEvery",
+     "!has(self.fetchEvery) || self.fetchEvery <= 1 || !has(self.mode) || self.mode == 'Async'",
+     "is for the mode Async"},
+    {"spec.update", "fetchEvery",
+     "!has(self.fetchEvery) || self.fetchEvery <= 1 || !has(self.optimizer) || ((!has(self.optimizer.type) || "
+     "self.optimizer.type != 'DelayCompensatedSGD') && (!has(self.optimizer.stalenessRule) || "
+     "self.optimizer.stalenessRule != 'Gap'))",
+     "is not for DelayCompensatedSGD and the stalenessRule Gap"},
+    {"spec.update", "optimizer",
+     "!has(self.mode) || self.mode != 'Synchronous' || !has(self.optimizer) || ((!has(self.optimizer.type) || "
+     "self.optimizer.type != 'DelayCompensatedSGD') && (!has(self.optimizer.stalenessAware) || "
+     "!self.optimizer.stalenessAware) && (!has(self.optimizer.stalenessRule) || self.optimizer.stalenessRule != "
+     "'Gap'))",
+     "in the mode Synchronous no update is late: neither DelayCompensatedSGD nor stalenessAware nor Gap"},
     {"spec.update", "staleness", "!has(self.staleness) || (has(self.mode) && self.mode == 'BoundedStaleness')",
      "is for the mode BoundedStaleness"},
     {"spec.checkpoint", "uri", "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",

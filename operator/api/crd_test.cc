@@ -411,7 +411,7 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
       "training": {"epochs": 1, "batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
                    "updatesPerShard": 0, "evaluate": true},
       "update": {"mode": "Async", "codec": "fp32", "pullCodec": "fp32", "accumulate": 1, "localSteps": 1, "fetchEvery": 1,
-                 "optimizer": {"type": "SGD", "learningRate": 0.01, "noDecay": [], "stalenessAware": true,
+                 "optimizer": {"type": "SGD", "learningRate": 0.01, "noDecay": [],
                                "stalenessRule": "Divide"}},
       "output": {"directory": "", "keepSeconds": 3600}})");
   EXPECT_EQ(Json::parse(ToJson(ParseManifest(kMinimal).job))["spec"], expected);

@@ -73,8 +73,36 @@ void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   if (!optimizer.no_decay.empty() && !decays) {
     errors.Add(path + ".noDecay", "needs a weightDecay greater than 0");
   }
-  if (optimizer.staleness_rule == StalenessRule::kGap && !optimizer.staleness_aware) {
+  if (optimizer.staleness_rule == StalenessRule::kGap && !optimizer.staleness_aware.value_or(true)) {
     errors.Add(path + ".stalenessRule", "Gap needs stalenessAware: true");
+  }
+}
+
+void CheckMode(const UpdateSpec& update, FieldErrors& errors) {
+  const std::string optimizer = "spec.update.optimizer";
+  if (update.staleness.has_value() && update.mode != UpdateMode::kBoundedStaleness) {
+    errors.Add("spec.update.staleness", "is for the mode BoundedStaleness");
+  }
+  const bool synchronous = update.mode == UpdateMode::kSynchronous;
+  if (update.updates_per_step.has_value() && !synchronous) {
+    errors.Add("spec.update.updatesPerStep", "is for the mode Synchronous");
+  }
+  if (update.fetch_every > 1 && update.mode != UpdateMode::kAsync) {
+    errors.Add("spec.update.fetchEvery", "is for the mode Async");
+  }
+  const bool compensates = update.optimizer.type == OptimizerType::kDelayCompensatedSgd;
+  const bool gap = update.optimizer.staleness_rule == StalenessRule::kGap;
+  // A worker that goes on with its own values computes with none that a ps knows.
+  if (update.fetch_every > 1 && (compensates || gap)) {
+    errors.Add("spec.update.fetchEvery",
+               compensates ? "is not for DelayCompensatedSGD" : "is not for the stalenessRule Gap");
+  }
+  if (!synchronous || !errors.IsClean(optimizer)) return;
+  const std::string why = "; in the mode Synchronous no update is late";
+  if (compensates) errors.Add(optimizer + ".type", absl::StrCat("must not be DelayCompensatedSGD", why));
+  if (gap) errors.Add(optimizer + ".stalenessRule", absl::StrCat("must not be Gap", why));
+  if (update.optimizer.staleness_aware.value_or(false)) {
+    errors.Add(optimizer + ".stalenessAware", absl::StrCat("must not be true", why));
   }
 }
 
@@ -126,10 +154,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add("spec.model.loss.delta", "is for the type Huber");
     }
   }
-  if (errors.IsClean("spec.update.mode") && spec.update.staleness.has_value() &&
-      spec.update.mode != UpdateMode::kBoundedStaleness) {
-    errors.Add("spec.update.staleness", "is for the mode BoundedStaleness");
-  }
+  if (errors.IsClean("spec.update.mode")) CheckMode(spec.update, errors);
   if (errors.IsClean("spec.update.codec") && spec.update.top_k.has_value() && spec.update.codec != Codec::kTopK) {
     errors.Add("spec.update.topK", "is for the codec topK");
   }

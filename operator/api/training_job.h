@@ -185,7 +185,7 @@ struct TrainingSpec {
 struct OptimizerSpec {
   OptimizerType type = OptimizerType::kSgd;
   double learning_rate = 0.01;
-  bool staleness_aware = true;
+  std::optional<bool> staleness_aware = {};  // absent: true, of kSynchronous false
   StalenessRule staleness_rule = StalenessRule::kDivide;
   std::optional<double> momentum = {};
   std::optional<double> beta1 = {};
@@ -216,7 +216,8 @@ struct LocalOptimizerSpec {
 
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
-  std::optional<int> staleness;  // of kBoundedStaleness; absent: kUsualStaleness
+  std::optional<int> staleness;         // of kBoundedStaleness; absent: kUsualStaleness
+  std::optional<int> updates_per_step;  // of kSynchronous; absent: one a worker
   OptimizerSpec optimizer;
   Codec codec = Codec::kFp32;       // of gradients
   std::optional<double> top_k;      // of kTopK: the fraction that is kept; absent: 0.01

@@ -147,7 +147,7 @@ v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
 v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
   v1::OptimizerConfig config;
   config.set_learning_rate(spec.learning_rate);
-  config.set_staleness_aware(spec.staleness_aware);
+  config.set_staleness_aware(spec.staleness_aware.value_or(true));
   config.set_staleness_rule(spec.staleness_rule == api::StalenessRule::kGap ? v1::STALENESS_GAP : v1::STALENESS_DIVIDE);
   config.set_weight_decay(spec.weight_decay.value_or(0));
   config.mutable_no_decay()->Add(spec.no_decay.begin(), spec.no_decay.end());
@@ -223,11 +223,22 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
   config.set_device(ToProto(spec.training.device));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
-  // Validation lets no other mode through.
-  const bool bounded = spec.update.mode == api::UpdateMode::kBoundedStaleness;
-  config.set_mode(bounded ? v1::BOUNDED_STALENESS : v1::ASYNC);
-  if (bounded) config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
+  config.set_workers(static_cast<std::uint32_t>(spec.worker.replicas));
+  switch (spec.update.mode) {
+    case api::UpdateMode::kAsync:
+      config.set_mode(v1::ASYNC);
+      break;
+    case api::UpdateMode::kBoundedStaleness:
+      config.set_mode(v1::BOUNDED_STALENESS);
+      config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
+      break;
+    case api::UpdateMode::kSynchronous:
+      config.set_mode(v1::SYNCHRONOUS);
+      config.set_updates_per_step(static_cast<std::uint32_t>(spec.update.updates_per_step.value_or(0)));
+      config.mutable_optimizer()->set_staleness_aware(false);
+      break;
+  }
   config.mutable_codec()->set_push(ToProto(spec.update.codec));
   config.mutable_codec()->set_top_k(spec.update.top_k.value_or(0));
   config.mutable_codec()->set_pull(ToProto(spec.update.pull_codec));

@@ -25,8 +25,9 @@ namespace downpour::simulation {
 class Checks {
  public:
   // `skipped`: whether the update is one that takes no step.
-  Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped)
-      : world_(world), disk_(disk), skipped_(std::move(skipped)) {}
+  // `step_width`: updates of a step in mode SYNCHRONOUS, else 0.
+  Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped, std::uint32_t step_width)
+      : world_(world), disk_(disk), skipped_(std::move(skipped)), step_width_(step_width) {}
 
   // ---- histories
   // A coordinator has the ps install it; by what was in the store it should begin so (URI; empty: initial values).
@@ -95,6 +96,7 @@ class Checks {
   World* world_;
   Disk* disk_;
   std::function<bool(const core::UpdateId&)> skipped_;
+  std::uint32_t step_width_;
   std::map<HistoryKey, History> histories_;
   std::map<Order, Checkpoint, std::greater<Order>> checkpoints_;
   const Checkpoint* newest_before_ = nullptr;

@@ -223,7 +223,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData", 220},
                     Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 490},
                     Planted{core::PlantedBug::kStalenessNotBounded, "StalenessNotBounded", 40},
-                    Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90}),
+                    Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90},
+                    Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 100},
+                    Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 400},
+                    Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 400}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

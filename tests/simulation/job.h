@@ -57,6 +57,7 @@ class Job {
     return deadly_.has_value() && update.dataset_epoch == deadly_->dataset_epoch &&
            update.data_shard == deadly_->data_shard;
   }
+  float Weight(const core::UpdateId& update) const;
   bool Skipped(const core::UpdateId& update) const {
     return skip_every_ != 0 && plan_->UpdateSeed(update) % skip_every_ == 0;
   }

@@ -16,7 +16,8 @@ core::Payload WorkerShell::InitialValue(std::uint32_t, const core::Slice& slice)
 core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
   auto gradient = std::make_shared<simulation::Gradient>();
   gradient->values = update_;
-  gradient->history = computed_with_[number];
+  gradient->history = computed_with_[number].history;
+  gradient->counter = computed_with_[number].counter;
   gradient->generation = generation_;
   const absl::Span<const float> span(gradient->values);
   return core::Payload::OfFloats(span, std::move(gradient));
@@ -24,14 +25,16 @@ core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
 
 void WorkerShell::StoreValue(std::uint32_t number, const core::Slice&, const core::Payload& value) {
   value.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
-    if (first <= kHistory && kHistory < first + run.size()) held_[number] = run[kHistory - first];
+    if (first <= kHistory && kHistory < first + run.size()) held_[number].history = run[kHistory - first];
+    if (first <= kCounter && kCounter < first + run.size()) held_[number].counter = run[kCounter - first];
   });
 }
 
-void WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation) {
+void WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation,
+                          float weight) {
   update_.assign(kSamples + plan.proto().sample_count(), 0.0f);
-  update_[kCounter] = -1;  // the learning rate is one: the counter rises by one
-  for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= 1;
+  update_[kCounter] = -weight;  // the learning rate is one: the counter rises by one
+  for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= weight;
   computed_with_ = held_;
   generation_ = generation;
 }

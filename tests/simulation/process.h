@@ -28,6 +28,7 @@ struct Gradient {
   std::vector<float> values;
   float history = 0;
   std::uint64_t generation = 0;
+  float counter = 0;  // of the value
 };
 
 // Given out once each.
@@ -46,13 +47,17 @@ class WorkerShell final : public core::WorkerHost {
   core::Payload InitialValue(std::uint32_t number, const core::Slice& slice) override;
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
-  void Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation);
+  // `weight` multiplies it.
+  void Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation, float weight);
 
  private:
   Numbers* numbers_;
   std::vector<float> update_;
   std::uint64_t generation_ = 0;
-  std::map<std::uint32_t, float> held_, computed_with_;
+  struct Held {
+    float history = 0, counter = 0;
+  };
+  std::map<std::uint32_t, Held> held_, computed_with_;
 };
 
 enum class Kind { kCoordinator, kPs, kWorker };

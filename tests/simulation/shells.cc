@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/job.h"
 
@@ -279,6 +281,29 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
                                   ", history ", history, ", a gradient of generation ", gradient->generation,
                                   ", history ", gradient->history));
   }
+  if (config_.mode() != v1::SYNCHRONOUS) return;
+  // Every gradient is of the value that has all of the steps before and nothing else.
+  std::uint64_t before = 0;
+  const core::StepId step = core::StepOf(push.header.update, config_.updates_per_step());
+  ForEachUpdate(*core::DataPlan::Create(ps.ps->view().data()), [&](const core::UpdateId& update) {
+    before += core::StepOf(update, config_.updates_per_step()) < step && !Skipped(update) ? 1 : 0;
+  });
+  if (static_cast<std::uint64_t>(std::lround(gradient->counter)) != before) {
+    world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " a gradient of ",
+                                  NameOf(push.header.update), " of the value after ", gradient->counter,
+                                  " updates, expected ", before));
+  }
+}
+
+// Of the mean that a step takes the gradients make a sum.
+float Job::Weight(const core::UpdateId& update) const {
+  if (config_.mode() != v1::SYNCHRONOUS) return 1;
+  const std::uint32_t width = config_.updates_per_step();
+  std::uint32_t samples = 0;
+  core::ForEachUpdateOf(core::StepOf(update, width), width, *plan_, [&](const core::UpdateId& other) {
+    samples += Skipped(other) ? 0 : plan_->samples_in_update(other);
+  });
+  return static_cast<float>(samples) / static_cast<float>(plan_->samples_in_update(update));
 }
 
 // ---- a worker
@@ -344,7 +369,7 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
   }
   if (staleness_checks_.has_value()) staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
-  process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation());
+  process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation(), Weight(work.update));
   Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);
   for (std::size_t tensor = tensors_.size(); tensor-- > 0 && !skip;) {
     at += random_.Delay(absl::Microseconds(10), absl::Milliseconds(8));

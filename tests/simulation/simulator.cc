@@ -1,6 +1,7 @@
 #include "tests/simulation/simulator.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/job.h"
@@ -63,8 +64,13 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   config_.set_batch_size(static_cast<std::uint32_t>(random_.Between(1, 5)));
   config_.set_updates_per_shard(static_cast<std::uint32_t>(random_.Between(1, 5)));
   config_.set_seed(random_.Below(1000));
-  config_.set_mode(random_.Chance(0.4) ? v1::BOUNDED_STALENESS : v1::ASYNC);
+  const std::uint64_t mode = random_.Below(3);
+  config_.set_mode(mode == 0 ? v1::ASYNC : mode == 1 ? v1::BOUNDED_STALENESS : v1::SYNCHRONOUS);
   if (config_.mode() == v1::BOUNDED_STALENESS) config_.set_staleness(static_cast<std::uint32_t>(random_.Below(4)));
+  if (config_.mode() == v1::SYNCHRONOUS) {
+    config_.set_workers(static_cast<std::uint32_t>(worker_count_));
+    config_.set_updates_per_step(static_cast<std::uint32_t>(random_.Between(1, worker_count_ + 1)));
+  }
   config_.set_evaluate(random_.Chance(0.5));
   config_.mutable_optimizer()->set_type(v1::SGD);
   config_.mutable_optimizer()->set_learning_rate(1);
@@ -107,12 +113,15 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   faults_end_ = absl::Seconds(random_.Between(3, 40));
   network_.emplace(&world_, options.faults ? faults_end_ : absl::ZeroDuration());
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
-  checks_.emplace(&world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); });
+  checks_.emplace(
+      &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); }, config_.updates_per_step());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
       ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
       " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
-      config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead") : "",
+      config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
+      : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
+                                              : "",
       store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
                            disk_->lies() ? ", a disk that lies" : "")
             : "");
@@ -155,7 +164,7 @@ void Job::CheckEnd() {
       const auto value = process->ps->value(ledger.slice());
       const std::string where = absl::StrCat("slice ", ledger.slice());
       checks_->CheckSlice(where, plan, ledger, *value);
-      const auto counter = static_cast<std::uint64_t>((*value)[kCounter]);
+      const auto counter = static_cast<std::uint64_t>(std::lround((*value)[kCounter]));
       if (counter != plan.updates() - skipped) {
         world_.Violation(absl::StrCat(where, ": counter ", counter, ", expected ", plan.updates() - skipped));
       }
@@ -163,7 +172,7 @@ void Job::CheckEnd() {
         world_.Violation(absl::StrCat(where, ": ", ledger.version(), " steps, expected ", plan.updates()));
       }
       for (std::size_t sample = 0; sample < samples.size(); ++sample) {
-        if (static_cast<std::uint64_t>((*value)[kSamples + sample]) != samples[sample]) {
+        if (static_cast<std::uint64_t>(std::lround((*value)[kSamples + sample])) != samples[sample]) {
           world_.Violation(absl::StrCat(where, ": sample ", sample, " counted ", (*value)[kSamples + sample],
                                         ", expected ", samples[sample]));
         }

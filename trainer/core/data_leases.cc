@@ -50,7 +50,13 @@ void DataLeases::Release(const ShardKey& key, Shard& shard) {
   if (shard.state == State::kInspecting) --inspecting_;
   if (shard.state != State::kLeased) return;
   --leased_;
-  const auto held = held_.find(shard.session);
+  TakeAway(key, shard.session);
+  if (shard.backup_session != 0) TakeAway(key, shard.backup_session);
+  shard.backup_session = shard.backup_lease = 0;
+}
+
+void DataLeases::TakeAway(const ShardKey& key, std::uint64_t session) {
+  const auto held = held_.find(session);
   held->second.erase(key);
   if (held->second.empty()) held_.erase(held);
 }
@@ -73,13 +79,18 @@ void DataLeases::Retire(const ShardKey& key, Shard& shard) {
   ++epochs_.at(key.first).retired;
 }
 
-void DataLeases::Add(const ShardKey& key, const Shard& shard, v1::WorkerSyncReply* reply) {
+void DataLeases::Add(const ShardKey& key, const Shard& shard, std::uint64_t session, v1::WorkerSyncReply* reply) const {
   v1::Lease* lease = reply->add_leases();
-  lease->set_lease(shard.lease);
+  lease->set_lease(shard.session == session ? shard.lease : shard.backup_lease);
   lease->set_kind(v1::TASK_TRAIN);
   lease->mutable_shard()->set_dataset_epoch(key.first);
   lease->mutable_shard()->set_shard(key.second);
-  lease->set_done(shard.done.bytes());
+  Bitmap done = shard.done;
+  if (shard.next > 0) {
+    if (done.size() == 0) done = Bitmap(plan_.updates_in_shard(key.first, key.second), false);
+    for (std::uint32_t group = 0; group < shard.next; ++group) done.Set(group);
+  }
+  lease->set_done(done.bytes());
 }
 
 // ---- of sessions
@@ -104,7 +115,7 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
   for (const ShardKey& key : std::set<ShardKey>(held->second)) {
     ++looked_at_;
     Shard& shard = *Find(key);
-    if (all_sent.count(shard.lease) == 0) {
+    if (all_sent.count(shard.session == session ? shard.lease : shard.backup_lease) == 0) {
       ++working;
     } else if (bug_ == PlantedBug::kRetiredOnWorkersWord) {
       Retire(key, shard);
@@ -112,7 +123,7 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
     } else {
       asked_.insert(key);
     }
-    Add(key, shard, reply);
+    Add(key, shard, session, reply);
   }
   return working;
 }
@@ -135,12 +146,107 @@ void DataLeases::Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers&
       ++looked_at_;
       const ShardKey key{number, *epoch.free.begin()};
       Lease(key, session, numbers.Next());
-      Add(key, epoch.shards[key.second], reply);
+      Add(key, epoch.shards[key.second], session, reply);
     }
   }
 }
 
+void DataLeases::Report(const v1::HeldLease& held, std::uint64_t session) {
+  const ShardKey key{held.shard().dataset_epoch(), held.shard().shard()};
+  Shard* const shard = Find(key);
+  if (shard == nullptr || shard->state != State::kLeased) return;
+  if (shard->session != session && shard->backup_session != session) return;
+  shard->next = std::max(shard->next, std::min(held.next(), plan_.updates_in_shard(key.first, key.second)));
+}
+
+void DataLeases::GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
+                              LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
+  constexpr int kBands = 3;  // to be confirmed, under way and next
+  front_ = std::max(front_, ShardKey(watermark_, 0));
+  while (front_.first < EndOfGrants()) {
+    const Epoch& epoch = EpochOf(front_.first);
+    while (front_.second < epoch.shards.size() && epoch.shards[front_.second].state == State::kRetired) ++front_.second;
+    if (front_.second < epoch.shards.size()) break;
+    front_ = {front_.first + 1, 0};
+  }
+  bool of_front = false;
+  ShardKey band(front_.first, front_.second / width * width);
+  for (int number = 0; number < kBands && band.first < EndOfGrants(); ++number) {
+    Epoch& epoch = EpochOf(band.first);
+    const std::uint64_t end = std::min<std::uint64_t>(std::uint64_t{band.second} + width, epoch.shards.size());
+    std::uint32_t holds = 0;
+    for (std::uint32_t shard = band.second; shard < end; ++shard) {
+      ++looked_at_;
+      holds += WorksOn(epoch.shards[shard], {band.first, shard}, session) ? 1 : 0;
+    }
+    std::uint32_t may = share > holds ? share - holds : 0;
+    if (number == 0 && starves) may = std::max(may, 1U);
+    for (auto shard = epoch.free.lower_bound(band.second); may > 0 && shard != epoch.free.end() && *shard < end;
+         --may) {
+      const ShardKey key{band.first, *shard++};
+      Lease(key, session, numbers.Next());
+      Add(key, epoch.shards[key.second], session, reply);
+      ++holds;
+    }
+    if (number == 0) of_front = holds > 0;
+    band =
+        end < epoch.shards.size() ? ShardKey(band.first, static_cast<std::uint32_t>(end)) : ShardKey(band.first + 1, 0);
+  }
+  if (starves && !of_front) {
+    spares_.insert(session);
+  } else {
+    spares_.erase(session);
+  }
+  if (starves && (!of_front || spares_.empty())) GrantBackup(session, width, numbers, reply);
+}
+
+bool DataLeases::WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t session) const {
+  if (shard.state != State::kLeased || (shard.session != session && shard.backup_session != session)) return false;
+  return shard.next < plan_.updates_in_shard(key.first, key.second);
+}
+
+// Late is who has not done what others of the band have, once half of them wait for it.
+void DataLeases::GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers,
+                             v1::WorkerSyncReply* reply) {
+  if (front_.first >= EndOfGrants()) return;
+  Epoch& epoch = EpochOf(front_.first);
+  const std::uint32_t begin = front_.second / width * width;
+  const auto end =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{begin} + width, epoch.shards.size()));
+  const auto done = [&](std::uint32_t shard) {
+    const Shard& one = epoch.shards[shard];
+    const std::uint32_t updates = plan_.updates_in_shard(front_.first, shard);
+    return one.state == State::kRetired || one.next >= updates ? UINT32_MAX : one.next;
+  };
+  std::uint32_t most = 0;
+  for (std::uint32_t shard = begin; shard < end; ++shard) {
+    ++looked_at_;
+    const std::uint32_t next = std::min(done(shard), plan_.updates_in_shard(front_.first, shard));
+    most = std::max(most, next);
+  }
+  std::uint32_t ahead = 0;
+  std::optional<std::uint32_t> late;
+  for (std::uint32_t shard = begin; shard < end; ++shard) {
+    const Shard& one = epoch.shards[shard];
+    if (done(shard) >= most) {
+      ++ahead;
+    } else if (one.state == State::kLeased && one.backup_session == 0 && one.session != session &&
+               (!late.has_value() || done(shard) < done(*late))) {
+      late = shard;
+    }
+  }
+  if (!late.has_value() || 2 * ahead < end - begin) return;
+  Shard& shard = epoch.shards[*late];
+  shard.backup_session = session;
+  shard.backup_lease = numbers.Next();
+  held_[session].insert({front_.first, *late});
+  ++backups_;
+  spares_.erase(session);
+  Add({front_.first, *late}, shard, session, reply);
+}
+
 std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_t members_version) {
+  spares_.erase(session);
   std::vector<ShardKey> working;
   const auto held = held_.find(session);
   if (held == held_.end()) return working;
@@ -149,7 +255,17 @@ std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_
     // What is only waiting to be confirmed was not being worked on.
     if (asked_.count(key) == 0) working.push_back(key);
     Shard& shard = *Find(key);
+    if (shard.backup_session != 0) {  // who is left goes on with it
+      if (shard.session == session) {
+        shard.session = shard.backup_session;
+        shard.lease = shard.backup_lease;
+      }
+      shard.backup_session = shard.backup_lease = 0;
+      TakeAway(key, session);
+      continue;
+    }
     Release(key, shard);
+    shard.next = 0;
     shard.state = State::kFencing;
     fencing_.emplace_back(members_version, key);
   }

@@ -21,7 +21,8 @@ namespace downpour::core {
 // Who trains on which data shard, in one history. A data shard is
 //
 //   free        anybody may have it;
-//   leased      to one session. When its worker says that all is sent, the ps are asked;
+//   leased      to one session, and in mode SYNCHRONOUS to a second one if it is late: whichever pushes an update of it
+//               first is heard. When a worker says that all is sent, the ps are asked;
 //   fencing     its session is over, but some ps may not know that yet;
 //   inspecting  nobody can push updates of it: the ps are asked which ones they have, then it is free or retired;
 //   retired     every ps has all of it, on its own word.
@@ -49,8 +50,16 @@ class DataLeases {
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
+  // What a worker that holds it has done.
+  void Report(const v1::HeldLease& held, std::uint64_t session);
   // Leases it `count` more, or as many as there are.
   void Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // Mode SYNCHRONOUS, see StepId: leases it at most `share` in each of the next bands of `width`; one that starves
+  // takes over what nobody has of the first band, and what somebody there is late with.
+  void GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
+                    LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // Second leases so far.
+  std::uint64_t backups() const { return backups_; }
   // Its leases go to nobody before every ps has confirmed `members_version`, from which on it is no member. Those that
   // it was still working on.
   std::vector<ShardKey> EndSession(std::uint64_t session, std::uint64_t members_version);
@@ -74,9 +83,11 @@ class DataLeases {
   enum class State { kFree, kLeased, kFencing, kInspecting, kRetired };
   struct Shard {
     State state = State::kFree;
-    std::uint64_t session = 0;    // kLeased
-    std::uint64_t lease = 0;      // kLeased
-    std::vector<bool> complete;   // by ps; empty: nowhere
+    std::uint64_t session = 0;                           // kLeased
+    std::uint64_t lease = 0;                             // kLeased
+    std::uint64_t backup_session = 0, backup_lease = 0;  // kLeased; 0: none
+    std::uint32_t next = 0;                              // updates before it are done, as its workers say
+    std::vector<bool> complete;                          // by ps; empty: nowhere
     std::vector<bool> inspected;  // by ps; kInspecting: it is complete there, or counted in `done`
     std::uint32_t incomplete_ps = 0;
     std::uint32_t uninspected_ps = 0;  // kInspecting
@@ -95,7 +106,11 @@ class DataLeases {
   void Release(const ShardKey& key, Shard& shard);
   void Inspect(const ShardKey& key, Shard& shard);
   void Retire(const ShardKey& key, Shard& shard);
-  static void Add(const ShardKey& key, const Shard& shard, v1::WorkerSyncReply* reply);
+  void Add(const ShardKey& key, const Shard& shard, std::uint64_t session, v1::WorkerSyncReply* reply) const;
+  // The session has it no more.
+  void TakeAway(const ShardKey& key, std::uint64_t session);
+  bool WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t session) const;
+  void GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
 
   DataPlan plan_;
   std::uint32_t ps_count_;
@@ -108,6 +123,9 @@ class DataLeases {
   std::map<std::uint64_t, std::set<ShardKey>> held_;        // by session
   std::deque<std::pair<std::uint64_t, ShardKey>> fencing_;  // by members version, which only grows
   std::set<ShardKey> asked_;
+  ShardKey front_{0, 0};            // no data shard before it is anything but retired
+  std::set<std::uint64_t> spares_;  // sessions that starve and have nothing to do with the first band
+  std::uint64_t backups_ = 0;
   mutable std::uint64_t looked_at_ = 0;
 };
 

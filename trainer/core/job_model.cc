@@ -59,6 +59,10 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   if (absl::Status names = CheckNoDecay(config.optimizer(), tensors_); !names.ok()) return names;
   view.set_mode(config.mode());
   view.set_staleness(config.staleness());
+  if (config.mode() == v1::SYNCHRONOUS) {
+    view.set_updates_per_step(
+        std::max(1U, config.updates_per_step() != 0 ? config.updates_per_step() : config.workers()));
+  }
   *view.mutable_optimizer() = config.optimizer();
   return view;
 }

@@ -18,6 +18,9 @@ enum class PlantedBug {
   kEndedSessionsKept,          // the ps takes in who came since a version of the list, but not who is over
   kStalenessNotBounded,        // BoundedStaleness: nobody waits for the slowest
   kIdleSessionsCount,          // BoundedStaleness: a worker without a training lease is waited for
+  kStepsNotAwaited,            // Synchronous: an update begins with whatever is there
+  kValueBeforeNotKept,         // Synchronous: a slice that is a step ahead has only the value of its own step
+  kStepSumLost,                // Synchronous: what has arrived of a step is not in the snapshot
 };
 
 }  // namespace downpour::core

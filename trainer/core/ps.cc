@@ -88,6 +88,7 @@ absl::Status PsCore::Install(const v1::View& view) {
   if (same_history) {
     // Slices do not move within a generation yet; a new incarnation re-issues the same layout.
     view_ = view;
+    SetStepWidths();
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -127,6 +128,7 @@ absl::Status PsCore::Install(const v1::View& view) {
   restore_given_out_ = false;
   restore_error_.clear();
   restore_waits_.clear();
+  SetStepWidths();
   bound_.reset();
   if (view.mode() == v1::BOUNDED_STALENESS) {
     bound_.emplace(view.staleness(), slice_numbers(), options_.bug);
@@ -136,6 +138,11 @@ absl::Status PsCore::Install(const v1::View& view) {
   sessions_.clear();
   members_version_ = 0;
   return absl::OkStatus();
+}
+
+void PsCore::SetStepWidths() {
+  step_width_ = view_.mode() == v1::SYNCHRONOUS ? std::max(1U, view_.updates_per_step()) : 0;
+  for (auto& [number, state] : slices_) state.SetStepWidth(step_width_);
 }
 
 void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
@@ -286,7 +293,11 @@ absl::StatusOr<SliceSnapshot> PsCore::TakeSnapshot(std::uint32_t cut, std::uint3
   if (!open_cut_.has_value() || open_cut_->cut() != cut) {
     return absl::AbortedError(absl::StrCat("cut ", cut, " is not wanted any more"));
   }
-  return open_cut_->Take(slices_.at(slice));
+  absl::StatusOr<SliceSnapshot> snapshot = open_cut_->Take(slices_.at(slice));
+  if (options_.bug == PlantedBug::kStepSumLost && snapshot.ok()) {
+    return StepSum().Import(&snapshot->optimizer, snapshot->slice.elements).ok() ? *std::move(snapshot) : snapshot;
+  }
+  return snapshot;
 }
 
 void PsCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files) {
@@ -387,6 +398,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (state == slices_.end()) return ReplyStatus::kWrongOwner;
   switch (header.kind) {
     case FrameKind::kPull:
+      if (header.begins_update && step_width_ != 0 && !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
       return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
     case FrameKind::kInitialise:
       if (view_.has_restore()) return ReplyStatus::kNotReady;
@@ -435,7 +447,16 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
     reply.header.type = DataType::kFloat32;
     reply.header.codec = FrameCodec::kFp32;
     reply.header.elements = state.slice().elements;
-    const std::shared_ptr<const std::vector<float>> value = state.value();
+    std::shared_ptr<const std::vector<float>> value = state.value();
+    if (frame.header.kind == FrameKind::kPull && frame.header.begins_update && step_width_ != 0) {
+      if (options_.bug != PlantedBug::kValueBeforeNotKept) {
+        value = state.value_at(StepOf(frame.header.update, step_width_));
+      }
+      reply.header.update = FirstUpdateOf(state.step(), step_width_);
+      // What begins with a value that has a push behind a cut is behind it too: what a cut has of a step, it has all of
+      // the steps before.
+      reply.header.cut = highest_cut_;
+    }
     if (frame.header.want_bf16) {
       reply.header.codec = FrameCodec::kBf16;
       std::vector<std::uint8_t> bytes(EncodedBytes(FrameCodec::kBf16, 0, value->size()));
@@ -449,6 +470,12 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
 }
 
 bool PsCore::MayBegin(const Frame& frame) const {
+  if (step_width_ != 0) {
+    if (options_.bug == PlantedBug::kStepsNotAwaited) return frame.header.kind == FrameKind::kPull;
+    // Whoever has pushed asks for the value of the next step when it knows which one that is.
+    return frame.header.kind == FrameKind::kPull &&
+           slices_.at(frame.header.slice).step() >= StepOf(frame.header.update, step_width_);
+  }
   return !bound_.has_value() || bound_->MayBegin(frame.header.slice, frame.header.session);
 }
 
@@ -469,7 +496,8 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);
-  const std::uint64_t staleness = state.version() > header.version ? state.version() - header.version : 0;
+  const std::uint64_t staleness =
+      step_width_ == 0 && state.version() > header.version ? state.version() - header.version : 0;
   const v1::OptimizerConfig& optimizer = view_.optimizer();
   StepContext context{.learning_rate = optimizer.learning_rate(), .factor = decision.factor, .staleness = staleness};
   if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {

@@ -21,6 +21,7 @@
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/slice_state.h"
 #include "trainer/core/staleness_bound.h"
+#include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
 #include "trainer/core/wrong_job.h"
 
@@ -149,6 +150,7 @@ class PsCore {
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
 
   absl::Status Install(const v1::View& view);
+  void SetStepWidths();
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
   // Of those that are here, in order.
   std::vector<std::uint32_t> slice_numbers() const;
@@ -188,6 +190,7 @@ class PsCore {
   std::uint32_t slice_count_ = 0;  // of the whole model
   ShardCompletion complete_;
   std::optional<StalenessBound> bound_;  // of mode BOUNDED_STALENESS
+  std::uint32_t step_width_ = 0;         // of mode SYNCHRONOUS; 0: of another
   std::size_t waiting_pulls_ = 0;        // calls
   std::uint32_t least_watermark_ = 0;    // of the slices
   std::uint64_t tables_looked_at_ = 0;

@@ -26,24 +26,64 @@ bool SliceState::Initialise(const Payload& value) {
   return true;
 }
 
-bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context) {
-  if (verdict == Verdict::kApply) {
-    // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
-    if (SoleOwner(value_)) {
-      optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*value_));
-    } else {
-      if (!SoleOwner(spare_)) spare_ = std::make_shared<std::vector<float>>(slice_.elements);
-      optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*spare_));
-      std::swap(value_, spare_);
-      // Kept here it would be one more value a slice for good, beyond what a cut may take.
-      if (forked_) spare_.reset();
+void SliceState::SetStepWidth(std::uint32_t width) {
+  if (width == width_) return;
+  width_ = width;
+  before_.reset();
+  if (width_ != 0) FindStep({table_.watermark(), 0, 0});
+}
+
+void SliceState::FindStep(StepId step) {
+  const DataPlan& plan = table_.plan();
+  for (step_ = step; step_.dataset_epoch < plan.epochs(); ++step_.dataset_epoch, step_.band = 0, step_.group = 0) {
+    const std::uint32_t shards = plan.shards_in_epoch(step_.dataset_epoch);
+    for (; std::uint64_t{step_.band} * width_ < shards; ++step_.band, step_.group = 0) {
+      for (;; ++step_.group) {
+        missing_ = 0;
+        const std::uint32_t updates = ForEachUpdateOf(
+            step_, width_, plan, [this](const UpdateId& update) { missing_ += table_.Contains(update) ? 0 : 1; });
+        if (missing_ > 0) return;
+        if (updates == 0) break;
+      }
     }
-    forked_ = false;
+  }
+}
+
+void SliceState::TakeStep(const Payload& gradient, const StepContext& context) {
+  // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
+  if (SoleOwner(value_)) {
+    optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*value_));
   } else {
+    if (!SoleOwner(spare_)) spare_ = std::make_shared<std::vector<float>>(slice_.elements);
+    optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*spare_));
+    std::swap(value_, spare_);
+    // Kept here it would be one more value a slice for good, beyond what a cut may take.
+    if (forked_) spare_.reset();
+  }
+  forked_ = false;
+}
+
+bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context) {
+  StepContext of_step = context;
+  of_step.factor = 1;  // is in the sum
+  if (!sum_.empty() && sum_.width() != width_) TakeStep(sum_.TakeMean(), of_step);
+  if (verdict != Verdict::kApply) {
     ++skipped_;
+  } else if (width_ == 0) {
+    TakeStep(gradient, context);
+  } else {
+    sum_.Add(width_, gradient, slice_.elements, context.factor, table_.plan().samples_in_update(update));
   }
   ++version_;
-  return table_.Insert(update);
+  const bool complete = table_.Insert(update);
+  if (width_ != 0 && StepOf(update, width_) == step_ && --missing_ == 0) {
+    if (SoleOwner(before_)) spare_ = std::move(before_);
+    before_ = value_;
+    step_before_ = step_;
+    if (!sum_.empty()) TakeStep(sum_.TakeMean(), of_step);
+    FindStep(step_);
+  }
+  return complete;
 }
 
 SliceSnapshot SliceState::Export() const {
@@ -52,6 +92,7 @@ SliceSnapshot SliceState::Export() const {
   snapshot.slice = slice_;
   snapshot.value = value_;
   snapshot.optimizer = optimizer_->Export();
+  sum_.Export(&snapshot.optimizer);
   snapshot.table.set_slice(number_);
   snapshot.table.set_version(version_);
   snapshot.table.set_skipped(skipped_);
@@ -67,12 +108,18 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   }
   absl::StatusOr<AppliedTable> table = AppliedTable::FromLedger(table_.plan(), snapshot.table);
   if (!table.ok()) return table.status();
-  const absl::Status taken = optimizer_->Import(snapshot.optimizer);
+  OptimizerState state = snapshot.optimizer;
+  StepSum sum;
+  absl::Status taken = sum.Import(&state, slice_.elements);
+  if (taken.ok()) taken = optimizer_->Import(state);
   if (!taken.ok()) return absl::Status(taken.code(), absl::StrCat("slice ", number_, ": ", taken.message()));
   // The snapshot may be shared: SoleOwner keeps it from being written.
   value_ = std::const_pointer_cast<std::vector<float>>(snapshot.value);
   spare_.reset();
   table_ = *std::move(table);
+  sum_ = std::move(sum);
+  before_.reset();
+  if (width_ != 0) FindStep({table_.watermark(), 0, 0});
   version_ = snapshot.table.version();
   skipped_ = snapshot.table.skipped();
   initialised_ = true;
@@ -85,6 +132,10 @@ SliceState SliceState::Fork() {
   fork.version_ = version_;
   fork.skipped_ = skipped_;
   fork.initialised_ = initialised_;
+  fork.width_ = width_;
+  fork.sum_ = sum_;
+  fork.step_ = step_;
+  fork.missing_ = missing_;
   forked_ = true;
   return fork;
 }

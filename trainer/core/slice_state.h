@@ -13,11 +13,16 @@
 #include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/slice_snapshot.h"
+#include "trainer/core/step_id.h"
+#include "trainer/core/step_sum.h"
 
 namespace downpour::core {
 
 // One slice at its ps: value, optimizer, table of applied updates and version, changed together or not at all. Not
 // thread-safe; values that were handed out stay as they are, also while other threads read them.
+//
+// An update is a step of its own, or one of those that together make a step (mode SYNCHRONOUS): then it is in the table
+// when its gradient is in the sum, and the value changes with the last of them.
 class SliceState {
  public:
   SliceState(std::uint32_t number, const Slice& slice, std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
@@ -32,9 +37,20 @@ class SliceState {
   const AppliedTable& table() const { return table_; }
   std::shared_ptr<const std::vector<float>> value() const { return value_; }
 
+  // From now on steps have so many updates; 0: each is one. What has arrived of a step of another width is taken as a
+  // step before the next update.
+  void SetStepWidth(std::uint32_t width);
+  std::uint32_t step_width() const { return width_; }
+  // The first step that is not complete, with a step width; behind the last epoch: there is none.
+  const StepId& step() const { return step_; }
+  // The value to compute an update of `step` with. It is kept for one step beyond: other slices may not have it yet.
+  std::shared_ptr<const std::vector<float>> value_at(const StepId& step) const {
+    return step == step_before_ && before_ != nullptr ? before_ : value_;
+  }
+
   // The first value; as many floats as the slice has. False: it has one already, which stays.
   bool Initialise(const Payload& value);
-  // Takes a step with `gradient`, or none if the verdict is to skip, and records the update either way. It must not be
+  // Takes the gradient, or none if the verdict is to skip, and records the update either way. It must not be
   // in the table (but for a planted bug), and the slice must have a value. True if with it every update of its data
   // shard is here.
   bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context);
@@ -47,12 +63,16 @@ class SliceState {
   // Becomes what the snapshot holds. kInvalidArgument: another size, another update rule, or a table beyond the plan;
   // then it stays as it was.
   absl::Status Import(const SliceSnapshot& snapshot);
-  // Memory of value and optimizer.
-  std::uint64_t bytes() const { return slice_.bytes() * (1 + optimizer_->vectors()); }
+  // Memory of value, optimizer and steps.
+  std::uint64_t bytes() const { return slice_.bytes() * (1 + optimizer_->vectors() + (width_ == 0 ? 0 : 2)); }
 
  private:
   SliceState(std::uint32_t number, const Slice& slice, std::shared_ptr<std::vector<float>> value,
              std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
+
+  void TakeStep(const Payload& gradient, const StepContext& context);
+  // Of the steps from `step` on, the first that the table has not whole.
+  void FindStep(StepId step);
 
   std::uint32_t number_ = 0;
   Slice slice_;
@@ -65,6 +85,13 @@ class SliceState {
   std::uint64_t version_ = 0;
   std::uint64_t skipped_ = 0;
   bool initialised_ = false;
+
+  std::uint32_t width_ = 0;
+  StepSum sum_;
+  StepId step_;
+  std::uint32_t missing_ = 0;  // updates of `step_`
+  StepId step_before_;
+  std::shared_ptr<std::vector<float>> before_;  // the value that `step_before_` began with
 };
 
 }  // namespace downpour::core

@@ -44,6 +44,75 @@ TEST(SliceStateTest, WhatWasExportedStaysAsItWas) {
   EXPECT_NE(*state.Export().value, value);
 }
 
+// Two data shards of four updates side by side, by their samples; a skipped one is as good as there.
+TEST(SliceStateTest, UpdatesOfAStepAreOneStepWithTheirMean) {
+  const DataPlan plan = Plan();
+  SliceState state = Make();
+  state.SetStepWidth(2);
+  EXPECT_EQ(state.step(), (StepId{0, 0, 0}));
+  const std::vector<float> first = *state.value();
+  Push(state, {0, 0, 0}, 1);
+  EXPECT_EQ(*state.value(), first);
+  EXPECT_TRUE(state.table().Contains({0, 0, 0}));
+  EXPECT_EQ(state.version(), 1u);
+  Push(state, {0, 1, 0}, 5);
+  EXPECT_EQ(state.step(), (StepId{0, 0, 1}));
+  const double samples = plan.samples_in_update({0, 0, 0});
+  const double others = plan.samples_in_update({0, 1, 0});
+  SliceState alone = Make();
+  Push(alone, {0, 0, 0}, static_cast<float>((samples + 5 * others) / (samples + others)));
+  EXPECT_EQ(*state.value(), *alone.value());
+  EXPECT_EQ(*state.value_at({0, 0, 0}), first);
+  EXPECT_EQ(state.value_at({0, 0, 1}), state.value());
+
+  Push(state, {0, 1, 1}, 3);
+  state.Apply({0, 0, 1}, Verdict::kSkip, Payload(), {.learning_rate = 0.5});
+  EXPECT_EQ(state.step(), (StepId{0, 0, 2}));
+  Push(alone, {0, 0, 1}, 3);
+  EXPECT_EQ(*state.value(), *alone.value());
+}
+
+TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
+  SliceState whole = Make();
+  whole.SetStepWidth(2);
+  Push(whole, {0, 0, 0}, 1);
+  const SliceSnapshot snapshot = whole.Export();
+  SliceState fork = whole.Fork();
+  Push(whole, {0, 1, 0}, 5);
+
+  SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+  restored.SetStepWidth(2);
+  ASSERT_TRUE(restored.Import(snapshot).ok());
+  for (SliceState* state : {&fork, &restored}) {
+    EXPECT_EQ(state->step(), (StepId{0, 0, 0}));
+    Push(*state, {0, 1, 0}, 5);
+    ExpectAlike(state->Export(), whole.Export());
+  }
+  SliceSnapshot half = snapshot;
+  half.optimizer.scalars.pop_back();
+  EXPECT_EQ(restored.Import(half).code(), absl::StatusCode::kInvalidArgument);
+
+  // In another mode what had arrived is a step of its own before the next one.
+  SliceState other(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+  ASSERT_TRUE(other.Import(snapshot).ok());
+  Push(other, {0, 1, 0}, 5);
+  SliceState alone = Make();
+  Push(alone, {0, 0, 0}, 1);
+  Push(alone, {0, 1, 0}, 5);
+  ExpectAlike(other.Export(), alone.Export());
+}
+
+// Whatever was applied before in another order, the steps that are not whole are gone through in their order.
+TEST(SliceStateTest, StepsThatAreWholeAlreadyArePassedOver) {
+  SliceState state = Make();
+  for (std::uint32_t group = 0; group < 3; ++group) Push(state, {0, 0, group}, 1);
+  for (std::uint32_t group = 0; group < 2; ++group) Push(state, {0, 1, group}, 1);
+  state.SetStepWidth(2);
+  EXPECT_EQ(state.step(), (StepId{0, 0, 2}));
+  Push(state, {0, 1, 2}, 1);
+  EXPECT_EQ(state.step(), (StepId{0, 0, 3}));
+}
+
 TEST(SliceStateTest, AForkAndItsOriginalGoOnApart) {
   SliceState state = Make();
   Push(state, {0, 0, 0}, 1);

@@ -75,6 +75,8 @@ void WorkerCore::DropEverything() {
     slice.fresh = slice.pull_in_flight = slice.initial_in_flight = slice.initial_done = false;
     slice.push = SliceProgress::kUnready;
     slice.version = 0;  // a history of the same number may have begun anew
+    slice.value_of.reset();
+    slice.step = StepId();
   }
 }
 
@@ -99,11 +101,13 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
     lease->set_kind(held.lease.kind());
     *lease->mutable_shard() = held.lease.shard();
     lease->set_all_sent(held.all_sent);
+    lease->set_next(held.next);
     if (held.result.has_value()) *request.add_results() = *held.result;
   }
   const bool may_leave = leaving_ && phase_ == Phase::kWaiting;
   request.set_wanted(leaving_ ? 0 : options_.wanted_leases);
   request.set_leaving(may_leave);
+  request.set_starving(Starves(now));
   request.set_failure(failure_);
   if (!accepted_) {
     for (const v1::TensorSpec& tensor : options_.tensors) *request.add_tensors() = tensor;
@@ -116,6 +120,7 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
   sync_in_flight_ = true;
   sync_urgent_ = false;
   next_sync_ = now + options_.sync_period;
+  last_sync_ = now;
   output->syncs.push_back(std::move(call));
 }
 
@@ -163,6 +168,33 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
   }
   leases_ = std::move(now_held);
   if (!trains) lapsed_ = true;
+  if (step_width() == 0 || phase_ != Phase::kPulling || work_.kind != v1::TASK_TRAIN) return;
+  const auto* const first = FirstLease();
+  if (first == nullptr || first->first != work_lease_) GiveUpPulls();
+}
+
+void WorkerCore::GiveUpPulls() {
+  std::erase_if(calls_, [this](const auto& entry) {
+    const Call& call = entry.second;
+    if (call.kind != Call::Kind::kPull || call.token != token_) return false;
+    --links_[call.ps].in_flight;
+    for (const std::uint32_t number : call.slices) slices_[number].pull_in_flight = false;
+    return true;
+  });
+  ++token_;
+  phase_ = Phase::kWaiting;
+}
+
+bool WorkerCore::Starves(Time now) const {
+  if (step_width() == 0 || leaving_ || !accepted_) return false;
+  if (phase_ == Phase::kWaiting) return true;
+  return phase_ == Phase::kPulling && work_.kind == v1::TASK_TRAIN && now >= phase_since_ + Patience();
+}
+
+// Others that compute the same take as long.
+absl::Duration WorkerCore::Patience() const {
+  const double update = stats_.data_seconds() + stats_.forward_seconds() + stats_.backward_seconds();
+  return std::max(kWaitPeriod, absl::Seconds(1.5 * update));
 }
 
 void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
@@ -258,30 +290,57 @@ bool WorkerCore::PickWork() {
     for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
     return true;
   }
-  for (auto& [id, held] : leases_) {
+  const auto* const first = FirstLease();
+  if (first == nullptr) return false;
+  const v1::ShardId& shard = first->second.lease.shard();
+  work_ = Work{++token_, v1::TASK_TRAIN, UpdateId{shard.dataset_epoch(), shard.shard(), first->second.next}, 0, 0};
+  work_.fetched = unfetched_ == 0;
+  if (work_.fetched) unfetched_ = options_.fetch_every;
+  --unfetched_;
+  work_lease_ = first->first;
+  flushed_ = flush;
+  // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
+  if (std::exchange(lapsed_, false)) {
+    for (SliceState& slice : slices_) slice.fresh = false;
+  }
+  return true;
+}
+
+std::optional<UpdateId> WorkerCore::FirstUpdate(HeldLease& held) const {
+  const std::uint32_t epoch = held.lease.shard().dataset_epoch();
+  const std::uint32_t shard = held.lease.shard().shard();
+  const std::uint32_t count = plan_->updates_in_shard(epoch, shard);
+  const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
+  const auto over = [&](std::uint32_t group) {
+    if (done.Test(group)) return true;
+    if (step_width() == 0) return false;
+    const StepId step = StepOf({epoch, shard, group}, step_width());
+    return std::all_of(slices_.begin(), slices_.end(), [&step](const SliceState& slice) { return slice.step > step; });
+  };
+  while (held.next < count && over(held.next)) ++held.next;
+  if (held.next >= count) return std::nullopt;
+  return UpdateId{epoch, shard, held.next};
+}
+
+std::pair<const std::uint64_t, WorkerCore::HeldLease>* WorkerCore::FirstLease() {
+  std::pair<const std::uint64_t, HeldLease>* first = nullptr;
+  std::pair<StepId, std::uint32_t> place;  // of `first`
+  for (auto& entry : leases_) {
+    HeldLease& held = entry.second;
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
-    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().dataset_epoch(), held.lease.shard().shard());
-    const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
-    while (held.next < count && done.Test(held.next)) ++held.next;
-    if (held.next >= count) {
+    const std::optional<UpdateId> update = FirstUpdate(held);
+    if (!update.has_value()) {
       if (!held.all_sent) sync_urgent_ = true;
       held.all_sent = true;
       continue;
     }
-    work_ = Work{++token_, v1::TASK_TRAIN,
-                 UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), held.next}, 0, 0};
-    work_.fetched = unfetched_ == 0;
-    if (work_.fetched) unfetched_ = options_.fetch_every;
-    --unfetched_;
-    work_lease_ = id;
-    flushed_ = flush;
-    // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
-    if (std::exchange(lapsed_, false)) {
-      for (SliceState& slice : slices_) slice.fresh = false;
-    }
-    return true;
+    if (step_width() == 0) return &entry;
+    const std::pair<StepId, std::uint32_t> here(StepOf(*update, step_width()), update->data_shard);
+    if (first != nullptr && place < here) continue;
+    first = &entry;
+    place = here;
   }
-  return false;
+  return first;
 }
 
 void WorkerCore::OnGradient(std::uint64_t token, std::uint32_t tensor, Time now, WorkerOutput* output) {
@@ -379,10 +438,23 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
             // Where this session begins to train, the slices may not agree on its clock yet.
             for (SliceState& slice : slices_) slice.fresh = slice.fresh && slice.clock >= clock_;
           }
+          if (step_width() != 0 && work_.kind == v1::TASK_TRAIN) {
+            const StepId step = StepOf(work_.update, step_width());
+            for (SliceState& slice : slices_) slice.fresh = slice.value_of == step;
+            const auto held = leases_.find(work_lease_);
+            if (held == leases_.end() || FirstUpdate(held->second) != work_.update) {  // others have done it
+              GiveUpPulls();
+              moved = true;
+              break;
+            }
+          }
           if (work_.fetched) SendPulls(now, output);
           if (work_.fetched &&
               !std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
             stats_.set_state("pulling");
+            if (step_width() != 0 && work_.kind == v1::TASK_TRAIN) {
+              next_sync_ = std::min(next_sync_, std::max(phase_since_ + Patience(), last_sync_ + kWaitPeriod));
+            }
             break;
           }
           stats_.set_pull_seconds(
@@ -531,6 +603,7 @@ void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
         frame.header = MakeHeader(FrameKind::kPull);
         frame.header.slice = number;
         frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
+        if (step_width() != 0 && frame.header.begins_update) frame.header.update = work_.update;
         frame.header.clock = clock_;
         frame.header.want_bf16 = WantsBf16(slice);
         return frame;
@@ -567,7 +640,7 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header.cut = work_.cut;
         frame.header.verdict = verdict_;
         frame.header.factor = factor_;
-        frame.header.want_value = unfetched_ == 0;
+        frame.header.want_value = unfetched_ == 0 && step_width() == 0;
         frame.header.want_bf16 = WantsBf16(slice);
         frame.header.version = slice.computed_version;
         frame.header.clock = clock_ + 1;
@@ -628,8 +701,13 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   }
   // Nobody waits for whoever begins to train to catch up with all that was done before.
   if (call.kind == Call::Kind::kPull && success) clock_ = std::max(clock_, reply.header.clock);
+  const bool of_step = step_width() != 0 && call.kind == Call::Kind::kPull && valued && work_.kind == v1::TASK_TRAIN;
+  if (of_step) {
+    cut_ = std::max(cut_, reply.header.cut);
+    slice.step = std::max(slice.step, StepOf(reply.header.update, step_width()));
+  }
   // Of two answers that overtook each other the newer value is kept.
-  if (valued && reply.header.version >= slice.version) {
+  if (of_step || (valued && reply.header.version >= slice.version)) {
     if (bf16) {
       auto values = std::make_shared<std::vector<float>>(slice.slice.elements);
       Decode(reply.header.codec, reply.payload, absl::MakeSpan(*values));
@@ -639,6 +717,8 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
     }
     slice.version = reply.header.version;
     slice.clock = reply.header.clock;
+    slice.value_of.reset();
+    if (of_step) slice.value_of = StepOf(work_.update, step_width());
     slice.fresh = true;
   }
   if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {

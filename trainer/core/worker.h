@@ -14,6 +14,7 @@
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
 #include "trainer/core/wrong_job.h"
 
@@ -138,6 +139,8 @@ class WorkerCore {
     bool initial_done = false;
     std::uint64_t version = 0;           // of the value held, and one for each update of its own since
     std::uint64_t clock = 0;             // of this session, as the slice knew it then
+    std::optional<StepId> value_of;      // the step that the value held is for
+    StepId step;                         // that the slice was at when it answered last
     std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
     SliceProgress push = SliceProgress::kUnready;
     bool maybe_applied = false;  // a push of the current update may have been carried out, but its answer was lost
@@ -177,6 +180,18 @@ class WorkerCore {
   std::uint32_t ReachedCut() const;
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
   bool PickWork();
+  // Of mode SYNCHRONOUS; 0: of another.
+  std::uint32_t step_width() const { return view_.mode() == v1::SYNCHRONOUS ? view_.updates_per_step() : 0; }
+  // The first update of the lease that is neither known to be done nor of a step that is over. None: the lease has none
+  // left to send.
+  std::optional<UpdateId> FirstUpdate(HeldLease& held) const;
+  // The lease of a data shard to go on with; null: there is none.
+  std::pair<const std::uint64_t, HeldLease>* FirstLease();
+  // The update under way is not begun, as another is to come before it or nobody asks for it any more.
+  void GiveUpPulls();
+  bool Starves(Time now) const;
+  // How long it waits for others before it says so.
+  absl::Duration Patience() const;
   // The next update begins with new values.
   void FetchNext() { unfetched_ = 0; }
   void SendPulls(Time now, WorkerOutput* output);
@@ -205,6 +220,7 @@ class WorkerCore {
   std::uint64_t sync_call_ = 0;
   bool sync_urgent_ = false;
   Time next_sync_ = absl::ZeroDuration();
+  Time last_sync_ = absl::ZeroDuration();
   bool initialise_ = false;
   bool leaving_ = false;
   bool left_ = false;

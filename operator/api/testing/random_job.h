@@ -154,7 +154,7 @@ inline void DropUnused(OptimizerSpec& optimizer) {
   if (type != Type::kAdagrad) optimizer.initial_accumulator.reset();
   MakeUnique(optimizer.no_decay);
   if (!optimizer.no_decay.empty()) optimizer.weight_decay = 0.5;
-  if (!optimizer.staleness_aware) optimizer.staleness_rule = StalenessRule::kDivide;
+  if (!optimizer.staleness_aware.value_or(true)) optimizer.staleness_rule = StalenessRule::kDivide;
 }
 
 inline TrainingJob RandomJob(std::mt19937_64& random) {
@@ -188,6 +188,16 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     job.spec.checkpoint->keep_best = measures ? model.metrics.front() : "";
   }
   UpdateSpec& update = job.spec.update;
+  if (update.mode != UpdateMode::kSynchronous) update.updates_per_step.reset();
+  if (update.mode == UpdateMode::kSynchronous) {
+    OptimizerSpec& optimizer = update.optimizer;
+    if (optimizer.type == OptimizerType::kDelayCompensatedSgd) optimizer.type = OptimizerType::kSgd;
+    optimizer.staleness_aware.reset();
+    optimizer.staleness_rule = StalenessRule::kDivide;
+  }
+  const bool compensates = update.optimizer.type == OptimizerType::kDelayCompensatedSgd;
+  const bool gap = update.optimizer.staleness_rule == StalenessRule::kGap;
+  if (update.mode != UpdateMode::kAsync || compensates || gap) update.fetch_every = 1;
   if (update.local_optimizer.has_value()) {
     update.local_steps = std::max(update.local_steps, 2);
     update.accumulate = 1;

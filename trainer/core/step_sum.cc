@@ -1,0 +1,85 @@
+#include "trainer/core/step_sum.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "trainer/core/sole_owner.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr char kSum[] = "step_sum";
+constexpr char kSamples[] = "step_samples";
+constexpr char kWidth[] = "step_width";
+
+}  // namespace
+
+void StepSum::Add(std::uint32_t width, const Payload& gradient, std::size_t elements, double factor,
+                  std::uint64_t samples) {
+  const auto weight = static_cast<float>(factor * static_cast<double>(samples));
+  if (sum_ == nullptr || !SoleOwner(sum_)) {
+    sum_ = empty() ? std::make_shared<std::vector<float>>(elements) : std::make_shared<std::vector<float>>(*sum_);
+  }
+  std::vector<float>& sum = *sum_;
+  const bool first = empty();
+  gradient.ForEachFloats([&](std::size_t begin, absl::Span<const float> run) {
+    float* const to = sum.data() + begin;
+    if (first) {
+      for (std::size_t i = 0; i < run.size(); ++i) to[i] = weight * run[i];
+    } else {
+      for (std::size_t i = 0; i < run.size(); ++i) to[i] += weight * run[i];
+    }
+  });
+  samples_ += static_cast<double>(samples);
+  width_ = width;
+}
+
+Payload StepSum::TakeMean() {
+  if (!SoleOwner(sum_)) sum_ = std::make_shared<std::vector<float>>(*sum_);
+  const auto samples = static_cast<float>(samples_);
+  for (float& value : *sum_) value /= samples;
+  samples_ = 0;
+  width_ = 0;
+  return Payload::OfFloats(*sum_, sum_);
+}
+
+void StepSum::Export(OptimizerState* state) const {
+  if (empty()) return;
+  state->vectors.push_back({kSum, sum_});
+  state->scalars.push_back({kSamples, samples_});
+  state->scalars.push_back({kWidth, static_cast<double>(width_)});
+}
+
+absl::Status StepSum::Import(OptimizerState* state, std::size_t elements) {
+  StepSum read;
+  int found = 0;
+  std::erase_if(state->vectors, [&](const StateVector& vector) {
+    if (vector.name != kSum) return false;
+    // It may be shared: SoleOwner keeps it from being written.
+    read.sum_ = std::const_pointer_cast<std::vector<float>>(vector.values);
+    ++found;
+    return true;
+  });
+  std::erase_if(state->scalars, [&](const StateScalar& scalar) {
+    if (scalar.name != kSamples && scalar.name != kWidth) return false;
+    const bool sound = scalar.value > 0 && scalar.value <= UINT32_MAX;
+    if (sound && scalar.name == kSamples) read.samples_ = scalar.value;
+    if (sound && scalar.name == kWidth) read.width_ = static_cast<std::uint32_t>(scalar.value);
+    ++found;
+    return true;
+  });
+  if (found == 0) {
+    *this = StepSum();
+    return absl::OkStatus();
+  }
+  if (found != 3 || read.sum_ == nullptr || read.sum_->size() != elements || read.samples_ == 0 || read.width_ == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the state of a step in the middle is not whole: expected ", kSum,
+                                                   " of ", elements, " values, ", kSamples, " and ", kWidth));
+  }
+  *this = std::move(read);
+  return absl::OkStatus();
+}
+
+}  // namespace downpour::core

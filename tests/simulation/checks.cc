@@ -44,6 +44,14 @@ void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, cons
   if (!fresh) world_->Violation(absl::StrCat(where(), " was applied twice"));
 }
 
+void Checks::OnDuplicate(const HistoryKey& key, const core::FrameHeader& push) {
+  std::map<std::uint32_t, std::map<core::UpdateId, Push>>& applied = histories_[key].applied;
+  const auto slice = applied.find(push.slice);
+  if (slice == applied.end()) return;
+  const auto found = slice->second.find(push.update);
+  if (found != slice->second.end() && push.cut < found->second.cut) found->second = Push{push.cut, push.session};
+}
+
 void Checks::OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
                         const v1::SliceLedger& table, const std::vector<float>& value) {
   ++restored_;

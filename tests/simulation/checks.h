@@ -38,6 +38,8 @@ class Checks {
   // `beginning`: as the ps' view says.
   void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
                  const core::FrameHeader& push);
+  // It had been applied before, by this execution of the update or another one.
+  void OnDuplicate(const HistoryKey& key, const core::FrameHeader& push);
   // A ps took it from the checkpoint `uri`, and holds this now.
   void OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
                   const v1::SliceLedger& table, const std::vector<float>& value);

@@ -225,8 +225,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{core::PlantedBug::kStalenessNotBounded, "StalenessNotBounded", 40},
                     Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90},
                     Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 100},
-                    Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 400},
-                    Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 400}),
+                    Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 160},
+                    Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 480}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

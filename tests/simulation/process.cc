@@ -1,5 +1,6 @@
 #include "tests/simulation/process.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,11 @@ core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
   auto gradient = std::make_shared<simulation::Gradient>();
   gradient->values = update_;
   gradient->history = computed_with_[number].history;
-  gradient->counter = computed_with_[number].counter;
+  gradient->least = gradient->most = computed_with_[number].counter;
+  for (const auto& [slice, held] : computed_with_) {
+    gradient->least = std::min(gradient->least, held.counter);
+    gradient->most = std::max(gradient->most, held.counter);
+  }
   gradient->generation = generation_;
   const absl::Span<const float> span(gradient->values);
   return core::Payload::OfFloats(span, std::move(gradient));

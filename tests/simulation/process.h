@@ -28,7 +28,7 @@ struct Gradient {
   std::vector<float> values;
   float history = 0;
   std::uint64_t generation = 0;
-  float counter = 0;  // of the value
+  float least = 0, most = 0;  // of the counters of all slices' values
 };
 
 // Given out once each.

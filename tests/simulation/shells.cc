@@ -263,6 +263,7 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   if (status == core::ReplyStatus::kRefused) ++result_.refused;
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
   if (there && staleness_checks_.has_value()) staleness_checks_->OnUpdate(HistoryOf(ps), push.header);
+  if (status == core::ReplyStatus::kDuplicate) checks_->OnDuplicate(HistoryOf(ps), push.header);
   if (status != core::ReplyStatus::kApplied) return;
   const v1::RestoreSource& source = ps.ps->view().restore();
   checks_->OnApplied(HistoryOf(ps),
@@ -288,10 +289,11 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   ForEachUpdate(*core::DataPlan::Create(ps.ps->view().data()), [&](const core::UpdateId& update) {
     before += core::StepOf(update, config_.updates_per_step()) < step && !Skipped(update) ? 1 : 0;
   });
-  if (static_cast<std::uint64_t>(std::lround(gradient->counter)) != before) {
+  const auto is = [before](float counter) { return static_cast<std::uint64_t>(std::lround(counter)) == before; };
+  if (!is(gradient->least) || !is(gradient->most)) {
     world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " a gradient of ",
-                                  NameOf(push.header.update), " of the value after ", gradient->counter,
-                                  " updates, expected ", before));
+                                  NameOf(push.header.update), " of values after ", gradient->least, " to ",
+                                  gradient->most, " updates, expected ", before));
   }
 }
 

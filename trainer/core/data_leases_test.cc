@@ -181,6 +181,78 @@ TEST_F(DataLeasesTest, SaysWhetherSomethingIsInspected) {
   EXPECT_FALSE(leases_.inspecting()) << "one is free again, and one was there";
 }
 
+// Four data shards an epoch in bands of two.
+class BandsTest : public ::testing::Test {
+ protected:
+  std::vector<std::uint32_t> Grant(std::uint64_t session, bool starves = false) {
+    v1::WorkerSyncReply reply;
+    leases_.GrantInBands(session, /*width=*/2, /*share=*/1, starves, numbers_, &reply);
+    std::vector<std::uint32_t> shards;
+    for (const v1::Lease& lease : reply.leases()) {
+      shards.push_back(lease.shard().dataset_epoch() * 4 + lease.shard().shard());
+      newest_ = lease;
+    }
+    return shards;
+  }
+  void Report(std::uint64_t session, std::uint32_t shard, std::uint32_t next) {
+    v1::HeldLease held;
+    held.mutable_shard()->set_shard(shard);
+    held.set_next(next);
+    leases_.Report(held, session);
+  }
+
+  LeaseNumbers numbers_{1};
+  v1::Lease newest_;
+  DataLeases leases_{PlanOf(/*shards=*/4, /*epochs=*/3), kPs, Ledger{}};
+};
+
+TEST_F(BandsTest, EachWorkerHasItsShareOfEachBand) {
+  EXPECT_EQ(Grant(1), (std::vector<std::uint32_t>{0, 2, 4}));
+  EXPECT_EQ(Grant(1), (std::vector<std::uint32_t>{}));
+  EXPECT_EQ(Grant(2), (std::vector<std::uint32_t>{1, 3, 5}));
+  EXPECT_EQ(Grant(3), (std::vector<std::uint32_t>{})) << "the band behind these is not near yet";
+}
+
+TEST_F(BandsTest, WhatNobodyHasOfTheFirstBandGoesToWhoStarves) {
+  ASSERT_EQ(Grant(1), (std::vector<std::uint32_t>{0, 2, 4}));
+  EXPECT_EQ(Grant(1, /*starves=*/true), (std::vector<std::uint32_t>{1}));
+}
+
+TEST_F(BandsTest, WhoIsLateGetsABackupOnceHalfOfTheBandWaits) {
+  Grant(1);
+  Grant(2);
+  EXPECT_TRUE(Grant(3, true).empty()) << "nobody is late yet";
+  Report(1, 0, 2);
+  EXPECT_TRUE(Grant(1, true).empty()) << "a spare worker is there";
+  EXPECT_EQ(Grant(3, true), std::vector<std::uint32_t>{1});
+  EXPECT_EQ(leases_.backups(), 1u);
+  EXPECT_TRUE(Grant(4, true).empty()) << "there is one already";
+  Report(3, 1, 1);
+
+  // What is known to be done goes with the lease; who is left goes on alone, with the same lease.
+  const std::uint64_t backup = newest_.lease();
+  EXPECT_EQ(leases_.EndSession(2, 1).size(), 3u);
+  v1::WorkerSyncReply reply;
+  EXPECT_EQ(leases_.List(3, {}, &reply), 1u);
+  ASSERT_EQ(reply.leases_size(), 1);
+  EXPECT_EQ(reply.leases(0).lease(), backup);
+  EXPECT_EQ(reply.leases(0).done(), std::string(1, '\x01'));
+  EXPECT_FALSE(leases_.Holds(2));
+}
+
+TEST_F(BandsTest, BothLeasesEndWithTheShard) {
+  Grant(1);
+  Grant(2);
+  Report(1, 0, 2);
+  ASSERT_EQ(Grant(3, true), std::vector<std::uint32_t>{1});
+  v1::WorkerSyncReply reply;
+  leases_.List(3, {newest_.lease()}, &reply);
+  for (std::uint32_t ps = 0; ps < kPs; ++ps) leases_.Answer(ps, AnswerOf({0, 1}, {0, 1, 2, 3}));
+  EXPECT_FALSE(leases_.Holds(3));
+  v1::WorkerSyncReply other;
+  EXPECT_EQ(leases_.List(2, {}, &other), 2u) << "its others";
+}
+
 // What a call looks at is what it is about, however many data shards there are.
 TEST_F(DataLeasesTest, ACallLooksAtTheLeasesOfItsSessionAlone) {
   for (const std::uint32_t shards : {1000u, 10000u}) {

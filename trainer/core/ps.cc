@@ -482,9 +482,12 @@ bool PsCore::MayBegin(const Frame& frame) const {
 ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision& decision) {
   const FrameHeader& header = frame.header;
   const Verdict verdict = decision.verdict;
-  if (options_.bug != PlantedBug::kNoDeduplication && state.table().Contains(header.update)) {
+  SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
+  const bool duplicate = options_.bug != PlantedBug::kNoDeduplication && state.table().Contains(header.update);
+  if (duplicate) {
     stats_.set_duplicates(stats_.duplicates() + 1);
-    return ReplyStatus::kDuplicate;
+    // Of two executions of an update one may belong before the cut and the other, which came first, behind it.
+    if (fork == nullptr || fork->table().Contains(header.update)) return ReplyStatus::kDuplicate;
   }
   Payload gradient = frame.payload;
   if (verdict == Verdict::kApply && header.codec != FrameCodec::kFp32) {
@@ -508,13 +511,13 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
-  if (state.Apply(header.update, verdict, gradient, context)) {
+  if (!duplicate && state.Apply(header.update, verdict, gradient, context)) {
     complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   }
-  if (SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
-      fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
+  if (fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
     fork->Apply(header.update, verdict, gradient, context);
   }
+  if (duplicate) return ReplyStatus::kDuplicate;
   stats_.set_skipped(std::max(stats_.skipped(), state.skipped()));
   stats_.set_applied(stats_.applied() + 1);
   return ReplyStatus::kApplied;

@@ -8,6 +8,14 @@
 #include "trainer/core/sole_owner.h"
 
 namespace downpour::core {
+namespace {
+
+constexpr char kBefore[] = "step_before";
+constexpr char kBeforeEpoch[] = "step_before_epoch";
+constexpr char kBeforeBand[] = "step_before_band";
+constexpr char kBeforeGroup[] = "step_before_group";
+
+}  // namespace
 
 SliceState::SliceState(std::uint32_t number, const Slice& slice, std::unique_ptr<Optimizer> optimizer,
                        const DataPlan& plan)
@@ -42,6 +50,7 @@ void SliceState::FindStep(StepId step) {
         missing_ = 0;
         const std::uint32_t updates = ForEachUpdateOf(
             step_, width_, plan, [this](const UpdateId& update) { missing_ += table_.Contains(update) ? 0 : 1; });
+        begun_ = missing_ < updates;
         if (missing_ > 0) return;
         if (updates == 0) break;
       }
@@ -76,7 +85,9 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& g
   }
   ++version_;
   const bool complete = table_.Insert(update);
-  if (width_ != 0 && StepOf(update, width_) == step_ && --missing_ == 0) {
+  if (width_ == 0 || StepOf(update, width_) != step_) return complete;
+  begun_ = true;
+  if (--missing_ == 0) {
     if (SoleOwner(before_)) spare_ = std::move(before_);
     before_ = value_;
     step_before_ = step_;
@@ -93,11 +104,49 @@ SliceSnapshot SliceState::Export() const {
   snapshot.value = value_;
   snapshot.optimizer = optimizer_->Export();
   sum_.Export(&snapshot.optimizer);
+  ExportBefore(&snapshot.optimizer);
   snapshot.table.set_slice(number_);
   snapshot.table.set_version(version_);
   snapshot.table.set_skipped(skipped_);
   table_.Export(&snapshot.table);
   return snapshot;
+}
+
+// Another slice of the same cut may lack an update of the step before, if its worker died in the middle of pushing it.
+// Where something of the next step is here, no slice lacks any: who pushed it had the value of all of them.
+void SliceState::ExportBefore(OptimizerState* state) const {
+  if (width_ == 0 || before_ == nullptr || begun_) return;
+  state->vectors.push_back({kBefore, before_});
+  state->scalars.push_back({kBeforeEpoch, static_cast<double>(step_before_.dataset_epoch)});
+  state->scalars.push_back({kBeforeBand, static_cast<double>(step_before_.band)});
+  state->scalars.push_back({kBeforeGroup, static_cast<double>(step_before_.group)});
+}
+
+absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std::vector<float>>* before,
+                                      StepId* step) const {
+  int found = 0;
+  std::erase_if(state->vectors, [&](const StateVector& vector) {
+    if (vector.name != kBefore) return false;
+    // It may be shared: SoleOwner keeps it from being written.
+    *before = std::const_pointer_cast<std::vector<float>>(vector.values);
+    ++found;
+    return true;
+  });
+  std::erase_if(state->scalars, [&](const StateScalar& scalar) {
+    for (const auto& [name, part] : {std::pair(kBeforeEpoch, &step->dataset_epoch), std::pair(kBeforeBand, &step->band),
+                                     std::pair(kBeforeGroup, &step->group)}) {
+      if (scalar.name != name) continue;
+      if (scalar.value >= 0 && scalar.value <= UINT32_MAX) *part = static_cast<std::uint32_t>(scalar.value);
+      ++found;
+      return true;
+    }
+    return false;
+  });
+  if (found == 0 || (found == 4 && *before != nullptr && (*before)->size() == slice_.elements)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("the value before the newest step is not whole: expected ", kBefore,
+                                                 " of ", slice_.elements, " values and the number of its step"));
 }
 
 absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
@@ -110,7 +159,10 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   if (!table.ok()) return table.status();
   OptimizerState state = snapshot.optimizer;
   StepSum sum;
+  std::shared_ptr<std::vector<float>> before;
+  StepId step_before;
   absl::Status taken = sum.Import(&state, slice_.elements);
+  if (taken.ok()) taken = ImportBefore(&state, &before, &step_before);
   if (taken.ok()) taken = optimizer_->Import(state);
   if (!taken.ok()) return absl::Status(taken.code(), absl::StrCat("slice ", number_, ": ", taken.message()));
   // The snapshot may be shared: SoleOwner keeps it from being written.
@@ -118,7 +170,8 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   spare_.reset();
   table_ = *std::move(table);
   sum_ = std::move(sum);
-  before_.reset();
+  before_ = std::move(before);
+  step_before_ = step_before;
   if (width_ != 0) FindStep({table_.watermark(), 0, 0});
   version_ = snapshot.table.version();
   skipped_ = snapshot.table.skipped();
@@ -136,6 +189,9 @@ SliceState SliceState::Fork() {
   fork.sum_ = sum_;
   fork.step_ = step_;
   fork.missing_ = missing_;
+  fork.begun_ = begun_;
+  fork.before_ = before_;
+  fork.step_before_ = step_before_;
   forked_ = true;
   return fork;
 }

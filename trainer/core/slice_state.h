@@ -73,6 +73,9 @@ class SliceState {
   void TakeStep(const Payload& gradient, const StepContext& context);
   // Of the steps from `step` on, the first that the table has not whole.
   void FindStep(StepId step);
+  void ExportBefore(OptimizerState* state) const;
+  // Takes it out of `state`, if it is there.
+  absl::Status ImportBefore(OptimizerState* state, std::shared_ptr<std::vector<float>>* before, StepId* step) const;
 
   std::uint32_t number_ = 0;
   Slice slice_;
@@ -90,6 +93,7 @@ class SliceState {
   StepSum sum_;
   StepId step_;
   std::uint32_t missing_ = 0;  // updates of `step_`
+  bool begun_ = false;         // some of them are here
   StepId step_before_;
   std::shared_ptr<std::vector<float>> before_;  // the value that `step_before_` began with
 };

@@ -89,7 +89,7 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
     ExpectAlike(state->Export(), whole.Export());
   }
   SliceSnapshot half = snapshot;
-  half.optimizer.scalars.pop_back();
+  half.optimizer.vectors.pop_back();
   EXPECT_EQ(restored.Import(half).code(), absl::StatusCode::kInvalidArgument);
 
   // In another mode what had arrived is a step of its own before the next one.

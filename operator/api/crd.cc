@@ -251,6 +251,8 @@ constexpr Description kDescriptions[] = {
      "gradients."},
     {"spec.update.staleness",
      "So many updates a worker may be ahead of the slowest, 4 by default. Of BoundedStaleness."},
+    {"spec.update.warmStart",
+     "So many updates one worker makes alone before the others begin. Absent: all begin at once. Not of Synchronous."},
     {"spec.update.updatesPerStep",
      "So many updates are one step. Absent: as many as worker.replicas. Workers beyond that are spare. Of "
      "Synchronous."},
@@ -594,6 +596,8 @@ constexpr Relation kRelations[] = {
      "!has(self.epsilon) || (has(self.type) && self.type in ['Adam', 'AdamW'])", "is for the types Adam and AdamW"},
     {"spec.update", "updatesPerStep", "!has(self.updatesPerStep) || (has(self.mode) && self.mode == 'Synchronous')",
      "is for the mode Synchronous"},
+    {"spec.update", "warmStart", "!has(self.warmStart) || !has(self.mode) || self.mode != 'Synchronous'",
+     "is not for the mode Synchronous"},
     {"spec.update", "fetchEvery",
      "!has(self.fetchEvery) || self.fetchEvery <= 1 || !has(self.mode) || self.mode == 'Async'",
      "is for the mode Async"},

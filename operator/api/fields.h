@@ -237,6 +237,7 @@ template <class Visitor>
 void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("mode", s.mode, Choice(kUpdateModes));
   v.Field("staleness", s.staleness, Integer{0, 1000000});
+  v.Field("warmStart", s.warm_start, Integer{1, 1000000000});
   v.Field("updatesPerStep", s.updates_per_step, Integer{1, 4096});
   v.Field("optimizer", s.optimizer, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));

@@ -97,6 +97,8 @@ void CheckMode(const UpdateSpec& update, FieldErrors& errors) {
     errors.Add("spec.update.fetchEvery",
                compensates ? "is not for DelayCompensatedSGD" : "is not for the stalenessRule Gap");
   }
+  if (synchronous && update.warm_start.has_value())
+    errors.Add("spec.update.warmStart", "is not for the mode Synchronous");
   if (!synchronous || !errors.IsClean(optimizer)) return;
   const std::string why = "; in the mode Synchronous no update is late";
   if (compensates) errors.Add(optimizer + ".type", absl::StrCat("must not be DelayCompensatedSGD", why));

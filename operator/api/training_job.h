@@ -217,6 +217,7 @@ struct LocalOptimizerSpec {
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
   std::optional<int> staleness;         // of kBoundedStaleness; absent: kUsualStaleness
+  std::optional<int> warm_start;        // so many updates one worker makes alone; not of kSynchronous
   std::optional<int> updates_per_step;  // of kSynchronous; absent: one a worker
   OptimizerSpec optimizer;
   Codec codec = Codec::kFp32;       // of gradients

@@ -225,6 +225,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
   config.set_workers(static_cast<std::uint32_t>(spec.worker.replicas));
+  config.set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
   switch (spec.update.mode) {
     case api::UpdateMode::kAsync:
       config.set_mode(v1::ASYNC);

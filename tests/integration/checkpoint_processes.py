@@ -233,7 +233,10 @@ def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=
 
 def exact(arguments, folder):
     # What a step adds is rounded, so another order of the updates, or of the data shards, makes other bits.
-    for ps, update in ((1, {}), (2, {"accumulate": 3, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}})):
+    for ps, update in ((1, {}),
+                       (2, {"accumulate": 3, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}),
+                       (3, {"mode": "Synchronous", "updatesPerStep": 4,
+                            "optimizer": {"type": "Nesterov", "learningRate": 0.01}})):
         folders = [os.path.join(folder, f"{what}-{ps}") for what in ("whole", "killed")]
         for one in folders:
             os.mkdir(one)

@@ -1,5 +1,5 @@
 // With one worker, training through parameter servers gives the weights of a sequential loop, whatever the number of
-// ps: plain SGD, and each way to make an update of several minibatches.
+// ps: plain SGD, and each way to make an update of several minibatches. In mode Synchronous several workers do.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,6 +22,7 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/core/data_plan.h"
+#include "trainer/core/step_id.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/model/testing/plain_optimizer.h"
@@ -140,6 +141,10 @@ struct Rule {
   double clip_norm = 0;
   double learning_rate = kLearningRate;
   std::int64_t samples = std::int64_t{kBatchSize} * kUpdates;
+  // Mode Synchronous.
+  std::uint32_t updates_per_step = 0;
+  std::uint32_t workers = 1;
+  std::uint32_t updates_per_shard = kUpdates;  // one data shard, so the order of its updates is the only one
 };
 
 std::unique_ptr<data::Dataset> TrainingSamples(const Trained& trained, const Rule& rule = {}) {
@@ -168,9 +173,11 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
   config.set_ps_replicas(ps_count);
   config.set_epochs(1);
   config.set_batch_size(kBatchSize);
-  config.set_updates_per_shard(kUpdates);  // one data shard, so the order of its updates is the only one
+  config.set_updates_per_shard(rule.updates_per_shard);
   config.set_seed(kSeed);
-  config.set_mode(v1::ASYNC);
+  config.set_mode(rule.updates_per_step == 0 ? v1::ASYNC : v1::SYNCHRONOUS);
+  config.set_updates_per_step(rule.updates_per_step);
+  config.set_workers(rule.workers);
   config.mutable_optimizer()->set_type(v1::SGD);
   config.mutable_optimizer()->set_learning_rate(rule.learning_rate);
   config.set_accumulate(rule.accumulate);
@@ -186,7 +193,7 @@ core::DataPlan MakePlan(const Rule& rule = {}) {
   v1::DataPlan plan;
   plan.set_sample_count(static_cast<std::uint64_t>(rule.samples));
   plan.set_batch_size(kBatchSize * rule.accumulate * rule.local_steps);
-  plan.set_updates_per_shard(kUpdates);
+  plan.set_updates_per_shard(rule.updates_per_shard);
   plan.set_epochs(1);
   plan.set_seed(kSeed);
   return *core::DataPlan::Create(plan);
@@ -296,6 +303,35 @@ Weights TrainSequentially(const Trained& trained, const Rule& rule) {
   return served;
 }
 
+// One process with the batch of all updates of a step.
+Weights TrainWithLargeBatches(const Trained& trained, const Rule& rule) {
+  const std::unique_ptr<data::Dataset> dataset = TrainingSamples(trained, rule);
+  const std::unique_ptr<model::Model> model = MakeModel(trained);
+  const core::DataPlan plan = MakePlan(rule);
+  std::uint32_t steps = 0;
+  for (core::StepId step; std::uint64_t{step.band} * rule.updates_per_step < plan.shards_in_epoch(0);) {
+    std::vector<std::int64_t> samples;
+    const std::uint32_t updates =
+        core::ForEachUpdateOf(step, rule.updates_per_step, plan, [&](const core::UpdateId& update) {
+          const std::vector<std::int64_t> more = plan.SampleIndices(update);
+          samples.insert(samples.end(), more.begin(), more.end());
+        });
+    step = updates == 0 ? core::StepId{0, step.band + 1, 0} : core::StepId{0, step.band, step.group + 1};
+    if (updates == 0) continue;
+    ++steps;
+    const Weights gradients = GradientsOf(*model, dataset->Read(samples), 0);
+    Weights weights = WeightsOf(*model);
+    for (std::size_t tensor = 0; tensor < weights.size(); ++tensor) {
+      for (std::size_t i = 0; i < weights[tensor].size(); ++i) {
+        weights[tensor][i] -= static_cast<float>(rule.learning_rate) * gradients[tensor][i];
+      }
+    }
+    SetWeights(weights, model.get());
+  }
+  EXPECT_GE(steps, 50u);
+  return WeightsOf(*model);
+}
+
 // Tells the coordinator that the outcome is known, as soon as it says that the job is over: it sends the worker home.
 absl::Status FinishWhenDone(const std::string& address) {
   const auto stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
@@ -336,28 +372,37 @@ void TrainThroughServers(const Trained& trained, const Rule& rule, std::uint32_t
     ASSERT_TRUE(server.ok()) << server.status();
     servers.push_back(*std::move(server));
   }
-  worker::WorkerProcessOptions options;
-  options.config = config;
-  options.coordinator = (*coordinator)->address();
-  auto worker =
-      worker::WorkerProcess::Create(options, TrainingSamples(trained, rule), nullptr, MakeModel(trained, rule));
-  ASSERT_TRUE(worker.ok()) << worker.status();
-
-  std::thread finisher([&] {
-    const absl::Status finished = FinishWhenDone((*coordinator)->address());
-    EXPECT_TRUE(finished.ok()) << finished;
-    if (!finished.ok()) (*worker)->Leave();
-  });
-  const absl::Status finished = (*worker)->Run();
-  finisher.join();
+  std::vector<std::unique_ptr<worker::WorkerProcess>> workers;
+  for (std::uint32_t index = 0; index < rule.workers; ++index) {
+    worker::WorkerProcessOptions options;
+    options.config = config;
+    options.index = index;
+    options.coordinator = (*coordinator)->address();
+    auto worker =
+        worker::WorkerProcess::Create(options, TrainingSamples(trained, rule), nullptr, MakeModel(trained, rule));
+    ASSERT_TRUE(worker.ok()) << worker.status();
+    workers.push_back(*std::move(worker));
+  }
+  std::vector<std::thread> threads;
+  for (const auto& worker : workers) {
+    threads.emplace_back([&worker] {
+      const absl::Status finished = worker->Run();
+      EXPECT_TRUE(finished.ok()) << finished;
+    });
+  }
+  const absl::Status finished = FinishWhenDone((*coordinator)->address());
   EXPECT_TRUE(finished.ok()) << finished;
+  if (!finished.ok()) {
+    for (const auto& worker : workers) worker->Leave();
+  }
+  for (std::thread& thread : threads) thread.join();
   const auto loaded = checkpoint::ReadSafetensors(absl::StrCat(directory, "/model.safetensors"));
   std::filesystem::remove_all(directory);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   *exported = *loaded;
 }
 
-void ExpectTheSame(const Trained& trained, const Rule& rule, const Weights& expected) {
+void ExpectTheSame(const Trained& trained, const Rule& rule, const Weights& expected, double tolerance = 1e-6) {
   const std::unique_ptr<model::Model> model = MakeModel(trained);
   const std::vector<model::Model::Frozen> frozen = model->frozen();
   const Weights initial = WeightsOf(*model);
@@ -379,7 +424,7 @@ void ExpectTheSame(const Trained& trained, const Rule& rule, const Weights& expe
         difference = std::max(difference, std::abs(values[i] - wanted) / std::max(1.0, std::abs(wanted)));
       }
     }
-    EXPECT_LE(difference, 1e-6);
+    EXPECT_LE(difference, tolerance);
     for (const model::Model::Frozen& one : frozen) {
       EXPECT_EQ(exported.tensors.at(one.tensor.name).values, one.values) << one.tensor.name;
     }
@@ -447,6 +492,25 @@ TEST_P(RuleTest, OneWorkerTrainsAsASequentialLoop) {
     ExpectTheSame(trained, GetParam(), TrainSequentially(trained, GetParam()));
   }
 }
+
+class SynchronousTest : public ::testing::TestWithParam<Rule> {};
+
+// The sums have other orders than those of a large batch.
+TEST_P(SynchronousTest, WorkersTrainAsOneProcessWithTheBatchOfAll) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  const Trained trained = Smooth().front();
+  ExpectTheSame(trained, GetParam(), TrainWithLargeBatches(trained, GetParam()), 1e-5);
+}
+
+// The last data shards of the epoch are a band of fewer, the last one has fewer updates, its last one fewer samples.
+INSTANTIATE_TEST_SUITE_P(
+    Steps, SynchronousTest,
+    ::testing::Values(
+        Rule{.what = "OneOfThree", .samples = 5000, .updates_per_step = 3, .workers = 1, .updates_per_shard = 9},
+        Rule{.what = "TwoOfTwo", .samples = 3340, .updates_per_step = 2, .workers = 2, .updates_per_shard = 10},
+        Rule{.what = "ThreeOfThree", .samples = 5000, .updates_per_step = 3, .workers = 3, .updates_per_shard = 9},
+        Rule{.what = "ThreeOfTwo", .samples = 3340, .updates_per_step = 2, .workers = 3, .updates_per_shard = 10}),
+    [](const auto& instance) { return instance.param.what; });
 
 INSTANTIATE_TEST_SUITE_P(Rules, RuleTest, ::testing::ValuesIn(EveryRule()),
                          [](const auto& instance) { return instance.param.what; });

@@ -422,8 +422,10 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
   }
   const std::uint32_t working = leases_->List(request.session(), all_sent, reply);
   // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
-  const bool gives =
-      phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting() && working < request.wanted();
+  const bool warming =
+      leases_->retired_updates() < options_.config.warm_start() && leases_->OthersHold(request.session());
+  const bool gives = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting() && !warming &&
+                     working < request.wanted();
   if (view_.mode() == v1::BOUNDED_STALENESS) {
     const bool told = member.training;
     members_.SetTraining(request.session(), leases_->Holds(request.session()) || (gives && leases_->HasFree()));

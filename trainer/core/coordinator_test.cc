@@ -43,6 +43,7 @@ struct Worker {
   std::uint64_t samples = kSamples;
   std::uint64_t sequence = 0;
   bool accepted = false;
+  bool all_sent = false;          // of what it holds
   std::uint32_t incarnation = 1;  // of the newest coordinator heard of
   v1::View view = {};
   v1::WorkerSyncReply newest = {};
@@ -63,6 +64,7 @@ struct Worker {
       held->set_lease(lease.lease());
       held->set_kind(lease.kind());
       *held->mutable_shard() = lease.shard();
+      held->set_all_sent(all_sent);
     }
     for (int i = 0; !accepted && i < 4; ++i) {
       v1::TensorSpec* tensor = request.add_tensors();
@@ -417,6 +419,29 @@ TEST_F(CoordinatorTest, ANewCoordinatorGoesOnInTheMiddleOfTheEpoch) {
     EXPECT_EQ(worker.newest.leases(i).shard().dataset_epoch(), 0u);
     EXPECT_EQ(worker.newest.leases(i).shard().shard(), static_cast<std::uint32_t>(i));
   }
+}
+
+TEST_F(CoordinatorTest, WarmsUpWithOneWorker) {
+  config_.set_warm_start(5);
+  coordinator_ = MakeCoordinator(1);
+  for (int i = 0; i < 5; ++i) Tick(1);
+  Worker first{.index = 0, .session = 7};
+  Join(first);
+  ASSERT_GT(first.newest.leases_size(), 0);
+  Worker second{.index = 1, .session = 8};
+  Join(second);
+  EXPECT_EQ(second.newest.leases_size(), 0);
+  for (std::uint32_t shard = 0; shard < 2; ++shard) {
+    for (std::uint32_t group = 0; group < 4; ++group)
+      ASSERT_EQ(PushAll(first, {0, shard, group}), ReplyStatus::kApplied);
+  }
+  first.all_sent = true;
+  for (int i = 0; i < 10 && second.newest.leases().empty(); ++i) {
+    Sync(first);
+    Tick(1);
+    Sync(second);
+  }
+  EXPECT_GT(second.newest.leases_size(), 0);
 }
 
 TEST_F(CoordinatorTest, ARegistrationThatHasSeenANewerIncarnationFences) {

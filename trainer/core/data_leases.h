@@ -50,6 +50,8 @@ class DataLeases {
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
+  // Whether any other one holds some.
+  bool OthersHold(std::uint64_t session) const { return held_.size() > held_.count(session); }
   // What a worker that holds it has done.
   void Report(const v1::HeldLease& held, std::uint64_t session);
   // Leases it `count` more, or as many as there are.

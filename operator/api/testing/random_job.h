@@ -190,6 +190,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   UpdateSpec& update = job.spec.update;
   if (update.mode != UpdateMode::kSynchronous) update.updates_per_step.reset();
   if (update.mode == UpdateMode::kSynchronous) {
+    update.warm_start.reset();
     OptimizerSpec& optimizer = update.optimizer;
     if (optimizer.type == OptimizerType::kDelayCompensatedSgd) optimizer.type = OptimizerType::kSgd;
     optimizer.staleness_aware.reset();

@@ -499,6 +499,77 @@ TEST_F(PsTest, TheFactorOfTheVerdictIsThatOfAllPushesOfTheUpdate) {
   }
 }
 
+// Mode Synchronous with two updates a step: those of group g of the data shards 0 and 1.
+class SynchronousPsTest : public PsTest {
+ protected:
+  static constexpr std::uint64_t kOther = kWorker + 1;
+
+  SynchronousPsTest() {
+    view_.set_mode(v1::SYNCHRONOUS);
+    view_.set_updates_per_step(2);
+    EXPECT_EQ(ps_->OnDirect(MakeDirective(view_, {kWorker, kOther}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+    Initialise();
+  }
+  static Frame Of(std::uint32_t slice, const UpdateId& update) { return Push(slice, update, Verdict::kApply); }
+  static Frame Pull(std::uint32_t slice, const UpdateId& update) {
+    Frame pull = MakeFrame(FrameKind::kPull, slice);
+    pull.header.begins_update = true;
+    pull.header.update = update;
+    return pull;
+  }
+  float ValueOf(const Frame& reply) {
+    float value = -1;
+    reply.payload.ForEachFloats([&value](std::size_t, absl::Span<const float> run) { value = run[0]; });
+    return value;
+  }
+
+  v1::View view_ = MakeView();
+};
+
+TEST_F(SynchronousPsTest, AnUpdateBeginsWithTheValueOfItsStep) {
+  EXPECT_EQ(Ask(Pull(0, {0, 0, 0})).header.status, ReplyStatus::kValue);
+  EXPECT_EQ(SendOne(Of(0, {0, 0, 0})), ReplyStatus::kApplied);
+  EXPECT_TRUE(Send(7, {Pull(0, {0, 0, 1})}).empty());
+  EXPECT_EQ(SendOne(MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kValue) << "a task waits for nobody";
+  Frame wanting = Of(0, {0, 1, 0});
+  wanting.header.want_value = true;
+  const Replies replies = Send(8, {wanting});
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[1].call, 7u);
+  const Frame& value = replies[1].frames[0];
+  EXPECT_EQ(value.header.status, ReplyStatus::kValue);
+  EXPECT_EQ(ValueOf(value), 1) << "two updates, one step";
+  EXPECT_EQ(value.header.update, (UpdateId{0, 0, 1})) << "the slice is at the second step";
+
+  // The other slice has nothing of the first step: who runs it again there begins with what was there then.
+  const Frame late = Ask(Pull(0, {0, 1, 0}));
+  EXPECT_EQ(ValueOf(late), 0);
+  EXPECT_EQ(late.header.update, (UpdateId{0, 0, 1}));
+  EXPECT_EQ(ValueOf(Ask(Pull(1, {0, 1, 0}))), 0);
+  EXPECT_EQ(SendOne(Of(0, {0, 1, 0})), ReplyStatus::kDuplicate);
+  EXPECT_EQ(SendOne(Pull(0, {9, 0, 0})), ReplyStatus::kMalformed) << "the plan has no such update";
+}
+
+TEST_F(SynchronousPsTest, WhoseOtherExecutionCameFirstIsInTheSnapshotAllTheSame) {
+  v1::DirectRequest directive = MakeDirective(view_, {kWorker, kOther}, 1);
+  directive.set_sequence(1);
+  directive.mutable_cut()->set_cut(1);
+  ps_->OnDirect(directive, absl::ZeroDuration());
+  Frame behind = Of(0, {0, 0, 0});
+  behind.header.cut = 1;
+  behind.header.session = kOther;
+  EXPECT_EQ(SendOne(behind), ReplyStatus::kApplied);
+  EXPECT_EQ(Ask(Pull(0, {0, 0, 0})).header.cut, 1u) << "who begins with this is behind the cut";
+  EXPECT_EQ(SendOne(Of(0, {0, 0, 0})), ReplyStatus::kDuplicate);
+  directive.set_sequence(2);
+  directive.mutable_cut()->set_sealed(true);
+  ps_->OnDirect(directive, absl::ZeroDuration());
+  const absl::StatusOr<SliceSnapshot> snapshot = ps_->TakeSnapshot(1, 0);
+  ASSERT_TRUE(snapshot.ok()) << snapshot.status();
+  EXPECT_EQ(snapshot->table.version(), 1u);
+  EXPECT_EQ(snapshot->optimizer.vectors.size(), 1u) << "what has arrived of the step";
+}
+
 class PsWithLittleMemoryTest : public PsTest {
  protected:
   PsWithLittleMemoryTest() : PsTest(kElements * sizeof(float)) {}

@@ -14,16 +14,30 @@ constexpr std::uint32_t kInfinity = 0x7f800000;
 constexpr std::uint32_t kLargest = 0x7f7f;  // of the finite bf16
 constexpr std::uint32_t kQuiet = 0x0040;
 
+// In integers: they go into vectors as they are.
+inline std::uint32_t HalfOf(std::uint32_t bits) {
+  const std::uint32_t magnitude = bits & 0x7fffffff;
+  const std::uint32_t rounded = std::min((magnitude + 0x7fff + ((magnitude >> 16) & 1)) >> 16, kLargest);
+  // A NaN whose payload is in the lower half would become an infinity.
+  const std::uint32_t special = (magnitude >> 16) | (magnitude > kInfinity ? kQuiet : 0);
+  return (magnitude < kInfinity ? rounded : special) | ((bits >> 16) & 0x8000);
+}
+
 DOWNPOUR_WIDE_VECTORS
 void Narrow(const float* values, std::size_t count, std::uint8_t* out) {
   for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(values[i]);
-    const std::uint32_t magnitude = bits & 0x7fffffff;
-    const std::uint32_t rounded = std::min((magnitude + 0x7fff + ((magnitude >> 16) & 1)) >> 16, kLargest);
-    // A NaN whose payload is in the lower half would become an infinity.
-    const std::uint32_t special = (magnitude >> 16) | (magnitude > kInfinity ? kQuiet : 0);
-    const auto half = static_cast<std::uint16_t>((magnitude < kInfinity ? rounded : special) | ((bits >> 16) & 0x8000));
+    const auto half = static_cast<std::uint16_t>(HalfOf(std::bit_cast<std::uint32_t>(values[i])));
     std::memcpy(out + 2 * i, &half, sizeof(half));
+  }
+}
+
+DOWNPOUR_WIDE_VECTORS
+void NarrowLeavingRest(float* __restrict values, std::size_t count, std::uint8_t* __restrict out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint32_t wide = HalfOf(std::bit_cast<std::uint32_t>(values[i]));
+    const auto half = static_cast<std::uint16_t>(wide);
+    std::memcpy(out + 2 * i, &half, sizeof(half));
+    values[i] -= std::bit_cast<float>(wide << 16);
   }
 }
 
@@ -39,6 +53,10 @@ void Widen(const std::uint8_t* bytes, std::size_t count, float* values) {
 }  // namespace
 
 void EncodeBf16(absl::Span<const float> values, std::uint8_t* out) { Narrow(values.data(), values.size(), out); }
+
+void EncodeBf16LeavingRest(absl::Span<float> values, std::uint8_t* out) {
+  NarrowLeavingRest(values.data(), values.size(), out);
+}
 
 void DecodeBf16(const Payload& payload, absl::Span<float> values) {
   ForEachUnits<2>(payload, [&](std::size_t first, absl::Span<const std::uint8_t> bytes) {

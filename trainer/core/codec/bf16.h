@@ -15,6 +15,8 @@ inline std::size_t Bf16Bytes(std::size_t elements) { return 2 * elements; }
 // Writes Bf16Bytes(values.size()) bytes. What is finite stays finite: beyond the largest bf16 it becomes that one.
 // Infinities and NaN stay what they are.
 void EncodeBf16(absl::Span<const float> values, std::uint8_t* out);
+// The same, and each finite value becomes what of it is not in the bytes: itself less what it decodes to.
+void EncodeBf16LeavingRest(absl::Span<float> values, std::uint8_t* out);
 // The payload has Bf16Bytes(values.size()) bytes.
 void DecodeBf16(const Payload& payload, absl::Span<float> values);
 

@@ -1,8 +1,13 @@
 #include "trainer/core/codec/codec.h"
 
+#include <cmath>
 #include <cstring>
+#include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
+#include "trainer/core/codec/bf16.h"
+#include "trainer/core/codec/int8.h"
 #include "trainer/core/codec/testing/codec_inputs.h"
 
 namespace downpour::core {
@@ -62,6 +67,25 @@ TEST(CodecTest, AnyBytesCanBeDecoded) {
     const auto decoded = DecodeAll(codec, testing::CutAnywhere(bytes, random), size);
     if (!decoded.sound) continue;
     for (const float value : decoded.values) ASSERT_NE(value, 12345.0f) << "seed " << seed;
+  }
+}
+
+TEST(CodecTest, WhatIsLeftIsTheValueLessWhatItDecodesTo) {
+  std::mt19937_64 random(1);
+  for (const std::size_t size : testing::kSizes) {
+    const std::vector<float> values = testing::RandomValues(random, size);
+    for (const FrameCodec codec : {FrameCodec::kBf16, FrameCodec::kInt8}) {
+      const testing::Bytes expected = testing::EncodeAll(codec, values);
+      const auto decoded = testing::DecodeAll(codec, testing::CutAnywhere(expected, random), size);
+      std::vector<float> rest = values;
+      testing::Bytes bytes(expected.size());
+      (codec == FrameCodec::kBf16 ? EncodeBf16LeavingRest : EncodeInt8LeavingRest)(absl::MakeSpan(rest), bytes.data());
+      EXPECT_EQ(bytes, expected);
+      for (std::size_t i = 0; i < size; ++i) {
+        if (!std::isfinite(values[i])) continue;
+        EXPECT_EQ(rest[i], values[i] - decoded.values[i]) << values[i];
+      }
+    }
   }
 }
 

@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "trainer/core/codec/bf16.h"
 #include "trainer/core/codec/codec.h"
+#include "trainer/core/codec/int8.h"
 #include "trainer/core/codec/wide_vectors.h"
+#include "trainer/core/sole_owner.h"
 
 namespace downpour::core {
 namespace {
@@ -38,17 +41,25 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
   const std::size_t size = EncodedBytes(options_.codec, options_.top_k, elements);
   // Few values, or most of them, are no larger in fp32, which is exact.
   const bool exact = flush || size >= elements * sizeof(float);
-  const auto buffer = std::make_shared_for_overwrite<std::uint8_t[]>(exact ? 0 : size);
-  const absl::Span<std::uint8_t> bytes(buffer.get(), exact ? 0 : size);
+  // What was sent last is used again when nobody reads it any more: new memory costs as much as to write it.
+  if (!exact && (slice.bytes == nullptr || slice.size != size || !SoleOwner(slice.bytes))) {
+    slice.bytes = std::make_shared_for_overwrite<std::uint8_t[]>(size);
+    slice.size = size;
+  }
+  const absl::Span<std::uint8_t> bytes(slice.bytes.get(), exact ? 0 : size);
   const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : kPart;
-  std::vector<float> decoded(exact ? 0 : std::min<std::size_t>(part, elements));
+  const bool in_place = options_.codec == FrameCodec::kBf16 || options_.codec == FrameCodec::kInt8;
+  std::vector<float> decoded(exact || in_place ? 0 : std::min<std::size_t>(part, elements));
   std::size_t at = 0;
   const auto encode = [&](absl::Span<float> values) {
     const std::size_t count = EncodedBytes(options_.codec, options_.top_k, values.size());
-    core::Encode(options_.codec, options_.top_k, values, bytes.data() + at);
-    Decode(options_.codec, Payload({bytes.subspan(at, count)}, nullptr), absl::MakeSpan(decoded).first(values.size()));
-    Subtract(decoded.data(), values.size(), values.data());
+    std::uint8_t* const out = bytes.data() + at;
     at += count;
+    if (options_.codec == FrameCodec::kBf16) return EncodeBf16LeavingRest(values, out);
+    if (options_.codec == FrameCodec::kInt8) return EncodeInt8LeavingRest(values, out);
+    core::Encode(options_.codec, options_.top_k, values, out);
+    Decode(options_.codec, Payload({{out, count}}, nullptr), absl::MakeSpan(decoded).first(values.size()));
+    Subtract(decoded.data(), values.size(), values.data());
   };
   gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
     while (!run.empty()) {
@@ -70,7 +81,7 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
     auto values = std::make_shared<const std::vector<float>>(std::exchange(slice.next, {}));
     slice.encoded = EncodedGradient{FrameCodec::kFp32, Payload::OfFloats(*values, values)};
   } else {
-    slice.encoded = EncodedGradient{options_.codec, Payload({bytes}, buffer)};
+    slice.encoded = EncodedGradient{options_.codec, Payload({bytes}, slice.bytes)};
   }
   return *slice.encoded;
 }

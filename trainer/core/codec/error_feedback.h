@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct EncodedGradient {
 // 3.1; Karimireddy, Rebjock, Stich and Jaggi 2019, algorithm 2, without the learning rate): what is encoded is
 // gradient + residual, and the new residual is that less what it decodes to. A residual changes only when it is certain
 // that a ps has taken the step: see Keep, Undo and Forget, one of which ends the update of each slice that was encoded.
-// Takes twice the memory of the slices. Not thread-safe.
+// Takes twice the memory of the slices, and the bytes. Not thread-safe.
 class ErrorFeedback {
  public:
   explicit ErrorFeedback(const CodecOptions& options) : options_(options) {}
@@ -49,6 +50,8 @@ class ErrorFeedback {
     std::vector<float> residual;  // empty: zero
     std::vector<float> next;      // the residual if the step is taken
     std::optional<EncodedGradient> encoded;
+    std::shared_ptr<std::uint8_t[]> bytes;  // of the newest
+    std::size_t size = 0;                   // of them
   };
 
   CodecOptions options_;

@@ -37,24 +37,47 @@ void Quantise(const float* values, std::size_t count, float inverse, std::uint8_
 }
 
 DOWNPOUR_WIDE_VECTORS
+void SubtractMultiples(const std::uint8_t* __restrict integers, std::size_t count, float scale,
+                       float* __restrict values) {
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] -= static_cast<float>(static_cast<std::int8_t>(integers[i])) * scale;
+  }
+}
+
+DOWNPOUR_WIDE_VECTORS
 void Multiply(const std::uint8_t* integers, std::size_t count, float scale, float* values) {
   for (std::size_t i = 0; i < count; ++i) {
     values[i] = static_cast<float>(static_cast<std::int8_t>(integers[i])) * scale;
   }
 }
 
+// How many bytes it wrote.
+std::size_t EncodeBlock(absl::Span<const float> values, std::uint8_t* out) {
+  const std::uint32_t most = LargestMagnitude(values.data(), values.size());
+  const float largest = most < 0x7f800000 ? std::bit_cast<float>(most) : std::numeric_limits<float>::max();
+  float scale = std::min(largest / 127, kLargestScale);
+  if (scale < std::numeric_limits<float>::min()) scale = 0;
+  std::memcpy(out, &scale, sizeof(scale));
+  Quantise(values.data(), values.size(), scale == 0 ? 0 : 1 / scale, out + sizeof(scale));
+  return sizeof(scale) + values.size();
+}
+
 }  // namespace
 
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out) {
   for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
-    const std::size_t count = std::min(kInt8Block, values.size() - first);
-    const std::uint32_t most = LargestMagnitude(values.data() + first, count);
-    const float largest = most < 0x7f800000 ? std::bit_cast<float>(most) : std::numeric_limits<float>::max();
-    float scale = std::min(largest / 127, kLargestScale);
-    if (scale < std::numeric_limits<float>::min()) scale = 0;
-    std::memcpy(out, &scale, sizeof(scale));
-    Quantise(values.data() + first, count, scale == 0 ? 0 : 1 / scale, out + sizeof(scale));
-    out += sizeof(scale) + count;
+    out += EncodeBlock(values.subspan(first, kInt8Block), out);
+  }
+}
+
+void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out) {
+  for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
+    const absl::Span<float> block = values.subspan(first, kInt8Block);
+    const std::size_t bytes = EncodeBlock(block, out);
+    float scale;
+    std::memcpy(&scale, out, sizeof(scale));
+    SubtractMultiples(out + sizeof(scale), block.size(), scale, block.data());
+    out += bytes;
   }
 }
 

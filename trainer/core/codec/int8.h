@@ -21,6 +21,8 @@ inline std::size_t Int8Bytes(std::size_t elements) {
 // to nearest, ties to even, so a value is off by half a scale at most. A block whose scale would be no normal float has
 // scale 0. Values that are not finite become something finite.
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out);
+// The same, and each finite value becomes what of it is not in the bytes: itself less what it decodes to.
+void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out);
 // The payload has Int8Bytes(values.size()) bytes. False: a scale is negative, not finite or so large that an integer
 // times it might not be finite; then the values are worthless.
 bool DecodeInt8(const Payload& payload, absl::Span<float> values);

@@ -429,7 +429,10 @@ TEST_F(CoordinatorTest, WarmsUpWithOneWorker) {
   Join(first);
   ASSERT_GT(first.newest.leases_size(), 0);
   Worker second{.index = 1, .session = 8};
-  Join(second);
+  for (int i = 0; i < 5; ++i) {
+    Sync(second);
+    Tick(1);
+  }
   EXPECT_EQ(second.newest.leases_size(), 0);
   for (std::uint32_t shard = 0; shard < 2; ++shard) {
     for (std::uint32_t group = 0; group < 4; ++group)

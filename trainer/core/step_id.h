@@ -17,7 +17,7 @@ struct StepId {
   std::uint32_t dataset_epoch = 0;
   std::uint32_t band = 0;
   std::uint32_t group = 0;
-  auto operator<=>(const StepId&) const = default;
+  auto operator<=>(const StepId&) const = default;  // NOLINT(modernize-use-nullptr): of the operator itself
 };
 
 inline StepId StepOf(const UpdateId& update, std::uint32_t width) {

@@ -11,7 +11,7 @@ struct Coefficients {
 };
 
 DOWNPOUR_KERNEL void Accumulate(const VectorOptimizer::Run run, const Coefficients c, float* const sum) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i] + c.decay * run.value[i];
     sum[i] += g * g;

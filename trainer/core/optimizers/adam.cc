@@ -18,7 +18,7 @@ struct Coefficients {
 
 DOWNPOUR_KERNEL void Adapt(const VectorOptimizer::Run run, const Coefficients c, float* const average,
                            float* const square) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i] + c.decay * run.value[i];
     average[i] = c.beta1 * average[i] + c.rest1 * g;

@@ -14,7 +14,7 @@ struct Coefficients {
 };
 
 DOWNPOUR_KERNEL void Constant(const VectorOptimizer::Run run, const Coefficients c) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i];
     const float compensated = g + c.lambda * g * g * (run.value[i] - run.pulled[i]);
@@ -23,7 +23,7 @@ DOWNPOUR_KERNEL void Constant(const VectorOptimizer::Run run, const Coefficients
 }
 
 DOWNPOUR_KERNEL void Adaptive(const VectorOptimizer::Run run, const Coefficients c, float* const square) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i];
     square[i] = c.keep * square[i] + c.add * g * g;

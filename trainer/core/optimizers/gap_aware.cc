@@ -24,7 +24,7 @@ DOWNPOUR_KERNEL void Penalise(const VectorOptimizer::Run run, const Coefficients
   const float keep = static_cast<float>(kDecay);
   const float add = static_cast<float>(1 - kDecay);
   const float epsilon = static_cast<float>(kEpsilon);
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i];
     square[i] = keep * square[i] + add * g * g;

@@ -16,7 +16,7 @@ struct Coefficients {
 
 DOWNPOUR_KERNEL void Average(const VectorOptimizer::Run run, const Coefficients c, float* const average,
                              float* const square) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i];
     average[i] = c.beta1 * average[i] + c.rest1 * g;
@@ -37,7 +37,7 @@ DOWNPOUR_KERNEL void SumSquares(const float* const value, const float* const ave
                                 double* const directions) {
   for (std::size_t begin = 0; begin < count; begin += kLanes) {
     const std::size_t lanes = count - begin < kLanes ? count - begin : kLanes;
-#pragma GCC ivdep
+    DOWNPOUR_INDEPENDENT_STEPS
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const std::size_t i = begin + lane;
       const double x = value[i];
@@ -50,7 +50,7 @@ DOWNPOUR_KERNEL void SumSquares(const float* const value, const float* const ave
 
 DOWNPOUR_KERNEL void Move(const float* const value, const float* const average, const float* const square,
                           const std::size_t count, const Coefficients c, const float rate, float* const updated) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < count; ++i) {
     updated[i] = value[i] - rate * Direction(c, value[i], average[i], square[i]);
   }

@@ -10,7 +10,7 @@ struct Coefficients {
 };
 
 DOWNPOUR_KERNEL void Heavy(const VectorOptimizer::Run run, const Coefficients c, float* const buffer) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     buffer[i] = c.momentum * buffer[i] + (c.factor * run.gradient[i] + c.decay * run.value[i]);
     run.updated[i] = run.value[i] - c.rate * buffer[i];
@@ -18,7 +18,7 @@ DOWNPOUR_KERNEL void Heavy(const VectorOptimizer::Run run, const Coefficients c,
 }
 
 DOWNPOUR_KERNEL void Nesterov(const VectorOptimizer::Run run, const Coefficients c, float* const buffer) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i] + c.decay * run.value[i];
     buffer[i] = c.momentum * buffer[i] + g;

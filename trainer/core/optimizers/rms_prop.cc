@@ -12,7 +12,7 @@ struct Coefficients {
 };
 
 DOWNPOUR_KERNEL void Average(const VectorOptimizer::Run run, const Coefficients c, float* const square) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     const float g = c.factor * run.gradient[i] + c.decay * run.value[i];
     square[i] = c.keep * square[i] + c.add * g * g;

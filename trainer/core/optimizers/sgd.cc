@@ -5,13 +5,13 @@ namespace downpour::core {
 namespace {
 
 DOWNPOUR_KERNEL void Plain(const VectorOptimizer::Run run, const float rate) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) run.updated[i] = run.value[i] - rate * run.gradient[i];
 }
 
 DOWNPOUR_KERNEL void WithDecay(const VectorOptimizer::Run run, const float rate, const float factor,
                                const float decay) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < run.count; ++i) {
     run.updated[i] = run.value[i] - rate * (factor * run.gradient[i] + decay * run.value[i]);
   }

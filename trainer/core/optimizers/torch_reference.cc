@@ -16,7 +16,8 @@ at::Tensor Double(const std::vector<float>& values) {
       .to(torch::kDouble);
 }
 
-std::unique_ptr<torch::optim::Optimizer> Create(TorchRule rule, const TorchNumbers& n, std::vector<at::Tensor> of) {
+std::unique_ptr<torch::optim::Optimizer> Create(TorchRule rule, const TorchNumbers& n,
+                                                const std::vector<at::Tensor>& of) {
   namespace optim = torch::optim;
   switch (rule) {
     case TorchRule::kSgd:

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -224,7 +225,9 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_device(ToProto(spec.training.device));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
-  config.set_workers(static_cast<std::uint32_t>(spec.worker.replicas));
+  int workers = spec.worker.replicas;
+  if (spec.elastic.has_value()) workers = std::clamp(workers, spec.elastic->min_replicas, spec.elastic->max_replicas);
+  config.set_workers(static_cast<std::uint32_t>(workers));
   config.set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
   switch (spec.update.mode) {
     case api::UpdateMode::kAsync:

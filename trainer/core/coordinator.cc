@@ -434,7 +434,7 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
   if (view_.mode() == v1::SYNCHRONOUS) {
     for (const v1::HeldLease& held : request.held()) leases_->Report(held, request.session());
     const bool may = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting();
-    if (!may || request.wanted() == 0) return;
+    if (!may || request.wanted() == 0) return leases_->NoSpare(request.session());
     const std::uint32_t width = view_.updates_per_step();
     const std::uint32_t workers = std::max<std::uint32_t>(1, options_.config.workers());
     return leases_->GrantInBands(request.session(), width, (width + workers - 1) / workers, request.starving(),

@@ -205,7 +205,7 @@ bool DataLeases::WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t 
   return shard.next < plan_.updates_in_shard(key.first, key.second);
 }
 
-// Late is who has not done what others of the band have, once half of them wait for it.
+// Late is who has not done what others of the band have, once half of these wait for it.
 void DataLeases::GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers,
                              v1::WorkerSyncReply* reply) {
   if (front_.first >= EndOfGrants()) return;
@@ -235,7 +235,13 @@ void DataLeases::GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNu
       late = shard;
     }
   }
-  if (!late.has_value() || 2 * ahead < end - begin) return;
+  if (!late.has_value()) return;
+  std::uint32_t others = 0;  // that the late one does not hold
+  for (std::uint32_t shard = begin; shard < end; ++shard) {
+    const Shard& one = epoch.shards[shard];
+    others += one.state == State::kLeased && one.session == epoch.shards[*late].session ? 0 : 1;
+  }
+  if (2 * ahead < others) return;
   Shard& shard = epoch.shards[*late];
   shard.backup_session = session;
   shard.backup_lease = numbers.Next();
@@ -262,6 +268,7 @@ std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_
       }
       shard.backup_session = shard.backup_lease = 0;
       TakeAway(key, session);
+      asked_.erase(key);  // who is left says when all of it is sent
       continue;
     }
     Release(key, shard);

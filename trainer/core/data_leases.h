@@ -60,6 +60,8 @@ class DataLeases {
   // takes over what nobody has of the first band, and what somebody there is late with.
   void GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
                     LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // It asks for nothing.
+  void NoSpare(std::uint64_t session) { spares_.erase(session); }
   // Second leases so far.
   std::uint64_t backups() const { return backups_; }
   // Its leases go to nobody before every ps has confirmed `members_version`, from which on it is no member. Those that

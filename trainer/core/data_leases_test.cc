@@ -240,6 +240,18 @@ TEST_F(BandsTest, WhoIsLateGetsABackupOnceHalfOfTheBandWaits) {
   EXPECT_FALSE(leases_.Holds(2));
 }
 
+// Three data shards a band of which one worker has two: the one that waits for it is all there is.
+TEST_F(BandsTest, WhoHoldsMostOfTheBandMayBeLateAsWell) {
+  v1::WorkerSyncReply reply;
+  leases_.GrantInBands(1, /*width=*/3, /*share=*/2, false, numbers_, &reply);
+  leases_.GrantInBands(2, 3, 2, false, numbers_, &reply);
+  Report(2, 2, 1);
+  reply.Clear();
+  leases_.GrantInBands(2, 3, 2, /*starves=*/true, numbers_, &reply);
+  ASSERT_EQ(reply.leases_size(), 1);
+  EXPECT_EQ(reply.leases(0).shard().shard(), 0u);
+}
+
 TEST_F(BandsTest, BothLeasesEndWithTheShard) {
   Grant(1);
   Grant(2);

@@ -12,6 +12,7 @@ namespace downpour::core {
 namespace {
 
 constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
+constexpr std::uint64_t kBandsOfAnEpoch = 8;  // of mode SYNCHRONOUS, at least
 
 }  // namespace
 
@@ -54,15 +55,20 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   data->set_updates_per_shard(config.updates_per_shard() != 0
                                   ? config.updates_per_shard()
                                   : DefaultUpdatesPerShard(sample_count_, data->batch_size()));
+  const std::uint32_t width =
+      std::max(1U, config.updates_per_step() != 0 ? config.updates_per_step() : config.workers());
+  if (config.mode() == v1::SYNCHRONOUS && config.updates_per_shard() == 0) {
+    // The last band of an epoch may be narrower than the others: so there are to be many of them.
+    const std::uint64_t updates = sample_count_ / data->batch_size();
+    data->set_updates_per_shard(static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(updates / (kBandsOfAnEpoch * width), 1, data->updates_per_shard())));
+  }
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();
   if (absl::Status names = CheckNoDecay(config.optimizer(), tensors_); !names.ok()) return names;
   view.set_mode(config.mode());
   view.set_staleness(config.staleness());
-  if (config.mode() == v1::SYNCHRONOUS) {
-    view.set_updates_per_step(
-        std::max(1U, config.updates_per_step() != 0 ? config.updates_per_step() : config.workers()));
-  }
+  if (config.mode() == v1::SYNCHRONOUS) view.set_updates_per_step(width);
   *view.mutable_optimizer() = config.optimizer();
   return view;
 }

@@ -142,7 +142,10 @@ absl::Status PsCore::Install(const v1::View& view) {
 
 void PsCore::SetStepWidths() {
   step_width_ = view_.mode() == v1::SYNCHRONOUS ? std::max(1U, view_.updates_per_step()) : 0;
-  for (auto& [number, state] : slices_) state.SetStepWidth(step_width_);
+  for (auto& [number, state] : slices_) {
+    state.SetStepWidth(step_width_);
+    state.SettleSum({.learning_rate = view_.optimizer().learning_rate()});
+  }
 }
 
 void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
@@ -318,6 +321,7 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
   if (state->second.initialised()) return absl::OkStatus();  // by a try before
   absl::Status imported = state->second.Import(snapshot);
   if (!imported.ok()) return imported;
+  state->second.SettleSum({.learning_rate = view_.optimizer().learning_rate()});
   complete_.OnRestored(state->second.table());
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());
@@ -455,7 +459,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
       reply.header.update = FirstUpdateOf(state.step(), step_width_);
       // What begins with a value that has a push behind a cut is behind it too: what a cut has of a step, it has all of
       // the steps before.
-      reply.header.cut = highest_cut_;
+      reply.header.cut = applied_cut_;
     }
     if (frame.header.want_bf16) {
       reply.header.codec = FrameCodec::kBf16;
@@ -499,10 +503,14 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);
+  applied_cut_ = std::max(applied_cut_, header.cut);
   const std::uint64_t staleness =
       step_width_ == 0 && state.version() > header.version ? state.version() - header.version : 0;
   const v1::OptimizerConfig& optimizer = view_.optimizer();
-  StepContext context{.learning_rate = optimizer.learning_rate(), .factor = decision.factor, .staleness = staleness};
+  // The differences of buffers are no gradients: what they are is not to be clipped.
+  const bool buffer = view_.tensors(static_cast<int>(state.slice().tensor)).kind() == v1::BUFFER;
+  StepContext context{
+      .learning_rate = optimizer.learning_rate(), .factor = buffer ? 1 : decision.factor, .staleness = staleness};
   if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {
     context.learning_rate *= StalenessScale(staleness, optimizer.staleness_clamp());
   }
@@ -511,9 +519,11 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
+  const StepId step = state.step();
   if (!duplicate && state.Apply(header.update, verdict, gradient, context)) {
     complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   }
+  steps_moved_ = steps_moved_ || state.step() != step;
   if (fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
     fork->Apply(header.update, verdict, gradient, context);
   }
@@ -716,7 +726,7 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     }
   }
   replies->push_back(std::move(reply));
-  ReleasePulls(replies);
+  if (step_width_ == 0 || std::exchange(steps_moved_, false)) ReleasePulls(replies);
 }
 
 }  // namespace downpour::core

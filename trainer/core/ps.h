@@ -191,11 +191,13 @@ class PsCore {
   ShardCompletion complete_;
   std::optional<StalenessBound> bound_;  // of mode BOUNDED_STALENESS
   std::uint32_t step_width_ = 0;         // of mode SYNCHRONOUS; 0: of another
+  bool steps_moved_ = false;             // of some slices, since pulls that wait were looked at
   std::size_t waiting_pulls_ = 0;        // calls
   std::uint32_t least_watermark_ = 0;    // of the slices
   std::uint64_t tables_looked_at_ = 0;
   std::optional<OpenCut> open_cut_;
   std::uint32_t highest_cut_ = 0;      // of those ordered and of pushes
+  std::uint32_t applied_cut_ = 0;      // of pushes
   std::uint32_t cut_incarnation_ = 0;  // of the newest directive
   std::uint64_t cut_sequence_ = 0;     // likewise
   bool restore_given_out_ = false;

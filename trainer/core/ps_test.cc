@@ -550,6 +550,25 @@ TEST_F(SynchronousPsTest, AnUpdateBeginsWithTheValueOfItsStep) {
   EXPECT_EQ(SendOne(Pull(0, {9, 0, 0})), ReplyStatus::kMalformed) << "the plan has no such update";
 }
 
+// A norm that was clipped says nothing of the running statistics of a network.
+TEST_F(SynchronousPsTest, TheFactorIsNotOfBuffers) {
+  view_.mutable_tensors(1)->set_kind(v1::BUFFER);
+  view_.mutable_stamp()->set_generation(2);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view_, {kWorker, kOther}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  for (const std::uint32_t slice : {0u, 1u}) {
+    const auto of_now = [](Frame frame) {
+      frame.header.generation = 2;
+      frame.header.factor = 0.5;
+      return frame;
+    };
+    SendOne(of_now(WithFloats(MakeFrame(FrameKind::kInitialise, slice), 0)));
+    for (const std::uint32_t shard : {0u, 1u}) {
+      EXPECT_EQ(SendOne(of_now(Of(slice, {0, shard, 0}))), ReplyStatus::kApplied);
+    }
+    EXPECT_EQ(Value(slice), All(slice == 0 ? 0.5f : 1.0f));
+  }
+}
+
 TEST_F(SynchronousPsTest, WhoseOtherExecutionCameFirstIsInTheSnapshotAllTheSame) {
   v1::DirectRequest directive = MakeDirective(view_, {kWorker, kOther}, 1);
   directive.set_sequence(1);

@@ -14,6 +14,7 @@ constexpr char kBefore[] = "step_before";
 constexpr char kBeforeEpoch[] = "step_before_epoch";
 constexpr char kBeforeBand[] = "step_before_band";
 constexpr char kBeforeGroup[] = "step_before_group";
+constexpr char kBeforeWidth[] = "step_before_width";
 
 }  // namespace
 
@@ -41,11 +42,26 @@ void SliceState::SetStepWidth(std::uint32_t width) {
   if (width_ != 0) FindStep({table_.watermark(), 0, 0});
 }
 
+void SliceState::SettleSum(const StepContext& context) {
+  if (sum_.empty() || sum_.width() == width_) return;
+  TakeStep(sum_.TakeMean(), context);
+  sum_ = StepSum();
+}
+
+bool SliceState::BandComplete(const StepId& step, std::uint32_t shards) const {
+  const std::uint64_t first = std::uint64_t{step.band} * width_;
+  for (std::uint64_t shard = first; shard < std::min<std::uint64_t>(first + width_, shards); ++shard) {
+    if (!table_.IsComplete(step.dataset_epoch, static_cast<std::uint32_t>(shard))) return false;
+  }
+  return true;
+}
+
 void SliceState::FindStep(StepId step) {
   const DataPlan& plan = table_.plan();
   for (step_ = step; step_.dataset_epoch < plan.epochs(); ++step_.dataset_epoch, step_.band = 0, step_.group = 0) {
     const std::uint32_t shards = plan.shards_in_epoch(step_.dataset_epoch);
     for (; std::uint64_t{step_.band} * width_ < shards; ++step_.band, step_.group = 0) {
+      if (BandComplete(step_, shards)) continue;
       for (;; ++step_.group) {
         missing_ = 0;
         const std::uint32_t updates = ForEachUpdateOf(
@@ -75,7 +91,7 @@ void SliceState::TakeStep(const Payload& gradient, const StepContext& context) {
 bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context) {
   StepContext of_step = context;
   of_step.factor = 1;  // is in the sum
-  if (!sum_.empty() && sum_.width() != width_) TakeStep(sum_.TakeMean(), of_step);
+  SettleSum(of_step);
   if (verdict != Verdict::kApply) {
     ++skipped_;
   } else if (width_ == 0) {
@@ -120,11 +136,13 @@ void SliceState::ExportBefore(OptimizerState* state) const {
   state->scalars.push_back({kBeforeEpoch, static_cast<double>(step_before_.dataset_epoch)});
   state->scalars.push_back({kBeforeBand, static_cast<double>(step_before_.band)});
   state->scalars.push_back({kBeforeGroup, static_cast<double>(step_before_.group)});
+  state->scalars.push_back({kBeforeWidth, static_cast<double>(width_)});
 }
 
 absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std::vector<float>>* before,
                                       StepId* step) const {
   int found = 0;
+  std::uint32_t width = 0;
   std::erase_if(state->vectors, [&](const StateVector& vector) {
     if (vector.name != kBefore) return false;
     // It may be shared: SoleOwner keeps it from being written.
@@ -134,7 +152,7 @@ absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std
   });
   std::erase_if(state->scalars, [&](const StateScalar& scalar) {
     for (const auto& [name, part] : {std::pair(kBeforeEpoch, &step->dataset_epoch), std::pair(kBeforeBand, &step->band),
-                                     std::pair(kBeforeGroup, &step->group)}) {
+                                     std::pair(kBeforeGroup, &step->group), std::pair(kBeforeWidth, &width)}) {
       if (scalar.name != name) continue;
       if (scalar.value >= 0 && scalar.value <= UINT32_MAX) *part = static_cast<std::uint32_t>(scalar.value);
       ++found;
@@ -142,7 +160,9 @@ absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std
     }
     return false;
   });
-  if (found == 0 || (found == 4 && *before != nullptr && (*before)->size() == slice_.elements)) {
+  if (found == 0) return absl::OkStatus();
+  if (found == 5 && *before != nullptr && (*before)->size() == slice_.elements) {
+    if (width != width_) before->reset();  // steps have other numbers now
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("the value before the newest step is not whole: expected ", kBefore,

@@ -37,10 +37,12 @@ class SliceState {
   const AppliedTable& table() const { return table_; }
   std::shared_ptr<const std::vector<float>> value() const { return value_; }
 
-  // From now on steps have so many updates; 0: each is one. What has arrived of a step of another width is taken as a
-  // step before the next update.
+  // From now on steps have so many updates; 0: each is one. What has arrived of a step of another width is a step of
+  // its own, see SettleSum; without it, it is taken before the next update.
   void SetStepWidth(std::uint32_t width);
   std::uint32_t step_width() const { return width_; }
+  // Takes what has arrived of a step of another width now.
+  void SettleSum(const StepContext& context);
   // The first step that is not complete, with a step width; behind the last epoch: there is none.
   const StepId& step() const { return step_; }
   // The value to compute an update of `step` with. It is kept for one step beyond: other slices may not have it yet.
@@ -73,6 +75,7 @@ class SliceState {
   void TakeStep(const Payload& gradient, const StepContext& context);
   // Of the steps from `step` on, the first that the table has not whole.
   void FindStep(StepId step);
+  bool BandComplete(const StepId& step, std::uint32_t shards) const;
   void ExportBefore(OptimizerState* state) const;
   // Takes it out of `state`, if it is there.
   absl::Status ImportBefore(OptimizerState* state, std::shared_ptr<std::vector<float>>* before, StepId* step) const;

@@ -102,6 +102,29 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
   ExpectAlike(other.Export(), alone.Export());
 }
 
+TEST(SliceStateTest, WithOtherStepsThatOfBeforeIsSettledAndForgotten) {
+  SliceState whole = Make();
+  whole.SetStepWidth(1);
+  Push(whole, {0, 0, 0}, 1);  // leaves the value before its step
+  const SliceSnapshot after_a_step = whole.Export();
+  ASSERT_EQ(after_a_step.optimizer.vectors.size(), 2u);
+  whole = Make();
+  whole.SetStepWidth(2);
+  Push(whole, {0, 0, 0}, 1);
+  const SliceSnapshot within_a_step = whole.Export();
+  for (const SliceSnapshot& snapshot : {after_a_step, within_a_step}) {
+    SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+    restored.SetStepWidth(3);
+    ASSERT_TRUE(restored.Import(snapshot).ok());
+    restored.SettleSum({.learning_rate = 0.5});
+    SliceState alone = Make();
+    Push(alone, {0, 0, 0}, 1);
+    EXPECT_EQ(*restored.value(), *alone.value());
+    EXPECT_EQ(restored.value_at({0, 0, 0}), restored.value());
+    EXPECT_EQ(restored.Export().optimizer.vectors.size(), 1u);
+  }
+}
+
 // Whatever was applied before in another order, the steps that are not whole are gone through in their order.
 TEST(SliceStateTest, StepsThatAreWholeAlreadyArePassedOver) {
   SliceState state = Make();

@@ -266,6 +266,7 @@ std::uint32_t WorkerCore::ReachedCut() const {
 
 std::optional<UpdateId> WorkerCore::NextUpdate() const {
   if (!plan_.has_value()) return std::nullopt;
+  std::optional<UpdateId> next;
   for (const auto& [id, held] : leases_) {
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
     const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().dataset_epoch(), held.lease.shard().shard());
@@ -274,9 +275,12 @@ std::optional<UpdateId> WorkerCore::NextUpdate() const {
     const bool current = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN && id == work_lease_;
     if (current && group == work_.update.group) ++group;
     while (group < count && done.Test(group)) ++group;
-    if (group < count) return UpdateId{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), group};
+    if (group >= count) continue;
+    const UpdateId update{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), group};
+    if (step_width() == 0) return update;
+    if (!next.has_value() || StepOf(update, step_width()) < StepOf(*next, step_width())) next = update;
   }
-  return std::nullopt;
+  return next;
 }
 
 bool WorkerCore::PickWork() {
@@ -324,7 +328,7 @@ std::optional<UpdateId> WorkerCore::FirstUpdate(HeldLease& held) const {
 
 std::pair<const std::uint64_t, WorkerCore::HeldLease>* WorkerCore::FirstLease() {
   std::pair<const std::uint64_t, HeldLease>* first = nullptr;
-  std::pair<StepId, std::uint32_t> place;  // of `first`
+  StepId place;  // of `first`
   for (auto& entry : leases_) {
     HeldLease& held = entry.second;
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
@@ -335,8 +339,9 @@ std::pair<const std::uint64_t, WorkerCore::HeldLease>* WorkerCore::FirstLease() 
       continue;
     }
     if (step_width() == 0) return &entry;
-    const std::pair<StepId, std::uint32_t> here(StepOf(*update, step_width()), update->data_shard);
-    if (first != nullptr && place < here) continue;
+    // Of one step what it was given first: what it took over comes after its own.
+    const StepId here = StepOf(*update, step_width());
+    if (first != nullptr && !(here < place)) continue;
     first = &entry;
     place = here;
   }
@@ -453,7 +458,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
               !std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
             stats_.set_state("pulling");
             if (step_width() != 0 && work_.kind == v1::TASK_TRAIN) {
-              next_sync_ = std::min(next_sync_, std::max(phase_since_ + Patience(), last_sync_ + kWaitPeriod));
+              next_sync_ = std::min(next_sync_, std::max(phase_since_, last_sync_) + Patience());
             }
             break;
           }
@@ -726,13 +731,18 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
       slice.push = SliceProgress::kDone;
       // A duplicate to the first push is somebody's whose session ended in the middle of this update.
       if (verdict_ == Verdict::kApply && (status == ReplyStatus::kApplied || slice.maybe_applied)) {
-        feedback_.Keep(number);
+        // Where updates are run a second time, the one that is there may be the other one.
+        if (status == ReplyStatus::kDuplicate && step_width() != 0) {
+          feedback_.Forget(number);
+        } else {
+          feedback_.Keep(number);
+        }
       } else {
         feedback_.Undo(number);
       }
       if (!valued) slice.fresh = false;
       if (!valued && status == ReplyStatus::kApplied) ++slice.version;  // the worker's values have it
-      if (status == ReplyStatus::kApplied && reply.header.version > slice.computed_version) {
+      if (status == ReplyStatus::kApplied && step_width() == 0 && reply.header.version > slice.computed_version) {
         const double staleness = static_cast<double>(reply.header.version - 1 - slice.computed_version);
         stats_.set_staleness(Smooth(stats_.staleness(), staleness, false));
       }

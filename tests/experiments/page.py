@@ -73,6 +73,15 @@ def ratios(run, results):
     return [one / other for one, other in pairs if one and other]
 
 
+def accuracies_of(result):
+    """On the test set, one after the other."""
+    return [point[0] for point in result.get("curves", {}).get("test accuracy", []) if point[0] is not None]
+
+
+def best_of(result):
+    return max(accuracies_of(result), default=None)
+
+
 def problem_of(result):
     return f"failed: {result['problem']}" if result["problem"] else ""
 
@@ -86,10 +95,10 @@ def targets_of(part, group, results):
             continue
         what = f"{part.name}/{group.name}/{run.name}"
         if isinstance(group, Training):
-            best = result.get("bestAccuracy")
+            best = best_of(result)
             rows.append((what, problem_of(result) or f"test accuracy {decimal(best)}", f">= {group.accuracy}",
                          best is not None and best >= group.accuracy and not result["problem"]))
-            other = results.get(run.compared_with, {}).get("bestAccuracy")
+            other = best_of(results.get(run.compared_with, {}))
             if run.target is not None and best is not None and other is not None:
                 rows.append((what, f"{decimal(other - best)} below {run.compared_with}", f"<= {run.target}",
                              other - best <= run.target))
@@ -110,11 +119,11 @@ def training_table(group, results):
         result = results.get(run.name)
         if result is None:
             continue
-        row = [run.title, problem_of(result) or decimal(result.get("accuracy")), decimal(result.get("bestAccuracy"))]
+        best = best_of(result)
+        row = [run.title, problem_of(result) or decimal(accuracies_of(result)[-1] if best is not None else None), decimal(best)]
         if compared:
-            other = results.get(run.compared_with, {}).get("bestAccuracy")
-            known = other is not None and result.get("bestAccuracy") is not None
-            row.append(f"{result['bestAccuracy'] - other:+.4f}" if known else "–")
+            other = best_of(results.get(run.compared_with, {})) if run.compared_with else None
+            row.append(f"{best - other:+.4f}" if best is not None and other is not None else "–")
         row += [decimal(result.get("secondsTo"), 1), decimal(result.get("samplesPerSecond"), 0),
                 size(result.get("receivedBytes")), size(result.get("sentBytes")), percent(result["others"])]
         rows.append(row)

@@ -123,14 +123,10 @@ def compare(group, folder, options):
     results = {}
     for row in document["runs"]:
         results[row["name"]] = {key: row[key] for key in ("phase", "samplesPerSecond", "receivedBytes", "sentBytes")}
-        results[row["name"]] |= {"secondsTo": row["secondsTo"][target], "bestAccuracy": row["bestMetrics"].get("accuracy"),
-                                 "curves": {}}
+        results[row["name"]] |= {"secondsTo": row["secondsTo"][target], "curves": {}}
     for quantity in document["quantities"]:
         for series in quantity["series"]:
             results[series["run"]]["curves"][quantity["name"]] = thinned(series["points"])
-    for result in results.values():
-        accuracies = result["curves"].get("test accuracy", [])
-        result["accuracy"] = accuracies[-1][0] if accuracies else None
     return results
 
 
@@ -149,7 +145,7 @@ def run_training(group, runs, folder, options, report):
 
 def run_throughput(group, runs, folder, options, report):
     executed = {run.name: {"problem": "", "seconds": 0, "others": 0, "rates": []} for run in runs}
-    for _ in range(group.rounds):
+    for _ in range(options.rounds or group.rounds):
         for run in runs:
             shutil.rmtree(folder / run.name, ignore_errors=True)
             result = execute(run, group, folder / run.name, options)
@@ -218,6 +214,7 @@ def main():
     parser.add_argument("--runs", type=lambda text: pathlib.Path(text).resolve(), required=True)
     parser.add_argument("--docs", type=pathlib.Path, default=ROOT / "docs")
     parser.add_argument("--settings", type=pathlib.Path, default=pathlib.Path(__file__).with_name("settings.py"))
+    parser.add_argument("--rounds", type=int, help="of measurements of throughput; else as the settings say")
     parser.add_argument("--page-only", action="store_true", help="runs nothing, makes the page of figures that are there")
     parser.add_argument("--list", action="store_true", help="tells what there is and runs nothing")
     parser.add_argument("choices", nargs="*", metavar="PART[/GROUP[/RUN]]")

@@ -25,18 +25,18 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Runs whose accuracy on the test set is compared. `Run.target`: how much less it may be than that of `compared_with`."""
+    """Runs whose accuracy on the test set is compared. `Run.target`: how much less it may be than of `compared_with`."""
     name: str
     title: str
     runs: tuple[Run, ...]
     accuracy: float  # each run is to reach it
-    plots: tuple[tuple[str, str], ...]  # quantity of `downpour compare` and what it is drawn against: seconds, samples, bytes
+    plots: tuple[tuple[str, str], ...]  # quantity of `downpour compare`, and seconds, samples or bytes below it
     text: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Throughput:
-    """Runs whose samples per second are compared, in rounds. `Run.target`: the least ratio to that of `compared_with`."""
+    """Runs whose samples per second are compared, in rounds. `Run.target`: the least ratio to those of `compared_with`."""
     name: str
     title: str
     runs: tuple[Run, ...]

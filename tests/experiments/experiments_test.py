@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The experiments' script on settings that last seconds: every run is made and measured, and page, plots and figures say so.
+"""The experiments' script on settings that last seconds: all runs are made, and page, plots and figures say so.
 
 Usage: experiments_test.py --bin BINARIES --plugins FOLDER
 """
@@ -35,7 +35,8 @@ def run(options, folder, *choices, expected=0):
         [sys.executable, HERE / "run.py", "--bin", options.bin, "--plugins", options.plugins, "--runs", folder / "runs",
          "--docs", folder / "docs", "--settings", HERE / "tiny_settings.py", *choices],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    check(process.returncode == expected, f"run.py {' '.join(choices)} ended with {process.returncode}:\n{process.stdout}")
+    check(process.returncode == expected,
+          f"run.py {' '.join(choices)} ended with {process.returncode}:\n{process.stdout}")
     return process.stdout
 
 

@@ -57,7 +57,7 @@ def flow(value):
 
 
 def table(heading, rows):
-    lines = [heading, ["---"] + ["---:"] * (len(heading) - 1), *rows]
+    lines = [heading, ["---"] * len(heading), *rows]
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
@@ -182,12 +182,15 @@ def every_run(parts, figures):
 
 
 def conditions(parts, figures):
-    known = {}  # by part: what all of it was measured on
+    machines, others = {}, {}  # by part
     for part, _, _, result in every_run(parts, figures):
         machine = result["machine"]
-        known.setdefault(part.name, set()).add(
+        machines.setdefault(part.name, set()).add(
             f"{machine['cpus']} CPUs ({machine['cpu']}), {machine['memoryGiB']} GiB, {result['date']}")
-    return table(["part", "measured on"], [[name, "; ".join(sorted(texts))] for name, texts in known.items()])
+        others.setdefault(part.name, []).append(result["others"])
+    return table(["part", "measured on", "others took of the CPU time of a run"],
+                 [[name, "; ".join(sorted(texts)), f"{percent(min(others[name]))} to {percent(max(others[name]))}"]
+                  for name, texts in machines.items()])
 
 
 def write(parts, docs):

@@ -29,6 +29,14 @@ zoo: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker
 	python3 tests/zoo/run.py --bin $(BUILD)/bin --output build/zoo.json
 
+# The algorithms compared on Fashion-MNIST: docs/experiments.md and its plots. EXPERIMENTS="codecs machines/slow" runs some;
+# tests/experiments/run.py --help. All of them take three quarters of an hour.
+.PHONY: experiments
+experiments: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour downpour-server downpour-worker timed_network
+	python3 tests/experiments/run.py --bin $(BUILD)/bin --plugins $(BUILD)/tests/experiments --runs build/experiments $(EXPERIMENTS)
+
 # The operator with 250 jobs: a real API server, and nodes that KWOK plays. Needs root; a quarter of an hour.
 .PHONY: bench-operator
 bench-operator:

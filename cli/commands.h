@@ -68,6 +68,7 @@ struct CompareOptions {
   std::vector<std::string> targets;  // "accuracy=0.85"
   std::string output;                // the page; empty: compare.html, and with `json` none
   bool json = false;
+  bool curves = false;  // with `json`: the points of the page's plots as well
 };
 
 // Makes a page of runs, finished or not, and prints their figures. Reads files alone.

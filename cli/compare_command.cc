@@ -58,7 +58,7 @@ int CompareCommand(const CompareOptions& options) {
     if (!written.ok()) return Complain(written);
   }
   if (options.json) {
-    std::cout << ComparisonToJson(*comparison) << std::flush;
+    std::cout << ComparisonToJson(*comparison, options.curves) << std::flush;
   } else {
     std::cout << RenderComparisonText(*comparison) << "page: " << CleanLines(page) << std::endl;
   }

@@ -135,7 +135,9 @@ int Main(int argument_count, char** argument_values) {
       ->allow_extra_args(false);
   compare->add_option("--output,-o", comparison.output, "the page; else compare.html, and with --json none")
       ->check(RefuseEmpty);
-  compare->add_flag("--json", comparison.json, "prints the table as JSON");
+  CLI::Option* const as_json = compare->add_flag("--json", comparison.json, "prints the table as JSON");
+  compare->add_flag("--curves", comparison.curves, "with --json: the points of the page's plots as well")
+      ->needs(as_json);
   CLI::App* const ledger = app.add_subcommand("ledger", "audits what the parameter servers of a job say was applied");
   AddManifest(*ledger, arguments);
   ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();

@@ -290,6 +290,25 @@ json OrNull(const std::optional<T>& value) {
   return value.has_value() ? json(*value) : json(nullptr);
 }
 
+json QuantitiesToJson(const Comparison& comparison) {
+  json quantities = json::array();
+  for (const ComparedQuantity& quantity : comparison.quantities) {
+    json all = json::array();
+    for (const ComparedSeries& series : quantity.series) {
+      json points = json::array();
+      for (const ComparedPoint& point : series.points) {
+        points.push_back({{"value", point.value},  // a gap, which is no number, becomes null
+                          {"seconds", point.seconds},
+                          {"samples", OrNull(point.samples)},
+                          {"bytes", OrNull(point.bytes)}});
+      }
+      all.push_back({{"run", comparison.runs[series.run].name}, {"points", std::move(points)}});
+    }
+    quantities.push_back({{"name", quantity.name}, {"unit", quantity.unit}, {"series", std::move(all)}});
+  }
+  return quantities;
+}
+
 }  // namespace
 
 absl::StatusOr<MetricTarget> ParseMetricTarget(const std::string& text) {
@@ -330,7 +349,7 @@ absl::StatusOr<Comparison> CompareRuns(const std::vector<RecordedRun>& runs, con
   return comparison;
 }
 
-std::string ComparisonToJson(const Comparison& comparison) {
+std::string ComparisonToJson(const Comparison& comparison, bool curves) {
   json runs = json::array();
   for (const ComparedRun& run : comparison.runs) {
     json seconds_to = json::object();
@@ -362,7 +381,8 @@ std::string ComparisonToJson(const Comparison& comparison) {
     }
     differences.push_back({{"path", difference.path}, {"values", std::move(values)}});
   }
-  const json document = {{"runs", std::move(runs)}, {"differences", std::move(differences)}};
+  json document = {{"runs", std::move(runs)}, {"differences", std::move(differences)}};
+  if (curves) document["quantities"] = QuantitiesToJson(comparison);
   return document.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 

@@ -81,8 +81,9 @@ struct Comparison {
 // At least one run. kInvalidArgument: a run is there twice, or no run has the metric of a target.
 absl::StatusOr<Comparison> CompareRuns(const std::vector<RecordedRun>& runs, const std::vector<MetricTarget>& targets);
 
-// The figures of the runs and what differs between their manifests.
-std::string ComparisonToJson(const Comparison& comparison);
+// The figures of the runs and what differs between their manifests; with `curves` the quantities as well, point by
+// point.
+std::string ComparisonToJson(const Comparison& comparison, bool curves);
 
 }  // namespace downpour::cli
 

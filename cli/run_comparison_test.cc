@@ -1,6 +1,7 @@
 #include "cli/run_comparison.h"
 
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -246,7 +247,7 @@ TEST(ComparisonToJsonTest, HasTheTableAndTheDifferences) {
   Evaluate(&first, 3, 1, {{"Accuracy", 0.9}});
   first.first_update_seconds = 2;
   second.job.spec.update.optimizer.learning_rate = 0.4;
-  const json document = json::parse(ComparisonToJson(Compare({first, second}, {"accuracy=0.85"})));
+  const json document = json::parse(ComparisonToJson(Compare({first, second}, {"accuracy=0.85"}), false));
   const json expected = json::parse(R"({
     "name": "a", "directory": "/runs/a", "job": "mlp", "phase": "Succeeded", "mode": "Async", "optimizer": "SGD",
     "codec": "fp32", "workers": 1, "ps": 1, "loss": 0.1, "bestMetrics": {"Accuracy": 0.9}, "samplesPerSecond": 1000.0,
@@ -260,6 +261,28 @@ TEST(ComparisonToJsonTest, HasTheTableAndTheDifferences) {
   EXPECT_TRUE(document.at("runs").at(1).at("receivedBytes").is_null());
   EXPECT_EQ(document.at("differences").at(0).at("path"), "spec.update.optimizer.learningRate");
   EXPECT_EQ(document.at("differences").at(0).at("values").at("a"), "0.01");
+  EXPECT_FALSE(document.contains("quantities"));
+}
+
+TEST(ComparisonToJsonTest, HasTheCurvesIfAsked) {
+  RecordedRun run = MakeRun("a");
+  Train(&run, 1, 10);
+  Evaluate(&run, 3, 1, {{"Accuracy", 0.9}});
+  run.first_update_seconds = 2;
+  Comparison comparison = Compare({run});
+  comparison.quantities.front().series.front().points.front().value = std::numeric_limits<double>::quiet_NaN();
+  const json quantities = json::parse(ComparisonToJson(comparison, true)).at("quantities");
+  ASSERT_EQ(quantities.size(), comparison.quantities.size());
+  EXPECT_EQ(quantities.at(0).at("name"), "training loss");
+  EXPECT_TRUE(quantities.at(0).at("series").at(0).at("points").at(0).at("value").is_null()) << "a gap";
+  const json& accuracy = quantities.at(1);
+  EXPECT_EQ(accuracy.at("unit"), "accuracy");
+  EXPECT_EQ(accuracy.at("series").at(0).at("run"), "a");
+  const json& point = accuracy.at("series").at(0).at("points").at(0);
+  EXPECT_EQ(point.at("value"), 0.9);
+  EXPECT_EQ(point.at("seconds"), 1.0);
+  EXPECT_TRUE(point.contains("samples"));
+  EXPECT_TRUE(point.contains("bytes"));
 }
 
 }  // namespace

@@ -16,31 +16,6 @@ bool IsGapAware(const v1::OptimizerConfig& config) {
   return config.staleness_aware() && config.staleness_rule() == v1::STALENESS_GAP;
 }
 
-const char* TypeName(const v1::OptimizerConfig& config) {
-  switch (config.type()) {
-    case v1::SGD:
-      return "SGD";
-    case v1::MOMENTUM:
-      return "Momentum";
-    case v1::NESTEROV:
-      return "Nesterov";
-    case v1::ADAGRAD:
-      return "Adagrad";
-    case v1::RMS_PROP:
-      return "RMSProp";
-    case v1::ADAM:
-      return "Adam";
-    case v1::ADAM_W:
-      return "AdamW";
-    case v1::LAMB:
-      return "LAMB";
-    case v1::DELAY_COMPENSATED_SGD:
-      return config.compensation() == v1::COMPENSATION_ADAPTIVE ? "AdaptiveDelayCompensatedSGD" : "DelayCompensatedSGD";
-    default:
-      return "unknown";
-  }
-}
-
 // Compared so that what is not a number fails.
 absl::Status Check(const v1::OptimizerConfig& config) {
   const auto refuse = [](const char* name, double value, const char* expected) {
@@ -98,6 +73,14 @@ std::unique_ptr<VectorOptimizer> Create(const v1::OptimizerConfig& config, doubl
   }
 }
 
+// With the staleness rule around it; null: the type is not known.
+std::unique_ptr<VectorOptimizer> CreateWhole(const v1::OptimizerConfig& config, double weight_decay,
+                                             std::uint32_t elements) {
+  std::unique_ptr<VectorOptimizer> optimizer = Create(config, weight_decay, elements);
+  if (optimizer == nullptr || !IsGapAware(config)) return optimizer;
+  return CreateGapAware(std::move(optimizer), config.learning_rate(), elements);
+}
+
 }  // namespace
 
 absl::Status Optimizer::Import(const OptimizerState& state) {
@@ -116,17 +99,17 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerCo
   if (absl::Status valid = Check(config); !valid.ok()) return valid;
   const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
                                    [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
-  std::unique_ptr<VectorOptimizer> optimizer = Create(config, decays ? config.weight_decay() : 0, elements);
+  std::unique_ptr<VectorOptimizer> optimizer = CreateWhole(config, decays ? config.weight_decay() : 0, elements);
   if (optimizer == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
   }
-  if (IsGapAware(config)) optimizer = CreateGapAware(std::move(optimizer), config.learning_rate(), elements);
   return std::unique_ptr<Optimizer>(std::move(optimizer));
 }
 
 std::string OptimizerStateType(const v1::OptimizerConfig& config) {
-  return absl::StrCat(IsGapAware(config) ? "GapAware" : "", TypeName(config));
+  const std::unique_ptr<VectorOptimizer> optimizer = CreateWhole(config, config.weight_decay(), /*elements=*/0);
+  return optimizer == nullptr ? "unknown" : optimizer->type();
 }
 
 bool NeedsPulledValues(const v1::OptimizerConfig& config) {

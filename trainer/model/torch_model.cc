@@ -237,16 +237,12 @@ class TorchModel final : public Model {
         waiting_.clear();
         ForgetGradients();
       });
-      const double start = Seconds(CLOCK_MONOTONIC);
-      const at::Tensor loss = Loss(batch);
-      result.loss = loss.item<double>();
-      const double middle = Seconds(CLOCK_MONOTONIC);
-      result.forward_seconds = middle - start;
-      if (on_loss && !on_loss(result.loss)) return result;
+      const std::optional<at::Tensor> loss = Forward(batch, on_loss, &result);
+      if (!loss.has_value()) return result;
       on_gradient_ = &on_gradient;
       delivered_.assign(parameters_, false);
       const double backward = Seconds(CLOCK_MONOTONIC);
-      loss.backward();
+      loss->backward();
       for (const auto& [index, gradient] : waiting_) Report(index, gradient);
       for (std::size_t index = 0; index < parameters_; ++index) {
         // Had no part in this batch.
@@ -270,14 +266,10 @@ class TorchModel final : public Model {
       {
         const BuffersAsBefore buffers(*network_);  // those that are not shared count nothing
         const auto end_of_step = absl::MakeCleanup([this] { ForgetGradients(); });
-        const double start = Seconds(CLOCK_MONOTONIC);
-        const at::Tensor loss = Loss(batch);
-        result.loss = loss.item<double>();
-        const double middle = Seconds(CLOCK_MONOTONIC);
-        result.forward_seconds = middle - start;
-        if (on_loss && !on_loss(result.loss)) return result;
+        const std::optional<at::Tensor> loss = Forward(batch, on_loss, &result);
+        if (!loss.has_value()) return result;
         const double backward = Seconds(CLOCK_MONOTONIC);
-        loss.backward();
+        loss->backward();
         if (clip_norm_ > 0) ClipNorm(Trained(), clip_norm_);
         local_->step();
         for (const NamedTensor& named : network_->Buffers()) {
@@ -459,6 +451,16 @@ class TorchModel final : public Model {
     const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
     return network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+  }
+
+  // None: nobody wants to go on with this loss.
+  std::optional<at::Tensor> Forward(const data::Batch& batch, const OnLoss& on_loss, StepResult* result) const {
+    const double start = Seconds(CLOCK_MONOTONIC);
+    at::Tensor loss = Loss(batch);
+    result->loss = loss.item<double>();
+    result->forward_seconds = Seconds(CLOCK_MONOTONIC) - start;
+    if (on_loss && !on_loss(result->loss)) return std::nullopt;
+    return loss;
   }
 
   at::Tensor Loss(const data::Batch& batch) const {

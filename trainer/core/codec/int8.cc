@@ -51,33 +51,33 @@ void Multiply(const std::uint8_t* integers, std::size_t count, float scale, floa
   }
 }
 
-// How many bytes it wrote.
-std::size_t EncodeBlock(absl::Span<const float> values, std::uint8_t* out) {
+// The scale.
+float EncodeBlock(absl::Span<const float> values, std::uint8_t* out) {
   const std::uint32_t most = LargestMagnitude(values.data(), values.size());
   const float largest = most < 0x7f800000 ? std::bit_cast<float>(most) : std::numeric_limits<float>::max();
   float scale = std::min(largest / 127, kLargestScale);
   if (scale < std::numeric_limits<float>::min()) scale = 0;
   std::memcpy(out, &scale, sizeof(scale));
   Quantise(values.data(), values.size(), scale == 0 ? 0 : 1 / scale, out + sizeof(scale));
-  return sizeof(scale) + values.size();
+  return scale;
 }
 
 }  // namespace
 
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out) {
   for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
-    out += EncodeBlock(values.subspan(first, kInt8Block), out);
+    const absl::Span<const float> block = values.subspan(first, kInt8Block);
+    EncodeBlock(block, out);
+    out += sizeof(float) + block.size();
   }
 }
 
 void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out) {
   for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
     const absl::Span<float> block = values.subspan(first, kInt8Block);
-    const std::size_t bytes = EncodeBlock(block, out);
-    float scale;
-    std::memcpy(&scale, out, sizeof(scale));
+    const float scale = EncodeBlock(block, out);
     SubtractMultiples(out + sizeof(scale), block.size(), scale, block.data());
-    out += bytes;
+    out += sizeof(scale) + block.size();
   }
 }
 

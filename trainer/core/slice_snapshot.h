@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/layout.h"
 
@@ -28,6 +31,26 @@ struct OptimizerState {
   std::vector<StateVector> vectors;
   std::vector<StateScalar> scalars;
 };
+
+// Takes what is called `name` out of `state`; null or none: it is not there.
+inline std::shared_ptr<const std::vector<float>> TakeVector(OptimizerState& state, absl::string_view name) {
+  std::shared_ptr<const std::vector<float>> values;
+  std::erase_if(state.vectors, [&](StateVector& vector) {
+    if (vector.name != name || vector.values == nullptr) return false;
+    values = std::move(vector.values);
+    return true;
+  });
+  return values;
+}
+inline std::optional<double> TakeScalar(OptimizerState& state, absl::string_view name) {
+  std::optional<double> value;
+  std::erase_if(state.scalars, [&](const StateScalar& scalar) {
+    if (scalar.name != name) return false;
+    value = scalar.value;
+    return true;
+  });
+  return value;
+}
 
 // Everything of a slice at one moment: value, optimizer state, table of applied updates, version. Checkpoints are made
 // of it. Shares its memory with the slice, which does not write what is shared.

@@ -1,6 +1,7 @@
 #include "trainer/core/slice_state.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -61,7 +62,7 @@ void SliceState::FindStep(StepId step) {
   for (step_ = step; step_.dataset_epoch < plan.epochs(); ++step_.dataset_epoch, step_.band = 0, step_.group = 0) {
     const std::uint32_t shards = plan.shards_in_epoch(step_.dataset_epoch);
     for (; std::uint64_t{step_.band} * width_ < shards; ++step_.band, step_.group = 0) {
-      if (BandComplete(step_, shards)) continue;
+      if (step_.group == 0 && BandComplete(step_, shards)) continue;
       for (;; ++step_.group) {
         missing_ = 0;
         const std::uint32_t updates = ForEachUpdateOf(
@@ -141,32 +142,23 @@ void SliceState::ExportBefore(OptimizerState* state) const {
 
 absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std::vector<float>>* before,
                                       StepId* step) const {
-  int found = 0;
+  const std::shared_ptr<const std::vector<float>> value = TakeVector(*state, kBefore);
   std::uint32_t width = 0;
-  std::erase_if(state->vectors, [&](const StateVector& vector) {
-    if (vector.name != kBefore) return false;
-    // It may be shared: SoleOwner keeps it from being written.
-    *before = std::const_pointer_cast<std::vector<float>>(vector.values);
-    ++found;
-    return true;
-  });
-  std::erase_if(state->scalars, [&](const StateScalar& scalar) {
-    for (const auto& [name, part] : {std::pair(kBeforeEpoch, &step->dataset_epoch), std::pair(kBeforeBand, &step->band),
-                                     std::pair(kBeforeGroup, &step->group), std::pair(kBeforeWidth, &width)}) {
-      if (scalar.name != name) continue;
-      if (scalar.value >= 0 && scalar.value <= UINT32_MAX) *part = static_cast<std::uint32_t>(scalar.value);
-      ++found;
-      return true;
-    }
-    return false;
-  });
-  if (found == 0) return absl::OkStatus();
-  if (found == 5 && *before != nullptr && (*before)->size() == slice_.elements) {
-    if (width != width_) before->reset();  // steps have other numbers now
-    return absl::OkStatus();
+  int found = value == nullptr ? 0 : 1;
+  for (const auto& [name, part] : {std::pair(kBeforeEpoch, &step->dataset_epoch), std::pair(kBeforeBand, &step->band),
+                                   std::pair(kBeforeGroup, &step->group), std::pair(kBeforeWidth, &width)}) {
+    const std::optional<double> number = TakeScalar(*state, name);
+    if (number.has_value()) ++found;
+    if (number >= 0 && number <= UINT32_MAX) *part = static_cast<std::uint32_t>(*number);
   }
-  return absl::InvalidArgumentError(absl::StrCat("the value before the newest step is not whole: expected ", kBefore,
-                                                 " of ", slice_.elements, " values and the number of its step"));
+  if (found == 0) return absl::OkStatus();
+  if (found != 5 || value->size() != slice_.elements) {
+    return absl::InvalidArgumentError(absl::StrCat("the value before the newest step is not whole: expected ", kBefore,
+                                                   " of ", slice_.elements, " values and the number of its step"));
+  }
+  // Of another width steps have other numbers. It may be shared: SoleOwner keeps it from being written.
+  if (width == width_) *before = std::const_pointer_cast<std::vector<float>>(value);
+  return absl::OkStatus();
 }
 
 absl::Status SliceState::Import(const SliceSnapshot& snapshot) {

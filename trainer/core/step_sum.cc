@@ -1,7 +1,6 @@
 #include "trainer/core/step_sum.h"
 
-#include <algorithm>
-#include <string>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
@@ -53,32 +52,20 @@ void StepSum::Export(OptimizerState* state) const {
 }
 
 absl::Status StepSum::Import(OptimizerState* state, std::size_t elements) {
-  StepSum read;
-  int found = 0;
-  std::erase_if(state->vectors, [&](const StateVector& vector) {
-    if (vector.name != kSum) return false;
-    // It may be shared: SoleOwner keeps it from being written.
-    read.sum_ = std::const_pointer_cast<std::vector<float>>(vector.values);
-    ++found;
-    return true;
-  });
-  std::erase_if(state->scalars, [&](const StateScalar& scalar) {
-    if (scalar.name != kSamples && scalar.name != kWidth) return false;
-    const bool sound = scalar.value > 0 && scalar.value <= UINT32_MAX;
-    if (sound && scalar.name == kSamples) read.samples_ = scalar.value;
-    if (sound && scalar.name == kWidth) read.width_ = static_cast<std::uint32_t>(scalar.value);
-    ++found;
-    return true;
-  });
-  if (found == 0) {
-    *this = StepSum();
-    return absl::OkStatus();
-  }
-  if (found != 3 || read.sum_ == nullptr || read.sum_->size() != elements || read.samples_ == 0 || read.width_ == 0) {
+  const std::shared_ptr<const std::vector<float>> sum = TakeVector(*state, kSum);
+  const std::optional<double> samples = TakeScalar(*state, kSamples);
+  const std::optional<double> width = TakeScalar(*state, kWidth);
+  *this = StepSum();
+  if (sum == nullptr && !samples.has_value() && !width.has_value()) return absl::OkStatus();
+  const auto sound = [](const std::optional<double>& value) { return value > 0 && value <= UINT32_MAX; };
+  if (sum == nullptr || sum->size() != elements || !sound(samples) || !sound(width)) {
     return absl::InvalidArgumentError(absl::StrCat("the state of a step in the middle is not whole: expected ", kSum,
                                                    " of ", elements, " values, ", kSamples, " and ", kWidth));
   }
-  *this = std::move(read);
+  // It may be shared: SoleOwner keeps it from being written.
+  sum_ = std::const_pointer_cast<std::vector<float>>(sum);
+  samples_ = *samples;
+  width_ = static_cast<std::uint32_t>(*width);
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/progress.h"
+#include "trainer/core/step_id.h"
 
 namespace downpour::core {
 namespace {
@@ -422,23 +423,21 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
   }
   const std::uint32_t working = leases_->List(request.session(), all_sent, reply);
   // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
+  const bool may = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting();
+  if (const std::uint32_t width = StepWidth(view_); width != 0) {
+    for (const v1::HeldLease& held : request.held()) leases_->Report(held, request.session());
+    if (!may || request.wanted() == 0) return leases_->NoSpare(request.session());
+    const std::uint32_t workers = std::max<std::uint32_t>(1, options_.config.workers());
+    return leases_->GrantInBands(request.session(), width, (width + workers - 1) / workers, request.starving(),
+                                 lease_numbers_, reply);
+  }
   const bool warming =
       leases_->retired_updates() < options_.config.warm_start() && leases_->OthersHold(request.session());
-  const bool gives = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting() && !warming &&
-                     working < request.wanted();
+  const bool gives = may && !warming && working < request.wanted();
   if (view_.mode() == v1::BOUNDED_STALENESS) {
     const bool told = member.training;
     members_.SetTraining(request.session(), leases_->Holds(request.session()) || (gives && leases_->HasFree()));
     if (!told) return;  // nothing before every ps knows that it has to be waited for
-  }
-  if (view_.mode() == v1::SYNCHRONOUS) {
-    for (const v1::HeldLease& held : request.held()) leases_->Report(held, request.session());
-    const bool may = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting();
-    if (!may || request.wanted() == 0) return leases_->NoSpare(request.session());
-    const std::uint32_t width = view_.updates_per_step();
-    const std::uint32_t workers = std::max<std::uint32_t>(1, options_.config.workers());
-    return leases_->GrantInBands(request.session(), width, (width + workers - 1) / workers, request.starving(),
-                                 lease_numbers_, reply);
   }
   if (gives) leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply);
 }

@@ -81,7 +81,7 @@ void DataLeases::Retire(const ShardKey& key, Shard& shard) {
 
 void DataLeases::Add(const ShardKey& key, const Shard& shard, std::uint64_t session, v1::WorkerSyncReply* reply) const {
   v1::Lease* lease = reply->add_leases();
-  lease->set_lease(shard.session == session ? shard.lease : shard.backup_lease);
+  lease->set_lease(LeaseOf(shard, session));
   lease->set_kind(v1::TASK_TRAIN);
   lease->mutable_shard()->set_dataset_epoch(key.first);
   lease->mutable_shard()->set_shard(key.second);
@@ -115,7 +115,7 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
   for (const ShardKey& key : std::set<ShardKey>(held->second)) {
     ++looked_at_;
     Shard& shard = *Find(key);
-    if (all_sent.count(shard.session == session ? shard.lease : shard.backup_lease) == 0) {
+    if (all_sent.count(LeaseOf(shard, session)) == 0) {
       ++working;
     } else if (bug_ == PlantedBug::kRetiredOnWorkersWord) {
       Retire(key, shard);
@@ -173,7 +173,7 @@ void DataLeases::GrantInBands(std::uint64_t session, std::uint32_t width, std::u
   ShardKey band(front_.first, front_.second / width * width);
   for (int number = 0; number < kBands && band.first < EndOfGrants(); ++number) {
     Epoch& epoch = EpochOf(band.first);
-    const std::uint64_t end = std::min<std::uint64_t>(std::uint64_t{band.second} + width, epoch.shards.size());
+    const std::uint32_t end = EndOfBand(band, width);
     std::uint32_t holds = 0;
     for (std::uint32_t shard = band.second; shard < end; ++shard) {
       ++looked_at_;
@@ -189,8 +189,7 @@ void DataLeases::GrantInBands(std::uint64_t session, std::uint32_t width, std::u
       ++holds;
     }
     if (number == 0) of_front = holds > 0;
-    band =
-        end < epoch.shards.size() ? ShardKey(band.first, static_cast<std::uint32_t>(end)) : ShardKey(band.first + 1, 0);
+    band = end < epoch.shards.size() ? ShardKey(band.first, end) : ShardKey(band.first + 1, 0);
   }
   if (starves && !of_front) {
     spares_.insert(session);
@@ -205,33 +204,37 @@ bool DataLeases::WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t 
   return shard.next < plan_.updates_in_shard(key.first, key.second);
 }
 
+std::uint32_t DataLeases::EndOfBand(const ShardKey& key, std::uint32_t width) {
+  const std::uint64_t end = (std::uint64_t{key.second} / width + 1) * width;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(end, EpochOf(key.first).shards.size()));
+}
+
 // Late is who has not done what others of the band have, once half of these wait for it.
 void DataLeases::GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers,
                              v1::WorkerSyncReply* reply) {
   if (front_.first >= EndOfGrants()) return;
   Epoch& epoch = EpochOf(front_.first);
   const std::uint32_t begin = front_.second / width * width;
-  const auto end =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(std::uint64_t{begin} + width, epoch.shards.size()));
-  const auto done = [&](std::uint32_t shard) {
-    const Shard& one = epoch.shards[shard];
-    const std::uint32_t updates = plan_.updates_in_shard(front_.first, shard);
-    return one.state == State::kRetired || one.next >= updates ? UINT32_MAX : one.next;
-  };
+  const std::uint32_t end = EndOfBand(front_, width);
+  std::vector<std::uint32_t> next;  // of each data shard of the band; UINT32_MAX: it is done
+  next.reserve(end - begin);
   std::uint32_t most = 0;
   for (std::uint32_t shard = begin; shard < end; ++shard) {
     ++looked_at_;
-    const std::uint32_t next = std::min(done(shard), plan_.updates_in_shard(front_.first, shard));
-    most = std::max(most, next);
+    const Shard& one = epoch.shards[shard];
+    const std::uint32_t updates = plan_.updates_in_shard(front_.first, shard);
+    const bool done = one.state == State::kRetired || one.next >= updates;
+    next.push_back(done ? UINT32_MAX : one.next);
+    most = std::max(most, done ? updates : one.next);
   }
   std::uint32_t ahead = 0;
   std::optional<std::uint32_t> late;
   for (std::uint32_t shard = begin; shard < end; ++shard) {
     const Shard& one = epoch.shards[shard];
-    if (done(shard) >= most) {
+    if (next[shard - begin] >= most) {
       ++ahead;
     } else if (one.state == State::kLeased && one.backup_session == 0 && one.session != session &&
-               (!late.has_value() || done(shard) < done(*late))) {
+               (!late.has_value() || next[shard - begin] < next[*late - begin])) {
       late = shard;
     }
   }

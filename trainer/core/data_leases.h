@@ -113,6 +113,11 @@ class DataLeases {
   void Add(const ShardKey& key, const Shard& shard, std::uint64_t session, v1::WorkerSyncReply* reply) const;
   // The session has it no more.
   void TakeAway(const ShardKey& key, std::uint64_t session);
+  static std::uint64_t LeaseOf(const Shard& shard, std::uint64_t session) {
+    return shard.session == session ? shard.lease : shard.backup_lease;
+  }
+  // The data shard behind the last of the band that `key` is in.
+  std::uint32_t EndOfBand(const ShardKey& key, std::uint32_t width);
   bool WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t session) const;
   void GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
 

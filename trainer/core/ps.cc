@@ -141,7 +141,7 @@ absl::Status PsCore::Install(const v1::View& view) {
 }
 
 void PsCore::SetStepWidths() {
-  step_width_ = view_.mode() == v1::SYNCHRONOUS ? std::max(1U, view_.updates_per_step()) : 0;
+  step_width_ = StepWidth(view_);
   for (auto& [number, state] : slices_) {
     state.SetStepWidth(step_width_);
     state.SettleSum({.learning_rate = view_.optimizer().learning_rate()});

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstdint>
 
+#include "downpour/v1/control.pb.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 
@@ -19,6 +20,11 @@ struct StepId {
   std::uint32_t group = 0;
   auto operator<=>(const StepId&) const = default;  // NOLINT(modernize-use-nullptr): of the operator itself
 };
+
+// Updates of a step; 0: the mode is another one.
+inline std::uint32_t StepWidth(const v1::View& view) {
+  return view.mode() == v1::SYNCHRONOUS ? std::max<std::uint32_t>(1, view.updates_per_step()) : 0;
+}
 
 inline StepId StepOf(const UpdateId& update, std::uint32_t width) {
   return {update.dataset_epoch, update.data_shard / width, update.group};

@@ -168,7 +168,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
   }
   leases_ = std::move(now_held);
   if (!trains) lapsed_ = true;
-  if (step_width() == 0 || phase_ != Phase::kPulling || work_.kind != v1::TASK_TRAIN) return;
+  if (phase_ != Phase::kPulling || !StepOfWork().has_value()) return;
   const auto* const first = FirstLease();
   if (first == nullptr || first->first != work_lease_) GiveUpPulls();
 }
@@ -188,7 +188,7 @@ void WorkerCore::GiveUpPulls() {
 bool WorkerCore::Starves(Time now) const {
   if (step_width() == 0 || leaving_ || !accepted_) return false;
   if (phase_ == Phase::kWaiting) return true;
-  return phase_ == Phase::kPulling && work_.kind == v1::TASK_TRAIN && now >= phase_since_ + Patience();
+  return phase_ == Phase::kPulling && StepOfWork().has_value() && now >= phase_since_ + Patience();
 }
 
 // Others that compute the same take as long.
@@ -269,14 +269,9 @@ std::optional<UpdateId> WorkerCore::NextUpdate() const {
   std::optional<UpdateId> next;
   for (const auto& [id, held] : leases_) {
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
-    const std::uint32_t count = plan_->updates_in_shard(held.lease.shard().dataset_epoch(), held.lease.shard().shard());
-    const Bitmap done = Bitmap::FromBytes(count, held.lease.done());
-    std::uint32_t group = held.next;
     const bool current = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN && id == work_lease_;
-    if (current && group == work_.update.group) ++group;
-    while (group < count && done.Test(group)) ++group;
-    if (group >= count) continue;
-    const UpdateId update{held.lease.shard().dataset_epoch(), held.lease.shard().shard(), group};
+    const UpdateId update = FirstUpdate(held, held.next + (current && held.next == work_.update.group ? 1 : 0));
+    if (!plan_->Contains(update)) continue;
     if (step_width() == 0) return update;
     if (!next.has_value() || StepOf(update, step_width()) < StepOf(*next, step_width())) next = update;
   }
@@ -310,7 +305,12 @@ bool WorkerCore::PickWork() {
   return true;
 }
 
-std::optional<UpdateId> WorkerCore::FirstUpdate(HeldLease& held) const {
+std::optional<StepId> WorkerCore::StepOfWork() const {
+  if (step_width() == 0 || work_.kind != v1::TASK_TRAIN) return std::nullopt;
+  return StepOf(work_.update, step_width());
+}
+
+UpdateId WorkerCore::FirstUpdate(const HeldLease& held, std::uint32_t from) const {
   const std::uint32_t epoch = held.lease.shard().dataset_epoch();
   const std::uint32_t shard = held.lease.shard().shard();
   const std::uint32_t count = plan_->updates_in_shard(epoch, shard);
@@ -321,9 +321,8 @@ std::optional<UpdateId> WorkerCore::FirstUpdate(HeldLease& held) const {
     const StepId step = StepOf({epoch, shard, group}, step_width());
     return std::all_of(slices_.begin(), slices_.end(), [&step](const SliceState& slice) { return slice.step > step; });
   };
-  while (held.next < count && over(held.next)) ++held.next;
-  if (held.next >= count) return std::nullopt;
-  return UpdateId{epoch, shard, held.next};
+  while (from < count && over(from)) ++from;
+  return {epoch, shard, from};
 }
 
 std::pair<const std::uint64_t, WorkerCore::HeldLease>* WorkerCore::FirstLease() {
@@ -332,15 +331,16 @@ std::pair<const std::uint64_t, WorkerCore::HeldLease>* WorkerCore::FirstLease() 
   for (auto& entry : leases_) {
     HeldLease& held = entry.second;
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
-    const std::optional<UpdateId> update = FirstUpdate(held);
-    if (!update.has_value()) {
+    const UpdateId update = FirstUpdate(held, held.next);
+    held.next = update.group;
+    if (!plan_->Contains(update)) {
       if (!held.all_sent) sync_urgent_ = true;
       held.all_sent = true;
       continue;
     }
     if (step_width() == 0) return &entry;
     // Of one step what it was given first: what it took over comes after its own.
-    const StepId here = StepOf(*update, step_width());
+    const StepId here = StepOf(update, step_width());
     if (first != nullptr && !(here < place)) continue;
     first = &entry;
     place = here;
@@ -443,11 +443,12 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
             // Where this session begins to train, the slices may not agree on its clock yet.
             for (SliceState& slice : slices_) slice.fresh = slice.fresh && slice.clock >= clock_;
           }
-          if (step_width() != 0 && work_.kind == v1::TASK_TRAIN) {
-            const StepId step = StepOf(work_.update, step_width());
+          const std::optional<StepId> step = StepOfWork();
+          if (step.has_value()) {
             for (SliceState& slice : slices_) slice.fresh = slice.value_of == step;
             const auto held = leases_.find(work_lease_);
-            if (held == leases_.end() || FirstUpdate(held->second) != work_.update) {  // others have done it
+            // Others may have done it.
+            if (held == leases_.end() || FirstUpdate(held->second, held->second.next) != work_.update) {
               GiveUpPulls();
               moved = true;
               break;
@@ -457,7 +458,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           if (work_.fetched &&
               !std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) { return slice.fresh; })) {
             stats_.set_state("pulling");
-            if (step_width() != 0 && work_.kind == v1::TASK_TRAIN) {
+            if (step.has_value()) {
               next_sync_ = std::min(next_sync_, std::max(phase_since_, last_sync_) + Patience());
             }
             break;
@@ -489,12 +490,9 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           const bool sent = std::all_of(slices_.begin(), slices_.end(), [](const SliceState& slice) {
             return slice.push == SliceProgress::kSent || slice.push == SliceProgress::kDone;
           });
-          const std::uint32_t count = plan_->updates_in_shard(work_.update.dataset_epoch, work_.update.data_shard);
           if (sent && held != leases_.end() && !held->second.all_sent) {
-            const Bitmap done = Bitmap::FromBytes(count, held->second.lease.done());
-            std::uint32_t after = work_.update.group + 1;
-            while (after < count && done.Test(after)) ++after;
-            if (after >= count) held->second.all_sent = sync_urgent_ = true;
+            const UpdateId after = FirstUpdate(held->second, work_.update.group + 1);
+            if (!plan_->Contains(after)) held->second.all_sent = sync_urgent_ = true;
           }
           if (!std::all_of(slices_.begin(), slices_.end(),
                            [](const SliceState& slice) { return slice.push == SliceProgress::kDone; })) {
@@ -608,7 +606,7 @@ void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
         frame.header = MakeHeader(FrameKind::kPull);
         frame.header.slice = number;
         frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
-        if (step_width() != 0 && frame.header.begins_update) frame.header.update = work_.update;
+        if (StepOfWork().has_value()) frame.header.update = work_.update;
         frame.header.clock = clock_;
         frame.header.want_bf16 = WantsBf16(slice);
         return frame;
@@ -706,13 +704,13 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   }
   // Nobody waits for whoever begins to train to catch up with all that was done before.
   if (call.kind == Call::Kind::kPull && success) clock_ = std::max(clock_, reply.header.clock);
-  const bool of_step = step_width() != 0 && call.kind == Call::Kind::kPull && valued && work_.kind == v1::TASK_TRAIN;
-  if (of_step) {
+  const std::optional<StepId> of_step = call.kind == Call::Kind::kPull && valued ? StepOfWork() : std::nullopt;
+  if (of_step.has_value()) {
     cut_ = std::max(cut_, reply.header.cut);
     slice.step = std::max(slice.step, StepOf(reply.header.update, step_width()));
   }
   // Of two answers that overtook each other the newer value is kept.
-  if (of_step || (valued && reply.header.version >= slice.version)) {
+  if (of_step.has_value() || (valued && reply.header.version >= slice.version)) {
     if (bf16) {
       auto values = std::make_shared<std::vector<float>>(slice.slice.elements);
       Decode(reply.header.codec, reply.payload, absl::MakeSpan(*values));
@@ -722,8 +720,7 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
     }
     slice.version = reply.header.version;
     slice.clock = reply.header.clock;
-    slice.value_of.reset();
-    if (of_step) slice.value_of = StepOf(work_.update, step_width());
+    slice.value_of = of_step;
     slice.fresh = true;
   }
   if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {

@@ -181,10 +181,12 @@ class WorkerCore {
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
   bool PickWork();
   // Of mode SYNCHRONOUS; 0: of another.
-  std::uint32_t step_width() const { return view_.mode() == v1::SYNCHRONOUS ? view_.updates_per_step() : 0; }
-  // The first update of the lease that is neither known to be done nor of a step that is over. None: the lease has none
-  // left to send.
-  std::optional<UpdateId> FirstUpdate(HeldLease& held) const;
+  std::uint32_t step_width() const { return StepWidth(view_); }
+  // Of the update under way; none: of a task, or of another mode.
+  std::optional<StepId> StepOfWork() const;
+  // The lease's first update from the group `from` on that is neither known to be done nor of a step that is over.
+  // Where there is none it has a group that the plan has not.
+  UpdateId FirstUpdate(const HeldLease& held, std::uint32_t from) const;
   // The lease of a data shard to go on with; null: there is none.
   std::pair<const std::uint64_t, HeldLease>* FirstLease();
   // The update under way is not begun, as another is to come before it or nobody asks for it any more.

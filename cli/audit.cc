@@ -17,6 +17,7 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   expectation.sample_count = *samples;
   expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size * spec.update.minibatches());
   expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
+  expectation.may_converge = spec.update.mode == api::UpdateMode::kSandblaster;
   if (spec.training.updates_per_shard > 0) {
     expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
   }

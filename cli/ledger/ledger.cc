@@ -168,16 +168,31 @@ void Intersect(const Shape& shape, const v1::SliceLedger& slice, std::uint32_t e
   for (std::size_t i = 0; i < common->size(); ++i) (*common)[i] = (*common)[i] && applied[i];
 }
 
+bool HasBits(const std::string& bytes) {
+  return std::any_of(bytes.begin(), bytes.end(), [](char byte) { return byte != 0; });
+}
+
+// The first epoch that no slice has begun.
+std::uint32_t EndOfBegun(const std::map<std::uint32_t, const v1::SliceLedger*>& slices) {
+  std::uint32_t end = 0;
+  for (const auto& [number, slice] : slices) {
+    end = std::max(end, slice->watermark());
+    for (const v1::EpochTable& table : slice->epochs()) {
+      const bool begun =
+          HasBits(table.retired()) || std::any_of(table.open().begin(), table.open().end(),
+                                                  [](const auto& open) { return HasBits(open.applied()); });
+      if (begun) end = std::max(end, table.dataset_epoch() + 1);
+    }
+  }
+  return end;
+}
+
 // The updates that every slice has: only epochs that some slice has begun and not all have completed need a look at
 // bits.
 std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, const v1::SliceLedger*>& slices) {
   std::uint32_t watermark = std::numeric_limits<std::uint32_t>::max();
-  std::uint32_t end = 0;
-  for (const auto& [number, slice] : slices) {
-    watermark = std::min(watermark, slice->watermark());
-    for (const v1::EpochTable& table : slice->epochs()) end = std::max(end, table.dataset_epoch() + 1);
-    end = std::max(end, slice->watermark());
-  }
+  for (const auto& [number, slice] : slices) watermark = std::min(watermark, slice->watermark());
+  const std::uint32_t end = EndOfBegun(slices);
   std::uint64_t count = shape.UpdatesBefore(watermark);
   for (std::uint32_t epoch = watermark; epoch < std::min(end, shape.epochs()); ++epoch) {
     std::vector<bool> common(shape.Updates(epoch), true);
@@ -294,8 +309,10 @@ absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
   if (!slices.ok()) return slices.status();
 
   LedgerSummary summary;
-  summary.expected = shape->UpdatesBefore(shape->epochs());
-  summary.applied = summary.expected;
+  // A search has at least one evaluation.
+  const std::uint32_t begun = std::max(1u, std::min(EndOfBegun(*slices), shape->epochs()));
+  summary.expected = shape->UpdatesBefore(expectation.may_converge ? begun : shape->epochs());
+  summary.applied = shape->UpdatesBefore(shape->epochs());
   for (const auto& [number, slice] : *slices) {
     const auto distinct = CountSlice(*shape, *slice);
     if (!distinct.ok()) return distinct.status();

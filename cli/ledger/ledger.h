@@ -20,6 +20,7 @@ struct LedgerExpectation {
   std::uint64_t sample_count = 0;  // CountTrainingSamples
   std::uint32_t batch_size = 0;
   std::uint32_t epochs = 0;
+  bool may_converge = false;  // it may end before, after any dataset epoch: then those have to be whole that are begun
   std::optional<std::uint32_t> updates_per_shard;  // absent: chosen by the job, taken from the replies
   std::optional<std::uint32_t> slice_count;        // absent: the highest slice that a ps reports decides
 };

@@ -193,6 +193,28 @@ TEST(AuditLedgerTest, JobStoppedAnywhereCountsWhatEverySliceHas) {
   }
 }
 
+// A job that may converge ends after whole epochs: of one that is begun all is expected, of those behind it nothing.
+TEST(AuditLedgerTest, OfAJobThatMayConvergeBegunEpochsAreExpected) {
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    std::mt19937_64 random(seed);
+    Model model = MakeModel(random, false);
+    model.expectation.may_converge = true;
+    std::size_t begun = 1;
+    std::uint64_t common = 0;
+    for (std::size_t epoch = 0; epoch < model.expectation.epochs; ++epoch) {
+      for (std::size_t i = 0; i < model.epoch_updates; ++i) {
+        const auto has = [&](const ModelSlice& slice) { return slice.times[epoch][i] > 0; };
+        if (std::any_of(model.slices.begin(), model.slices.end(), has)) begun = std::max(begun, epoch + 1);
+        common += std::all_of(model.slices.begin(), model.slices.end(), has);
+      }
+    }
+    const auto summary = AuditLedger(model.expectation, Encode(random, model));
+    ASSERT_TRUE(summary.ok()) << seed << ": " << summary.status();
+    EXPECT_EQ(summary->expected, begun * model.epoch_updates) << seed;
+    EXPECT_EQ(summary->missing, summary->expected - common) << seed;
+  }
+}
+
 TEST(AuditLedgerTest, LostUpdatesAreCounted) {
   for (int seed = 0; seed < kSeeds; ++seed) {
     std::mt19937_64 random(seed);

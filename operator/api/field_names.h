@@ -51,7 +51,8 @@ inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Dev
 inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
 inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},
                                                     {"BoundedStaleness", UpdateMode::kBoundedStaleness},
-                                                    {"Synchronous", UpdateMode::kSynchronous}};
+                                                    {"Synchronous", UpdateMode::kSynchronous},
+                                                    {"Sandblaster", UpdateMode::kSandblaster}};
 inline constexpr Name<OptimizerType> kOptimizers[] = {{"SGD", OptimizerType::kSgd},
                                                       {"Momentum", OptimizerType::kMomentum},
                                                       {"Nesterov", OptimizerType::kNesterov},

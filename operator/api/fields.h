@@ -234,6 +234,13 @@ void Fields(Visitor& v, LocalOptimizerSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, LbfgsSpec& s) {
+  v.Field("history", s.history, Integer{1, 100});
+  v.Field("gradientTolerance", s.gradient_tolerance, PositiveFloat{});
+  v.Field("maxIterations", s.max_iterations, Integer{0, 1000000});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("mode", s.mode, Choice(kUpdateModes));
   v.Field("staleness", s.staleness, Integer{0, 1000000});
@@ -248,6 +255,7 @@ void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("fetchEvery", s.fetch_every, Integer{1, 1000000});
   v.Field("localOptimizer", s.local_optimizer, Object{});
   v.Field("clipNorm", s.clip_norm, PositiveFloat{});
+  v.Field("lbfgs", s.lbfgs, Object{});
 }
 
 template <class Visitor>

@@ -38,6 +38,24 @@ void CheckUpdate(const UpdateSpec& update, FieldErrors& errors) {
   check_type(optimizer.epsilon, "epsilon", moments, "types Adam and AdamW");
 }
 
+void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
+  if (update.mode != UpdateMode::kSandblaster) {
+    if (update.lbfgs.has_value()) errors.Add("spec.update.lbfgs", "is for the mode Sandblaster");
+    return;
+  }
+  const auto refuse = [&errors](const char* path, bool given) {
+    if (given) errors.Add(path, "is not for the mode Sandblaster");
+  };
+  refuse("spec.update.optimizer", !(update.optimizer == OptimizerSpec{}));
+  refuse("spec.update.accumulate", update.accumulate > 1);
+  refuse("spec.update.localSteps", update.local_steps > 1);
+  refuse("spec.update.clipNorm", update.clip_norm.has_value());
+  refuse("spec.update.warmStart", update.warm_start.has_value());
+  // The search needs the gradient of the point that it has, and all of it: no residual of the one before.
+  refuse("spec.update.codec", update.codec != Codec::kFp32);
+  refuse("spec.update.pullCodec", update.pull_codec != Codec::kFp32);
+}
+
 void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   const std::string path = "spec.update.optimizer";
   const auto name_of = [](OptimizerType type) {
@@ -183,7 +201,10 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add(path, "needs spec.training.evaluate: true, as metrics are measured then");
     }
   }
-  if (errors.IsClean("spec.update")) CheckUpdate(spec.update, errors);
+  if (errors.IsClean("spec.update")) {
+    CheckSandblaster(spec.update, errors);
+    CheckUpdate(spec.update, errors);
+  }
   if (errors.IsClean("spec.update.optimizer")) CheckOptimizer(spec.update.optimizer, errors);
   const std::string policy = "spec.failurePolicy";
   const Backoff& backoff = spec.failure_policy.backoff;

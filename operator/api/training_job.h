@@ -19,7 +19,7 @@ enum class Strategy { kParameterServer, kAllReduce };
 enum class Role { kCoordinator, kParameterServer, kWorker };
 enum class SuccessPolicy { kAllWorkers, kWorker0, kCoordinator };
 enum class RestartAction { kIgnore, kReplace, kRestoreRole, kRestartJob, kFailJob };
-enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous };
+enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous, kSandblaster };
 enum class OptimizerType { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW, kLamb, kDelayCompensatedSgd };
 enum class Compensation { kConstant, kAdaptive };
 enum class StalenessRule { kDivide, kGap };
@@ -214,6 +214,14 @@ struct LocalOptimizerSpec {
   friend bool operator==(const LocalOptimizerSpec&, const LocalOptimizerSpec&) = default;
 };
 
+// Of kSandblaster.
+struct LbfgsSpec {
+  int history = 10;                   // pairs of steps and of changes of the gradient that are kept
+  double gradient_tolerance = 1e-5;   // it has converged once no element of the gradient is greater
+  int max_iterations = 0;            // 0: as many as the epochs allow
+  friend bool operator==(const LbfgsSpec&, const LbfgsSpec&) = default;
+};
+
 struct UpdateSpec {
   UpdateMode mode = UpdateMode::kAsync;
   std::optional<int> staleness;         // of kBoundedStaleness; absent: kUsualStaleness
@@ -228,6 +236,7 @@ struct UpdateSpec {
   int fetch_every = 1;  // updates from one that begins with new values to the next, where local_steps is more than 1
   std::optional<LocalOptimizerSpec> local_optimizer;  // where local_steps is more than 1
   std::optional<double> clip_norm;
+  std::optional<LbfgsSpec> lbfgs;  // of kSandblaster; absent: as it is by default
   // Of an update; only one of both is more than 1.
   std::uint64_t minibatches() const { return static_cast<std::uint64_t>(std::max(accumulate, local_steps)); }
   friend bool operator==(const UpdateSpec&, const UpdateSpec&) = default;

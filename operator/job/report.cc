@@ -74,6 +74,7 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.message = reply.message();
   if (reply.failure() == v1::FAILURE_DATA_SHARD) report.failure_reason = "DataShardFailed";
   if (reply.failure() == v1::FAILURE_MODEL_NOT_FINITE) report.failure_reason = "ModelNotFinite";
+  report.outcome = reply.search().outcome();
   report.warnings.assign(reply.warnings().begin(), reply.warnings().end());
   report.generation = reply.view().generation();
   report.updates_applied = reply.updates_applied();

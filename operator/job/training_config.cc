@@ -144,6 +144,28 @@ v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
   return config;
 }
 
+v1::Mode ToProto(api::UpdateMode mode) {
+  switch (mode) {
+    case api::UpdateMode::kBoundedStaleness:
+      return v1::BOUNDED_STALENESS;
+    case api::UpdateMode::kSynchronous:
+      return v1::SYNCHRONOUS;
+    case api::UpdateMode::kSandblaster:
+      return v1::SANDBLASTER;
+    case api::UpdateMode::kAsync:
+      break;
+  }
+  return v1::ASYNC;
+}
+
+void SetSearch(const api::LbfgsSpec& spec, v1::TrainingConfig* config) {
+  config->mutable_optimizer()->Clear();
+  config->mutable_optimizer()->set_type(v1::LBFGS);
+  config->mutable_optimizer()->set_history(static_cast<std::uint32_t>(spec.history));
+  config->mutable_lbfgs()->set_gradient_tolerance(spec.gradient_tolerance);
+  config->mutable_lbfgs()->set_max_iterations(static_cast<std::uint32_t>(spec.max_iterations));
+}
+
 // Absent numbers are those of torch.optim, and where it has none those of the paper.
 v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
   v1::OptimizerConfig config;
@@ -229,20 +251,15 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   if (spec.elastic.has_value()) workers = std::clamp(workers, spec.elastic->min_replicas, spec.elastic->max_replicas);
   config.set_workers(static_cast<std::uint32_t>(workers));
   config.set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
-  switch (spec.update.mode) {
-    case api::UpdateMode::kAsync:
-      config.set_mode(v1::ASYNC);
-      break;
-    case api::UpdateMode::kBoundedStaleness:
-      config.set_mode(v1::BOUNDED_STALENESS);
-      config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
-      break;
-    case api::UpdateMode::kSynchronous:
-      config.set_mode(v1::SYNCHRONOUS);
-      config.set_updates_per_step(static_cast<std::uint32_t>(spec.update.updates_per_step.value_or(0)));
-      config.mutable_optimizer()->set_staleness_aware(false);
-      break;
+  config.set_mode(ToProto(spec.update.mode));
+  if (config.mode() == v1::BOUNDED_STALENESS) {
+    config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
   }
+  if (config.mode() == v1::SYNCHRONOUS) {
+    config.set_updates_per_step(static_cast<std::uint32_t>(spec.update.updates_per_step.value_or(0)));
+    config.mutable_optimizer()->set_staleness_aware(false);
+  }
+  if (config.mode() == v1::SANDBLASTER) SetSearch(spec.update.lbfgs.value_or(api::LbfgsSpec()), &config);
   config.mutable_codec()->set_push(ToProto(spec.update.codec));
   config.mutable_codec()->set_top_k(spec.update.top_k.value_or(0));
   config.mutable_codec()->set_pull(ToProto(spec.update.pull_codec));

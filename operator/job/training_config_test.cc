@@ -160,6 +160,24 @@ TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").model().torch_script(), "/m.pt");
 }
 
+TEST(TrainingConfigTest, ASearchHasAnOptimizerOfItsOwn) {
+  api::TrainingJob job = MakeJob();
+  job.spec.update = {};
+  job.spec.update.mode = api::UpdateMode::kSandblaster;
+  v1::TrainingConfig config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.mode(), v1::SANDBLASTER);
+  EXPECT_EQ(config.optimizer().type(), v1::LBFGS);
+  EXPECT_EQ(config.optimizer().history(), 10u);
+  EXPECT_EQ(config.optimizer().learning_rate(), 0);
+  EXPECT_EQ(config.lbfgs().gradient_tolerance(), 1e-5);
+  EXPECT_EQ(config.lbfgs().max_iterations(), 0u);
+  job.spec.update.lbfgs = api::LbfgsSpec{.history = 5, .gradient_tolerance = 1e-3, .max_iterations = 7};
+  config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.optimizer().history(), 5u);
+  EXPECT_EQ(config.lbfgs().gradient_tolerance(), 1e-3);
+  EXPECT_EQ(config.lbfgs().max_iterations(), 7u);
+}
+
 TEST(TrainingConfigTest, EachJobHasAFolderOfItsOwnBelowTheUri) {
   api::TrainingJob job = MakeJob();
   EXPECT_FALSE(ToTrainingConfig(job, "abc", "/out").has_checkpoint());

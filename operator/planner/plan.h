@@ -86,6 +86,7 @@ struct CoordinatorReport {
   int epoch = 0;                               // of the data set, from 1; 0: none has begun
   double samples_per_second = 0;               // 0: not known
   std::optional<double> loss;                  // mean over the newest updates
+  std::string outcome;                         // of a search that is over; empty: of none
   std::optional<double> test_accuracy;         // of the newest evaluation; absent: none, or it measures no accuracy
   std::vector<TestMetric> test_metrics;        // of the newest evaluation, in the order of the manifest
   std::vector<std::string> warnings;           // what the job goes on without

@@ -17,6 +17,14 @@ constexpr double kFinishGraceSeconds = 30;
 constexpr char kFinishedReason[] = "TrainingFinished";
 constexpr char kFinishedMessage[] = "training is finished and the model is stored";
 
+std::string LatePart() { return absl::StrCat("; ", kFinishGraceSeconds, " s later these have not ended: "); }
+
+// With how it came to its end, if that was a question; the coordinator may be gone meanwhile.
+std::string FinishedMessage(const Context& context) {
+  const std::string& message = FindCondition(context.status, kSuccessCriteriaMet)->message;
+  return message.substr(0, message.find(LatePart()));
+}
+
 }  // namespace
 
 void DetectOutcome(Context& context) {
@@ -25,7 +33,8 @@ void DetectOutcome(Context& context) {
   if (report->phase == CoordinatorPhase::kDone) {
     for (const std::string& warning : report->warnings) context.Emit(true, "TrainingIncomplete", warning);
     context.status.output = report->model;
-    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason,
+                         absl::StrCat(kFinishedMessage, report->outcome.empty() ? "" : "; ", report->outcome));
     context.WakeAt(context.now);
   } else if (report->phase == CoordinatorPhase::kFailed) {
     context.FailJob(report->failure_reason.empty() ? "TrainingFailed" : report->failure_reason,
@@ -37,11 +46,14 @@ void Finish(Context& context) {
   std::vector<Instance> live;  // but for the one that stays
   std::copy_if(context.observed.instances.begin(), context.observed.instances.end(), std::back_inserter(live),
                [&context](const Instance& instance) { return IsLive(instance) && !KeepsModel(context, instance); });
+  const std::string finished = FinishedMessage(context);
   if (live.empty()) {
-    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, kFinishedMessage);
-    context.SetCondition(kComplete, true, kFinishedReason, "training is finished and every process has ended");
+    const std::string outcome = finished.substr(std::min(finished.size(), sizeof(kFinishedMessage) - 1));
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason, finished);
+    context.SetCondition(kComplete, true, kFinishedReason,
+                         absl::StrCat("training is finished and every process has ended", outcome));
     context.status.completion_time = context.now;
-    context.Emit(false, "JobSucceeded", "training is finished");
+    context.Emit(false, "JobSucceeded", absl::StrCat("training is finished", outcome));
     BeginToKeepModel(context);
     return;
   }
@@ -51,9 +63,8 @@ void Finish(Context& context) {
   if (!late) {
     context.WakeAt(deadline);
   } else {
-    context.SetCondition(
-        kSuccessCriteriaMet, true, kFinishedReason,
-        absl::StrCat(kFinishedMessage, "; ", kFinishGraceSeconds, " s later these have not ended: ", WhatIsLive(live)));
+    context.SetCondition(kSuccessCriteriaMet, true, kFinishedReason,
+                         absl::StrCat(finished, LatePart(), WhatIsLive(live)));
   }
   bool tell = false;
   for (const Instance& instance : live) {

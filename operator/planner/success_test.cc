@@ -11,6 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 constexpr auto kWorker = api::Role::kWorker;
 
@@ -61,6 +62,25 @@ TEST(SuccessTest, WhatIsMissingIsToldOnce) {
   EXPECT_TRUE(plan.events[0].warning);
   EXPECT_EQ(plan.events[0].message, "the evaluation could not be made");
   EXPECT_THAT(EventReasons(world.Step()), IsEmpty());
+}
+
+// Also once the coordinator that knew it is gone.
+TEST(SuccessTest, HowASearchEndedIsTold) {
+  FakeWorld world = FakeWorld::Training(1, 1);
+  world.Report(CoordinatorPhase::kDone, 100);
+  world.observed.report->outcome = "converged after 12 iterations";
+  world.Step();
+  world.observed.report.reset();
+  world.now += 30;
+  EXPECT_THAT(FindCondition(world.Step().status, kSuccessCriteriaMet)->message,
+              StartsWith("training is finished and the model is stored; converged after 12 iterations; 30 s later"));
+  world.now += world.job.spec.failure_policy.termination_timeout_seconds;
+  world.Step();
+  const Plan plan = world.Step();
+  EXPECT_EQ(FindCondition(plan.status, kSuccessCriteriaMet)->message,
+            "training is finished and the model is stored; converged after 12 iterations");
+  EXPECT_EQ(FindCondition(plan.status, kComplete)->message,
+            "training is finished and every process has ended; converged after 12 iterations");
 }
 
 TEST(SuccessTest, WhatDoesNotEndIsStoppedThenForced) {

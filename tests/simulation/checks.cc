@@ -127,6 +127,7 @@ void Checks::CheckSlice(const std::string& where, const core::DataPlan& plan, co
     world_->Violation(absl::StrCat(where, ": ", table.version(), " steps of which ", table.skipped(),
                                    " were skipped, its table has ", updates, " and ", skipped));
   }
+  if (!counts_(table.slice())) return;
   const auto counter = static_cast<std::uint64_t>(std::lround(value[kCounter]));
   if (counter != updates - skipped - awaited) {
     world_->Violation(absl::StrCat(where, ": counter ", counter, ", its table says ", updates - skipped - awaited));
@@ -170,6 +171,7 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
   written.manifest = *manifest;
   const core::DataPlan plan = *core::DataPlan::Create(manifest->data());
   std::vector<std::uint32_t> slices;
+  std::set<double> commands;
   for (const v1::PsFiles& of_ps : manifest->files()) {
     slices.insert(slices.end(), of_ps.slices().begin(), of_ps.slices().end());
   }
@@ -179,12 +181,19 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
         absl::StatusOr<core::AppliedTable> table = core::AppliedTable::FromLedger(plan, snapshot.table);
         if (!table.ok()) return table.status();
         written.tables.emplace(snapshot.number, *std::move(table));
+        if (!counts_(snapshot.number)) {
+          const std::vector<core::StateScalar>& scalars = snapshot.optimizer.scalars;
+          commands.insert(scalars.size() > 1 ? scalars[1].value : 0);
+        }
         written.versions[snapshot.number] = snapshot.table.version();
         return absl::OkStatus();
       });
   if (!read.ok()) {
     checkpoints_.erase(position);
     return wrong(read);
+  }
+  if (commands.size() > 1) {
+    world_->Violation(absl::StrCat(where, ": a command on vectors is on some slices only"));
   }
   ++committed_;
   CheckCut(written, where, plan);

@@ -25,9 +25,11 @@ namespace downpour::simulation {
 class Checks {
  public:
   // `skipped`: whether the update is one that takes no step.
+  // `counts`: whether the slice has the counters; those that a search is about have not.
   // `step_width`: updates of a step in mode SYNCHRONOUS, else 0.
-  Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped, std::uint32_t step_width)
-      : world_(world), disk_(disk), skipped_(std::move(skipped)), step_width_(step_width) {}
+  Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped,
+         std::function<bool(std::uint32_t)> counts, std::uint32_t step_width)
+      : world_(world), disk_(disk), skipped_(std::move(skipped)), counts_(std::move(counts)), step_width_(step_width) {}
 
   // ---- histories
   // A coordinator has the ps install it; by what was in the store it should begin so (URI; empty: initial values).
@@ -98,6 +100,7 @@ class Checks {
   World* world_;
   Disk* disk_;
   std::function<bool(const core::UpdateId&)> skipped_;
+  std::function<bool(std::uint32_t)> counts_;
   std::uint32_t step_width_;
   std::map<HistoryKey, History> histories_;
   std::map<Order, Checkpoint, std::greater<Order>> checkpoints_;

@@ -119,6 +119,52 @@ TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
   }
 }
 
+// Every portion of the gradient once, at the right point, and every command once: otherwise a search would not come to
+// the end that it has without faults, to the bit.
+TEST(SearchTest, EndsTheSameUnderAnyFaults) {
+  const std::uint64_t seeds = Seeds(600);
+  std::uint64_t iterations = 0, restored = 0, kills = 0, checkpoints = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.search = true;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
+                    << "\n  replay: simulate --search --seed " << seed << " --trace";
+    }
+    iterations += result.iterations;
+    restored += result.slices_restored > 0 ? 1 : 0;
+    kills += static_cast<std::uint64_t>(result.kills);
+    checkpoints += result.checkpoints;
+  }
+  std::cout << seeds << " searches, " << iterations << " iterations, " << kills << " kills, " << checkpoints
+            << " checkpoints, " << restored << " went on from one" << std::endl;
+  EXPECT_GT(iterations, 5 * seeds);
+  EXPECT_GT(restored, seeds / 4);
+}
+
+TEST(SearchTest, ASlowWorkerGetsFewerPortions) {
+  std::uint64_t slow = 0, others = 0, count = 0, jobs = 0;
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.faults = false;
+    options.search = true;
+    options.slow_worker = true;
+    const SimulationResult result = Simulate(options);
+    EXPECT_TRUE(result.violations.empty()) << "seed " << seed << ": " << result.violations.front();
+    if (result.computed.size() < 2) continue;
+    ++jobs;
+    for (const auto& [worker, updates] : result.computed) {
+      (worker == 0 ? slow : others) += updates;
+      count += worker == 0 ? 0 : 1;
+    }
+  }
+  std::cout << "the slow workers computed " << slow << " updates, " << count << " others " << others << std::endl;
+  EXPECT_LT(slow * count, others * jobs / 2) << "a slow worker has as many as half of what another has";
+}
+
 TEST(DeadlyShardTest, FailsTheJobWithItsNameAndNothingElseDoes) {
   int deaths = 0, exact = 0, kills = 0;
   const std::uint64_t seeds = Seeds(200);
@@ -190,7 +236,8 @@ TEST(FailingTasksTest, WhereNoneCanTheJobEndsAndSaysWhy) {
 struct Planted {
   core::PlantedBug bug;
   const char* name;
-  std::uint64_t within;  // seeds: about thirteen times as many as it takes on average, so that luck does not decide
+  std::uint64_t within = 0;  // seeds: about thirteen times as many as it takes on average, so that luck does not decide
+  bool search = false;       // in mode SANDBLASTER
 };
 
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
@@ -202,6 +249,7 @@ TEST_P(PlantedBugTest, IsCaught) {
     SimulationOptions options;
     options.seed = seed;
     options.bug = GetParam().bug;
+    options.search = GetParam().search;
     const SimulationResult result = Simulate(options);
     if (result.violations.empty()) continue;
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
@@ -226,7 +274,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90},
                     Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 100},
                     Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 160},
-                    Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 480}),
+                    Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 480},
+                    Planted{core::PlantedBug::kCommandRepeated, "CommandRepeated", 50, true},
+                    Planted{core::PlantedBug::kCommandWhileCutOpens, "CommandWhileCutOpens", 300, true},
+                    Planted{core::PlantedBug::kNextPointNotAwaited, "NextPointNotAwaited", 50, true}),
     [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

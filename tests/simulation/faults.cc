@@ -182,8 +182,11 @@ void Faults::WholeJob() {
   // The shard that is deadly is one of the plan that the job began with.
   if (!job_->options_.deadly_shard && random_.Chance(0.5)) {
     config.set_ps_replicas(static_cast<std::uint32_t>(random_.Between(1, 4)));
-    // The weights of a step's updates, which the gradients here undo, are those of the plan that the job began with.
-    if (config.mode() != v1::SYNCHRONOUS) config.set_batch_size(static_cast<std::uint32_t>(random_.Between(1, 5)));
+    // The end of a search is known to the bit for updates of one size only; and the weights of a step's updates, which
+    // the gradients here undo, are those of the plan that the job began with.
+    if (config.mode() != v1::SYNCHRONOUS && !job_->options_.search) {
+      config.set_batch_size(static_cast<std::uint32_t>(random_.Between(1, 5)));
+    }
     job_->worker_count_ = static_cast<std::uint32_t>(random_.Between(1, 6));
     job_->Trace(absl::StrCat("now ", config.ps_replicas(), " ps, ", job_->worker_count_, " workers, batch ",
                              config.batch_size()));

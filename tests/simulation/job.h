@@ -78,6 +78,8 @@ class Job {
   // ---- the operator's part (simulator.cc)
   void Watch();
   void CheckEnd();
+  // Of mode SANDBLASTER; of how many evaluations it is the end.
+  std::uint32_t CheckSearch();
   std::string ProtocolState() const;
   // A fault of this kind strikes now.
   void Count(const std::string& fault) { ++result_.coverage[fault][ProtocolState()]; }
@@ -104,6 +106,7 @@ class Job {
   std::optional<core::UpdateId> deadly_;  // any update of the shard
   v1::ProgressRequest told_;              // failures and wishes, as the operator knows them
   std::vector<v1::TensorSpec> tensors_;
+  std::set<std::uint32_t> searched_;  // slices of parameters, in mode SANDBLASTER
   std::uint64_t skip_every_ = 0;
   std::uint64_t extra_bytes_limit_ = 0;
   absl::Duration slowest_update_;

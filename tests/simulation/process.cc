@@ -1,6 +1,7 @@
 #include "tests/simulation/process.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,10 @@ core::Payload WorkerShell::InitialValue(std::uint32_t, const core::Slice& slice)
 core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
   auto gradient = std::make_shared<simulation::Gradient>();
   gradient->values = update_;
+  if (searched_.count(number) != 0) {
+    gradient->values = gradients_[number];
+    gradient->point = computed_at_[number];
+  }
   gradient->history = computed_with_[number].history;
   gradient->least = gradient->most = computed_with_[number].counter;
   for (const auto& [slice, held] : computed_with_) {
@@ -28,20 +33,31 @@ core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
   return core::Payload::OfFloats(span, std::move(gradient));
 }
 
-void WorkerShell::StoreValue(std::uint32_t number, const core::Slice&, const core::Payload& value) {
+void WorkerShell::StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) {
+  if (searched_.count(number) != 0) {
+    std::vector<float>& point = points_[number];
+    point.resize(slice.elements);
+    value.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+      std::copy(run.begin(), run.end(), point.begin() + static_cast<std::ptrdiff_t>(first));
+    });
+  }
   value.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
     if (first <= kHistory && kHistory < first + run.size()) held_[number].history = run[kHistory - first];
     if (first <= kCounter && kCounter < first + run.size()) held_[number].counter = run[kCounter - first];
   });
 }
 
-void WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation,
-                          float weight) {
+double WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation,
+                            float weight) {
   update_.assign(kSamples + plan.proto().sample_count(), 0.0f);
   update_[kCounter] = -weight;  // the learning rate is one: the counter rises by one
   for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= weight;
   computed_with_ = held_;
   generation_ = generation;
+  computed_at_ = points_;
+  for (const auto& [number, point] : computed_at_)
+    gradients_[number] = Objective::Gradient(plan, update, number, point);
+  return searched_.empty() ? 1 : Objective::Loss(plan, update, computed_at_);
 }
 
 const char* NameOf(Kind kind) {

@@ -8,8 +8,10 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "tests/simulation/objective.h"
 #include "tests/simulation/world.h"
 #include "trainer/checkpoint/job_store.h"
 #include "trainer/core/coordinator.h"
@@ -29,6 +31,7 @@ struct Gradient {
   float history = 0;
   std::uint64_t generation = 0;
   float least = 0, most = 0;  // of the counters of all slices' values
+  std::vector<float> point;   // in mode SANDBLASTER, of a parameter
 };
 
 // Given out once each.
@@ -42,16 +45,19 @@ struct Numbers {
 // A worker's values and gradients.
 class WorkerShell final : public core::WorkerHost {
  public:
-  explicit WorkerShell(Numbers* numbers) : numbers_(numbers) {}
+  // `searched`: slices of parameters, in mode SANDBLASTER.
+  WorkerShell(Numbers* numbers, std::set<std::uint32_t> searched) : numbers_(numbers), searched_(std::move(searched)) {}
   std::uint64_t NewSession() override { return numbers_->session++; }
   core::Payload InitialValue(std::uint32_t number, const core::Slice& slice) override;
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
-  // `weight` multiplies it.
-  void Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation, float weight);
+  // The loss. `weight` multiplies the gradients that count.
+  double Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation, float weight);
 
  private:
   Numbers* numbers_;
+  std::set<std::uint32_t> searched_;
+  Objective::Values points_, computed_at_, gradients_;
   std::vector<float> update_;
   std::uint64_t generation_ = 0;
   struct Held {

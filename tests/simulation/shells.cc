@@ -82,7 +82,7 @@ ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
     options.message_bytes = random_.Chance(0.5) ? 1 : 1000;
     options.exchanges_in_flight = random_.Between(1, 4);
     options.data_deadline = absl::Milliseconds(random_.Between(200, 4000));
-    process->shell = std::make_unique<WorkerShell>(&numbers_);
+    process->shell = std::make_unique<WorkerShell>(&numbers_, searched_);
     process->worker = std::make_unique<core::WorkerCore>(options, process->shell.get());
     AtProcess(now(), process, [this, process] {
       core::WorkerOutput output;
@@ -277,6 +277,10 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   const auto* gradient = static_cast<const Gradient*>(push.payload.owner().get());
   const float history = (*ps.ps->value(push.header.slice))[kHistory];
   const std::uint64_t generation = ps.ps->view().stamp().generation();
+  if (searched_.count(push.header.slice) != 0 && gradient->point != *ps.ps->value(push.header.slice)) {
+    world_.Violation(absl::StrCat(ps.name(), ": slice ", push.header.slice, ": ", NameOf(push.header.update),
+                                  " has the gradient of another point"));
+  }
   if (gradient->history != history || gradient->generation != generation) {
     world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " of generation ", generation,
                                   ", history ", history, ", a gradient of generation ", gradient->generation,
@@ -371,8 +375,10 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
   }
   if (staleness_checks_.has_value()) staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
-  process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation(), Weight(work.update));
+  const double loss = process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation(),
+                                              Weight(work.update));
   Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);
+  if (options_.slow_worker && process->index == 0) at += 10 * slowest_update_;
   for (std::size_t tensor = tensors_.size(); tensor-- > 0 && !skip;) {
     at += random_.Delay(absl::Microseconds(10), absl::Milliseconds(8));
     AtProcess(at, process, [this, process, work, tensor] {
@@ -381,10 +387,11 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
       CarryOut(process, std::move(next));
     });
   }
-  AtProcess(at + absl::Microseconds(10), process, [this, process, work, skip] {
+  AtProcess(at + absl::Microseconds(10), process, [this, process, work, skip, loss] {
+    ++result_.computed[process->index];
     core::ComputeResult result;
     result.verdict = skip ? core::Verdict::kSkip : core::Verdict::kApply;
-    result.loss = 1;
+    result.loss = loss;
     result.samples = 1;
     core::WorkerOutput next;
     process->worker->OnComputed(work.token, result, process->clock(now()), &next);

@@ -1,4 +1,5 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..10] [--deadly-shard] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..18] [--deadly-shard] [--search] [--slow-worker]
+// [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -12,8 +13,10 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "the seed")->required();
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
+  app.add_flag("--search", options.search, "in mode Sandblaster");
+  app.add_flag("--slow-worker", options.slow_worker, "worker-0 takes ten times as long");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 12));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 18));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

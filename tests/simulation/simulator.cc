@@ -85,6 +85,25 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     slowest_update_ = absl::Milliseconds(random_.Between(60, 300));
     config_.set_epochs(static_cast<std::uint32_t>(random_.Between(2, 6)));
   }
+  if (options.search) {
+    config_.clear_updates_per_step();
+    sample_count_ = static_cast<std::uint64_t>(random_.Between(8, 24));
+    config_.set_epochs(40);
+    config_.set_mode(v1::SANDBLASTER);
+    config_.clear_staleness();
+    config_.mutable_optimizer()->Clear();
+    config_.mutable_optimizer()->set_type(v1::LBFGS);
+    config_.mutable_optimizer()->set_history(static_cast<std::uint32_t>(random_.Between(1, 6)));
+    config_.mutable_lbfgs()->set_gradient_tolerance(1e-3);
+    slowest_update_ = absl::Milliseconds(30);
+  }
+  if (options.slow_worker) {
+    // So many data shards that there is something to share out.
+    sample_count_ = 100;
+    worker_count_ = std::max(worker_count_, 2u);
+    config_.set_batch_size(1);
+    config_.set_updates_per_shard(1);
+  }
   skip_every_ = random_.Chance(0.3) ? static_cast<std::uint64_t>(random_.Between(3, 20)) : 0;
   for (int i = 0; i < slices; ++i) {
     v1::TensorSpec tensor;
@@ -93,6 +112,12 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     tensor.add_shape(static_cast<std::int64_t>(kSamples + sample_count_));
     if (tensors_.size() % 3 == 2) tensor.set_kind(v1::BUFFER);
     tensors_.push_back(tensor);
+  }
+  if (options.search) {
+    skip_every_ = 0;  // what is not finite is so at a point, not in an update
+    for (std::uint32_t slice = 0; slice < tensors_.size(); ++slice) {
+      if (tensors_[slice].kind() != v1::BUFFER) searched_.insert(slice);
+    }
   }
   v1::DataPlan data;
   data.set_sample_count(sample_count_);
@@ -114,11 +139,13 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   network_.emplace(&world_, options.faults ? faults_end_ : absl::ZeroDuration());
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
   checks_.emplace(
-      &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); }, config_.updates_per_step());
+      &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); },
+      [this](std::uint32_t slice) { return searched_.count(slice) == 0; }, config_.updates_per_step());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
       ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
       " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
+      options.search ? absl::StrCat(", L-BFGS of ", config_.optimizer().history(), " pairs") : "",
       config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
                                               : "",
@@ -137,7 +164,35 @@ std::string Job::ProtocolState() const {
   return open && training ? NameOf(cut) : NameOf(coordinator.phase(), coordinator.checkpoints().restored());
 }
 
+std::uint32_t Job::CheckSearch() {
+  v1::View view;
+  view.mutable_tensors()->Assign(tensors_.begin(), tensors_.end());
+  *view.mutable_data() = plan_->proto();
+  *view.mutable_optimizer() = config_.optimizer();
+  const Objective::Minimum expected = Objective::Search(view, config_.lbfgs());
+  result_.iterations = expected.iterations;
+  const v1::SearchProgress found = Coordinator()->coordinator->GetProgress(Coordinator()->clock(now())).search();
+  if (found.outcome() != expected.outcome) {
+    world_.Violation(absl::StrCat("the search ended: ", found.outcome(), "; expected: ", expected.outcome));
+  }
+  for (const auto& [ps, session] : final_ps_) {
+    const ProcessPointer process = by_session_[session];
+    if (process == nullptr || !process->alive) continue;
+    for (const auto& [slice, value] : expected.values) {
+      const auto at_end = process->ps->value(slice);
+      if (at_end == nullptr) continue;
+      for (std::size_t i = kSamples; i < value.size(); ++i) {
+        if ((*at_end)[i] == value[i]) continue;
+        world_.Violation(absl::StrCat("slice ", slice, ": element ", i, " is ", (*at_end)[i], ", expected ", value[i]));
+        break;
+      }
+    }
+  }
+  return expected.evaluations;
+}
+
 void Job::CheckEnd() {
+  const std::uint32_t epochs = options_.search ? CheckSearch() : config_.epochs();
   std::set<std::uint32_t> seen;
   for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index) {
     // The process that the coordinator counts as this ps.
@@ -145,7 +200,12 @@ void Job::CheckEnd() {
     if (process == nullptr || !process->alive) continue;
     const v1::LedgerReply tables = process->ps->ReadLedger();
     // Where the batch size changed on the way it differs from the one that the job began with.
-    const core::DataPlan plan = *core::DataPlan::Create(tables.data());
+    if (tables.data().epochs() != config_.epochs()) {
+      world_.Violation(absl::StrCat("no plan of ", config_.epochs(), " epochs: ", tables.data().ShortDebugString()));
+    }
+    v1::DataPlan done = tables.data();
+    done.set_epochs(epochs);
+    const core::DataPlan plan = *core::DataPlan::Create(done);
     std::uint64_t skipped = 0;
     std::vector<std::uint64_t> samples(sample_count_, 0);
     ForEachUpdate(plan, [&](const core::UpdateId& update) {
@@ -155,21 +215,21 @@ void Job::CheckEnd() {
       }
       for (std::int64_t sample : plan.SampleIndices(update)) ++samples[static_cast<std::size_t>(sample)];
     });
-    if (plan.epochs() != config_.epochs() ||
-        (skipped == 0 && samples != std::vector<std::uint64_t>(sample_count_, config_.epochs()))) {
-      world_.Violation(absl::StrCat("no plan of ", config_.epochs(), " epochs: ", plan.proto().ShortDebugString()));
+    if (skipped == 0 && samples != std::vector<std::uint64_t>(sample_count_, epochs)) {
+      world_.Violation(absl::StrCat("no plan of ", epochs, " epochs: ", plan.proto().ShortDebugString()));
     }
     for (const v1::SliceLedger& ledger : tables.slices()) {
       seen.insert(ledger.slice());
       const auto value = process->ps->value(ledger.slice());
       const std::string where = absl::StrCat("slice ", ledger.slice());
       checks_->CheckSlice(where, plan, ledger, *value);
+      if (ledger.version() != plan.updates()) {
+        world_.Violation(absl::StrCat(where, ": ", ledger.version(), " steps, expected ", plan.updates()));
+      }
+      if (searched_.count(ledger.slice()) != 0) continue;
       const auto counter = static_cast<std::uint64_t>(std::lround((*value)[kCounter]));
       if (counter != plan.updates() - skipped) {
         world_.Violation(absl::StrCat(where, ": counter ", counter, ", expected ", plan.updates() - skipped));
-      }
-      if (ledger.version() != plan.updates()) {
-        world_.Violation(absl::StrCat(where, ": ", ledger.version(), " steps, expected ", plan.updates()));
       }
       for (std::size_t sample = 0; sample < samples.size(); ++sample) {
         if (static_cast<std::uint64_t>(std::lround((*value)[kSamples + sample])) != samples[sample]) {

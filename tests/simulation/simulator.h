@@ -25,6 +25,8 @@ struct SimulationOptions {
   // One data shard ends every worker that begins an update of it; the operator says that this was not the platform.
   bool deadly_shard = false;
   FailingTasks failing_tasks = FailingTasks::kNowhere;
+  bool search = false;       // in mode SANDBLASTER
+  bool slow_worker = false;  // worker 0 takes ten times as long as others at most
 };
 
 // How often each kind of fault struck while the protocol was in each state.
@@ -49,6 +51,8 @@ struct SimulationResult {
   std::string deadly_shard;  // "data shard 3 of epoch 1 "
   int deaths_by_shard = 0;
   int failed_tasks = 0;
+  std::map<std::uint32_t, std::uint64_t> computed;  // updates, by worker
+  std::uint32_t iterations = 0;                     // in mode SANDBLASTER
   std::string failure;  // with which a job with a deadly shard or with tasks that fail everywhere failed
 };
 

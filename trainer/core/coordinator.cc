@@ -70,6 +70,8 @@ void CoordinatorCore::StepCheckpoints(Time now) {
   situation.stamp = view_.stamp();
   situation.members_version = members_.version();
   situation.members_confirmed = states_.least_members_version();
+  // A command on vectors is in a cut on every slice or on none: no cut begins while one is under way.
+  situation.may_begin = !search_.has_value() || search_->settled();
   situation.sessions = [this] { return members_.sessions(); };
   situation.describe = [this](v1::CheckpointManifest* manifest) {
     *manifest->mutable_tensors() = view_.tensors();
@@ -93,6 +95,7 @@ void CoordinatorCore::StepTraining(Time now) {
     leases_->InspectFree();
   }
   leases_->Confirm(states_.least_members_version());
+  if (search_.has_value()) return StepSearch();
   const std::uint32_t epochs = leases_->plan().epochs();
   while (leases_->watermark() < epochs) {
     if (!leases_->Advance()) return;
@@ -102,9 +105,38 @@ void CoordinatorCore::StepTraining(Time now) {
   phase_ = Phase::kFinishing;
 }
 
+bool CoordinatorCore::SearchAsks() const {
+  const bool training = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
+  return training && search_.has_value() && !search_->settled() && !SearchWaits();
+}
+
+bool CoordinatorCore::SearchWaits() const {
+  return options_.config.evaluate() && search_->known() && search_->lbfgs().at_iteration_end() &&
+         !tasks_.AllDone(leases_->watermark());
+}
+
+void CoordinatorCore::StepSearch() {
+  if (!search_->error().ok()) return Fail(std::string(search_->error().message()));
+  while (leases_->watermark() < search_->end_of_grants() && leases_->Advance()) {
+  }
+  // While a cut opens workers still push with the number of before it: nothing of the next evaluation may.
+  const bool opens = checkpoints_.cuts().phase() == Cuts::Phase::kOpening;
+  if (!opens || options_.bug == PlantedBug::kCommandWhileCutOpens) search_->Advance(leases_->watermark());
+  if (options_.config.evaluate() && search_->known() && search_->lbfgs().at_iteration_end()) {
+    tasks_.Add({leases_->watermark(), v1::TASK_EVALUATE});
+  }
+  const bool awaited = options_.bug != PlantedBug::kNextPointNotAwaited;
+  leases_->SetEndOfGrants(awaited ? search_->end_of_grants() : leases_->watermark() + 1);
+  if (!search_->done()) return;
+  if (search_->lbfgs().outcome() == sandblaster::Lbfgs::Outcome::kNotFinite) {
+    return Fail(search_->lbfgs().Describe(), v1::FAILURE_MODEL_NOT_FINITE);
+  }
+  phase_ = Phase::kFinishing;
+}
+
 void CoordinatorCore::StepFinishing() {
-  const std::uint32_t last = leases_->plan().epochs();
-  tasks_.DropWaiting(last);  // evaluations that nobody began are of no use any more
+  const std::uint32_t last = leases_->watermark();  // a search may end before the epochs are over
+  tasks_.DropWaiting(last);                         // evaluations that nobody began are of no use any more
   // Also where nothing is written: a model that is not finite is no success.
   tasks_.Add({last, v1::TASK_EXPORT});
   if (options_.config.evaluate()) tasks_.Add({last, v1::TASK_EVALUATE});
@@ -226,7 +258,8 @@ void CoordinatorCore::StartHistory(Time now) {
   updates_seen_ = manifest.updates();
   tasks_.Restore(manifest);
   const std::uint32_t done = ledger.watermark;
-  if (options_.config.evaluate() && done > 0 && done < leases_->plan().epochs()) tasks_.Add({done, v1::TASK_EVALUATE});
+  const bool between = done > 0 && done < leases_->plan().epochs() && !search_.has_value();
+  if (options_.config.evaluate() && between) tasks_.Add({done, v1::TASK_EVALUATE});
   adopt_until_ = now;  // nobody holds anything, and what is not retired may be applied in part
 }
 
@@ -235,6 +268,11 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   view_ = std::move(view);
   leases_.emplace(*plan, registry_.count(), ledger, options_.bug);
+  search_.reset();
+  if (view_.mode() == v1::SANDBLASTER) {
+    search_.emplace(view_, options_.config.lbfgs());
+    leases_->SetEndOfGrants(0);
+  }
   tasks_.Forget();
   states_.ForgetAll();
   calls_.ForgetAll();
@@ -294,7 +332,8 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
 
 bool CoordinatorCore::IsSettled(std::uint32_t ps) const {
   return states_.has_view(ps) && states_.members_version(ps) == members_.version() && states_.initialised(ps) &&
-         !leases_->asking() && states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps);
+         !leases_->asking() && states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps) &&
+         !SearchAsks();
 }
 
 v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
@@ -309,6 +348,7 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
   if (const std::optional<v1::CutOrder> order = checkpoints_.cuts().order(); order.has_value()) {
     *request.mutable_cut() = *order;
   }
+  if (SearchAsks()) search_->Ask(&request);
   return request;
 }
 
@@ -360,6 +400,7 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
       const std::optional<ShardKey> retired = leases_->Answer(*ps, answer);
       if (retired.has_value()) shard_failures_.Retire(*retired);
     }
+    if (reply->has_vectors() && search_.has_value()) search_->Answer(reply->vectors());
     if (reply->has_cut()) checkpoints_.cuts().OnPsState(*ps, reply->cut(), now);
     checkpoints_.OnRestoreWaits(reply->initialised() ? "" : reply->restore_waits());
     if (!reply->restore_error().empty() && phase_ == Phase::kInitialising) {
@@ -424,8 +465,10 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
   const std::uint32_t working = leases_->List(request.session(), all_sent, reply);
   // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
   const bool may = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting();
-  if (const std::uint32_t width = StepWidth(view_); width != 0) {
-    for (const v1::HeldLease& held : request.held()) leases_->Report(held, request.session());
+  const std::uint32_t width = StepWidth(view_);
+  const bool twice = width != 0 || search_.has_value();  // what is late is leased a second time
+  for (int i = 0; twice && i < request.held_size(); ++i) leases_->Report(request.held(i), request.session());
+  if (width != 0) {
     if (!may || request.wanted() == 0) return leases_->NoSpare(request.session());
     const std::uint32_t workers = std::max<std::uint32_t>(1, options_.config.workers());
     return leases_->GrantInBands(request.session(), width, (width + workers - 1) / workers, request.starving(),
@@ -440,6 +483,7 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
     if (!told) return;  // nothing before every ps knows that it has to be waited for
   }
   if (gives) leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply);
+  if (gives && twice && request.starving()) leases_->GrantOneOfTheLast(request.session(), lease_numbers_, reply);
 }
 
 const Member* CoordinatorCore::Admit(const v1::WorkerSyncRequest& request, Time now, v1::WorkerSyncReply* refusal) {
@@ -553,7 +597,18 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   members_.Report(now, &progress);
   checkpoints_.Report(now, &progress);
   tasks_.Report(&progress);
-  if (leases_.has_value()) ReportUpdates(*leases_, states_, phase_ == Phase::kDone, &progress);
+  if (!leases_.has_value()) return progress;
+  // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.
+  ReportUpdates(*leases_, states_, phase_ == Phase::kDone && !search_.has_value(), &progress);
+  if (!search_.has_value()) return progress;
+  search_->Report(&progress);
+  if (!search_->done()) return progress;
+  // What it does without is not expected any more.
+  progress.set_epochs(leases_->watermark());
+  progress.set_updates_expected(leases_->plan().updates_before(leases_->watermark()));
+  if (phase_ == Phase::kDone && search_->lbfgs().outcome() != sandblaster::Lbfgs::Outcome::kConverged) {
+    progress.add_warnings(progress.search().outcome());
+  }
   return progress;
 }
 

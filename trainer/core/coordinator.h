@@ -21,6 +21,7 @@
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/ps_registry.h"
 #include "trainer/core/ps_states.h"
+#include "trainer/core/sandblaster/search.h"
 #include "trainer/core/shard_failures.h"
 #include "trainer/core/tasks.h"
 #include "trainer/core/time.h"
@@ -86,6 +87,11 @@ class CoordinatorCore {
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
   void StepTraining(Time now);
+  // The same in mode SANDBLASTER.
+  void StepSearch();
+  bool SearchAsks() const;
+  // For the evaluation of the point where an iteration ended.
+  bool SearchWaits() const;
   void StepFinishing();
   bool over() const { return phase_ == Phase::kDone || phase_ == Phase::kFailed; }
   void Fail(std::string message, v1::FailureKind kind = v1::FAILURE_OTHER);
@@ -134,7 +140,8 @@ class CoordinatorCore {
   JobModel model_;
   v1::View view_;
   bool parameters_lost_ = false;
-  std::optional<DataLeases> leases_;  // from the first view on
+  std::optional<DataLeases> leases_;           // from the first view on
+  std::optional<sandblaster::Search> search_;  // of mode SANDBLASTER
   Tasks tasks_;
   std::uint64_t initialiser_ = 0;
   // After a restart: until then, leases are adopted from the workers that hold them and none is granted.

@@ -129,7 +129,7 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
 }
 
 // The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
-std::uint32_t DataLeases::EndOfGrants() const { return std::min(watermark_ + 2, plan_.epochs()); }
+std::uint32_t DataLeases::EndOfGrants() const { return std::min({watermark_ + 2, plan_.epochs(), end_of_grants_}); }
 
 bool DataLeases::HasFree() {
   for (std::uint32_t number = watermark_; number < EndOfGrants(); ++number) {
@@ -245,13 +245,36 @@ void DataLeases::GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNu
     others += one.state == State::kLeased && one.session == epoch.shards[*late].session ? 0 : 1;
   }
   if (2 * ahead < others) return;
-  Shard& shard = epoch.shards[*late];
+  spares_.erase(session);
+  LeaseTwice({front_.first, *late}, session, numbers, reply);
+}
+
+void DataLeases::GrantOneOfTheLast(std::uint64_t session, LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
+  if (watermark_ >= EndOfGrants() || HasFree()) return;
+  std::optional<ShardKey> latest;
+  std::uint32_t most = 0;
+  for (const auto& [holder, keys] : held_) {
+    for (const ShardKey& key : keys) {
+      ++looked_at_;
+      const Shard& shard = *Find(key);
+      if (shard.backup_session != 0 || holder == session) continue;
+      const std::uint32_t left = plan_.updates_in_shard(key.first, key.second) - shard.next;
+      if (left < std::max(most, 1U) || (left == most && key > *latest)) continue;
+      most = left;
+      latest = key;
+    }
+  }
+  if (latest.has_value()) LeaseTwice(*latest, session, numbers, reply);
+}
+
+void DataLeases::LeaseTwice(const ShardKey& key, std::uint64_t session, LeaseNumbers& numbers,
+                            v1::WorkerSyncReply* reply) {
+  Shard& shard = *Find(key);
   shard.backup_session = session;
   shard.backup_lease = numbers.Next();
-  held_[session].insert({front_.first, *late});
+  held_[session].insert(key);
   ++backups_;
-  spares_.erase(session);
-  Add({front_.first, *late}, shard, session, reply);
+  Add(key, shard, session, reply);
 }
 
 std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_t members_version) {

@@ -21,8 +21,8 @@ namespace downpour::core {
 // Who trains on which data shard, in one history. A data shard is
 //
 //   free        anybody may have it;
-//   leased      to one session, and in mode SYNCHRONOUS to a second one if it is late: whichever pushes an update of it
-//               first is heard. When a worker says that all is sent, the ps are asked;
+//   leased      to one session, and in the modes SYNCHRONOUS and SANDBLASTER to a second one if it is late: whichever
+//               pushes an update of it first is heard. When a worker says that all is sent, the ps are asked;
 //   fencing     its session is over, but some ps may not know that yet;
 //   inspecting  nobody can push updates of it: the ps are asked which ones they have, then it is free or retired;
 //   retired     every ps has all of it, on its own word.
@@ -47,6 +47,8 @@ class DataLeases {
   std::uint32_t List(std::uint64_t session, const std::set<std::uint64_t>& all_sent, v1::WorkerSyncReply* reply);
   // Some are being inspected. What is free by then may come after them.
   bool inspecting() const { return inspecting_ != 0; }
+  // None of this dataset epoch and of later ones is given out, until it is told otherwise.
+  void SetEndOfGrants(std::uint32_t dataset_epoch) { end_of_grants_ = dataset_epoch; }
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
@@ -60,6 +62,9 @@ class DataLeases {
   // takes over what nobody has of the first band, and what somebody there is late with.
   void GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
                     LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // Mode SANDBLASTER, of a session that has nothing to do: once nothing is free, it is leased the data shard as well
+  // that another one has done least of.
+  void GrantOneOfTheLast(std::uint64_t session, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
   // It asks for nothing.
   void NoSpare(std::uint64_t session) { spares_.erase(session); }
   // Second leases so far.
@@ -120,11 +125,13 @@ class DataLeases {
   std::uint32_t EndOfBand(const ShardKey& key, std::uint32_t width);
   bool WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t session) const;
   void GrantBackup(std::uint64_t session, std::uint32_t width, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  void LeaseTwice(const ShardKey& key, std::uint64_t session, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
 
   DataPlan plan_;
   std::uint32_t ps_count_;
   PlantedBug bug_;
   std::uint32_t watermark_ = 0;
+  std::uint32_t end_of_grants_ = UINT32_MAX;
   std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
   std::uint64_t leased_ = 0;
   std::uint64_t inspecting_ = 0;                            // data shards

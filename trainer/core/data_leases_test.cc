@@ -265,6 +265,39 @@ TEST_F(BandsTest, BothLeasesEndWithTheShard) {
   EXPECT_EQ(leases_.List(2, {}, &other), 2u) << "its others";
 }
 
+TEST_F(DataLeasesTest, TheLastOfAnEvaluationAreLeasedTwice) {
+  const auto last = [this](std::uint64_t session) {
+    v1::WorkerSyncReply reply;
+    leases_.GrantOneOfTheLast(session, numbers_, &reply);
+    std::vector<v1::Lease> granted(reply.leases().begin(), reply.leases().end());
+    return granted;
+  };
+  leases_.SetEndOfGrants(1);
+  ASSERT_EQ(Grant(1, 2).size(), 2u);
+  EXPECT_TRUE(last(3).empty()) << "one is free";
+  ASSERT_EQ(Grant(2, 1).size(), 1u);
+  const auto report = [this](std::uint64_t session, std::uint32_t shard, std::uint32_t next) {
+    v1::HeldLease held;
+    held.mutable_shard()->set_shard(shard);
+    held.set_next(next);
+    leases_.Report(held, session);
+  };
+  report(1, 0, 2);
+  report(1, 1, 4);
+  report(2, 2, 1);
+  std::vector<v1::Lease> backup = last(3);
+  ASSERT_EQ(backup.size(), 1u);
+  EXPECT_EQ(backup[0].shard().shard(), 2u);
+  EXPECT_EQ(backup[0].done(), std::string(1, '\x01'));
+  EXPECT_TRUE(last(1).empty()) << "its own, and one that there is a second lease of";
+  backup = last(4);
+  ASSERT_EQ(backup.size(), 1u);
+  EXPECT_EQ(backup[0].shard().shard(), 0u);
+  EXPECT_TRUE(last(5).empty()) << "what is done but for its confirmation is not late";
+  EXPECT_EQ(leases_.backups(), 2u);
+  EXPECT_TRUE(leases_.EndSession(1, 1).size() == 2u && leases_.Holds(4));
+}
+
 // What a call looks at is what it is about, however many data shards there are.
 TEST_F(DataLeasesTest, ACallLooksAtTheLeasesOfItsSessionAlone) {
   for (const std::uint32_t shards : {1000u, 10000u}) {

@@ -51,7 +51,9 @@ enum class ReplyStatus : std::uint8_t {
   kWrongOwner = 6,  // this ps does not own the slice
   kRefused = 7,     // another job, generation or an ended session: fenced
   kNotReady = 8,    // the slice has no initial value yet
-  kSuperseded = 9,  // a pending push that its worker gave up: send again if it is still wanted
+  // A pending push that its worker gave up, or in mode SANDBLASTER a pull for an update of an evaluation that is over:
+  // send again if it is still wanted.
+  kSuperseded = 9,
   kMalformed = 10,  // no such slice, update or size
   kCorrupt = 11,    // the payload's checksum is wrong: send again
 };
@@ -87,6 +89,9 @@ struct FrameHeader {
   float factor = 1;
   // Of the session, in mode BOUNDED_STALENESS; push: with this update, reply: as far as the slice knows.
   std::uint64_t clock = 0;
+  // Of a push or a verdict: the mean over the update's samples. It is known with the verdict, and travels as the
+  // factor.
+  double loss = 0;
 };
 
 inline bool IsFactor(float factor) { return factor >= 0 && factor <= 1; }

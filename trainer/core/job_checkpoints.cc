@@ -173,7 +173,7 @@ void JobCheckpoints::Step(Time now, const Situation& situation) {
   cuts_.StartClock(now);
   if (!numbers_known_ && !Found(now)) return;
   search_ = Search::kIdle;  // what was found before this training is not what a later history begins with
-  if (cuts_.Due(now)) {
+  if (situation.may_begin && cuts_.Due(now)) {
     cuts_.Begin(CheckpointName(cuts_.next(), situation.stamp.generation(), incarnation_, config_.job_uid()), now);
     StoreCall& begin = AddCall(StoreCall::Kind::kBegin);
     Identify(situation.stamp, &begin.manifest);

@@ -86,6 +86,7 @@ class JobCheckpoints {
     v1::ViewStamp stamp;
     std::uint64_t members_version = 0;    // the newest
     std::uint64_t members_confirmed = 0;  // that every ps has
+    bool may_begin = true;                // a cut that is due
     std::function<std::vector<std::uint64_t>()> sessions;
     // Everything of the manifest but files and ledger.
     std::function<void(v1::CheckpointManifest*)> describe;

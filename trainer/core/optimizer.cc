@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/core/name_pattern.h"
 #include "trainer/core/optimizers/optimizers.h"
+#include "trainer/core/sandblaster/vectors.h"
 
 namespace downpour::core {
 namespace {
@@ -96,6 +97,13 @@ absl::Status Optimizer::Import(const OptimizerState& state) {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
                                                            std::uint32_t elements) {
+  if (config.type() == v1::LBFGS) {
+    if (config.history() == 0 || config.history() > sandblaster::kMostHistory) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("history ", config.history(), ": must be 1 to ", sandblaster::kMostHistory));
+    }
+    return std::make_unique<sandblaster::Vectors>(config.history(), elements);
+  }
   if (absl::Status valid = Check(config); !valid.ok()) return valid;
   const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
                                    [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
@@ -108,6 +116,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerCo
 }
 
 std::string OptimizerStateType(const v1::OptimizerConfig& config) {
+  if (config.type() == v1::LBFGS) return sandblaster::VectorsType(config.history());
   const std::unique_ptr<VectorOptimizer> optimizer = CreateWhole(config, config.weight_decay(), /*elements=*/0);
   return optimizer == nullptr ? "unknown" : optimizer->type();
 }

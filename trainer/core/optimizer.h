@@ -25,7 +25,14 @@ struct StepContext {
   std::uint64_t staleness = 0;
   // The value that the gradient was computed with; null where it is not known or not asked for (NeedsPulledValues).
   const std::vector<float>* pulled = nullptr;
+  // Of the update, the mean over its samples.
+  double loss = 0;
+  std::uint32_t samples = 0;
 };
+
+namespace sandblaster {
+class Vectors;
+}
 
 // The update rule of a server. One instance belongs to one slice and holds that slice's state (accumulators, moments).
 // Not thread-safe. The result is a function of (state, value, gradient, context) alone, whatever segments the gradient
@@ -36,6 +43,13 @@ class Optimizer {
   // updated[i] = the new value[i]; `updated` may be `value` itself. `gradient` holds as many floats.
   virtual void Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
                     absl::Span<float> updated) = 0;
+  // False: a step leaves the value as it is, and writes nothing to `updated`.
+  virtual bool writes_value() const { return true; }
+  // An update that has no step, as its loss or gradient was not finite.
+  virtual void Skip() {}
+  // What carries out commands on vectors; null: another rule.
+  virtual sandblaster::Vectors* search_vectors() { return nullptr; }
+  virtual const sandblaster::Vectors* search_vectors() const { return nullptr; }
 
   // The name of the rule in files.
   virtual std::string type() const = 0;

@@ -21,6 +21,9 @@ enum class PlantedBug {
   kStepsNotAwaited,            // Synchronous: an update begins with whatever is there
   kValueBeforeNotKept,         // Synchronous: a slice that is a step ahead has only the value of its own step
   kStepSumLost,                // Synchronous: what has arrived of a step is not in the snapshot
+  kCommandRepeated,            // Sandblaster: a slice carries a command on vectors out each time that it hears it
+  kCommandWhileCutOpens,       // Sandblaster: the next evaluation begins with the number of before the cut
+  kNextPointNotAwaited,        // Sandblaster: data shards are given out before every slice has the next point
 };
 
 }  // namespace downpour::core

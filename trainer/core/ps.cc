@@ -9,6 +9,7 @@
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/optimizer.h"
+#include "trainer/core/sandblaster/vectors.h"
 
 namespace downpour::core {
 namespace {
@@ -212,6 +213,14 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   if (in_force) {
     SetCut(request);
     SetSessions(request, &owed_);
+    if (request.has_vectors()) {
+      const absl::Status carried_out = CarryOut(request.vectors(), reply.mutable_vectors());
+      if (!carried_out.ok()) {
+        reply.set_status(v1::SYNC_REFUSED);
+        reply.set_message(std::string(carried_out.message()));
+        return reply;
+      }
+    }
     for (const v1::ShardId& shard : request.retire()) Confirm(shard, /*inspect=*/false, &reply);
     for (const v1::ShardId& shard : request.inspect()) Confirm(shard, /*inspect=*/true, &reply);
     std::uint32_t watermark = request.watermark();
@@ -251,6 +260,34 @@ void PsCore::Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* re
   if (retired || (!complete && options_.bug != PlantedBug::kBitmapFreedEarly)) return;
   for (auto& [number, state] : slices_) state.table().Retire(key.first, key.second, options_.bug);
   tables_looked_at_ += slices_.size();
+}
+
+absl::Status PsCore::CarryOut(const v1::VectorCommand& command, v1::VectorReply* reply) {
+  std::uint64_t highest = 0;
+  reply->set_number(command.number());
+  for (auto& [number, state] : slices_) {
+    const sandblaster::Vectors* vectors = state.search_vectors();
+    if (vectors == nullptr || !state.initialised()) continue;
+    const bool again =
+        options_.bug == PlantedBug::kCommandRepeated && command.number() != 0 && vectors->number() == command.number();
+    if (vectors->number() < command.number() || again) {
+      // No cut begins while a command is under way: it is behind the one that is open.
+      if (open_cut_.has_value() && !open_cut_->BeforePush(state, open_cut_->cut())) continue;
+      absl::Status carried_out = state.CarryOut(command);
+      if (!carried_out.ok()) return carried_out;
+    }
+    v1::SliceSums* sums = reply->add_slices();
+    sums->set_slice(number);
+    sums->set_number(vectors->number());
+    if (command.number() != 0) {
+      sums->mutable_sums()->Add(vectors->sums().begin(), vectors->sums().end());
+    } else if (vectors->number() > highest) {
+      highest = vectors->number();
+      reply->clear_search();
+      reply->mutable_search()->Add(vectors->search().begin(), vectors->search().end());
+    }
+  }
+  return absl::OkStatus();
 }
 
 // ---- cuts and checkpoints
@@ -402,8 +439,13 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (state == slices_.end()) return ReplyStatus::kWrongOwner;
   switch (header.kind) {
     case FrameKind::kPull:
-      if (header.begins_update && step_width_ != 0 && !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
-      return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+      if (!state->second.initialised()) return ReplyStatus::kNotReady;
+      if (!header.begins_update || (step_width_ == 0 && view_.mode() != v1::SANDBLASTER)) return ReplyStatus::kNone;
+      if (!plan_.Contains(header.update)) return ReplyStatus::kMalformed;
+      // Another one has done it, and the value may be that of the next point already.
+      return step_width_ == 0 && state->second.table().watermark() > header.update.dataset_epoch
+                 ? ReplyStatus::kSuperseded
+                 : ReplyStatus::kNone;
     case FrameKind::kInitialise:
       if (view_.has_restore()) return ReplyStatus::kNotReady;
       return header.codec == FrameCodec::kFp32 && frame.payload.size() == state->second.slice().bytes()
@@ -433,6 +475,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   reply.header.codec = FrameCodec::kNone;
   reply.header.elements = 0;
   reply.header.factor = 1;
+  reply.header.loss = 0;
   reply.header.want_bf16 = false;
   if (view_.has_stamp()) {
     reply.header.generation = view_.stamp().generation();
@@ -516,6 +559,8 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   }
   const std::shared_ptr<const std::vector<float>> pulled = TakePulled(header);
   context.pulled = pulled.get();
+  context.loss = decision.loss;
+  context.samples = plan_.samples_in_update(header.update);
   if (verdict == Verdict::kApply) {
     staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
   }
@@ -710,7 +755,7 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     const FrameHeader& header = frame.header;
     const bool carries_update = header.kind == FrameKind::kPush || header.kind == FrameKind::kVerdict;
     const auto session = sessions_.find(header.session);
-    Decision decision{header.verdict, header.factor};
+    Decision decision{header.verdict, header.factor, header.loss};
     if (carries_update && session != sessions_.end() && Check(frame) == ReplyStatus::kNone) {
       if (decision.verdict != Verdict::kPending) {
         Decide(session->second, header.update, decision, replies);

@@ -129,6 +129,7 @@ class PsCore {
   struct Decision {
     Verdict verdict = Verdict::kPending;
     float factor = 1;
+    double loss = 0;
   };
   // A value that a session got and may compute with.
   struct PulledValue {
@@ -163,6 +164,8 @@ class PsCore {
   void KeepPulled(const FrameHeader& header);
   std::shared_ptr<const std::vector<float>> TakePulled(const FrameHeader& header);
   void SetCut(const v1::DirectRequest& request);
+  // Of mode SANDBLASTER; slices that cannot yet are left out of the reply.
+  absl::Status CarryOut(const v1::VectorCommand& command, v1::VectorReply* reply);
   // Whether every slice has all of the data shard; then it is retired.
   void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;

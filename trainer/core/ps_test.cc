@@ -550,6 +550,40 @@ TEST_F(SynchronousPsTest, AnUpdateBeginsWithTheValueOfItsStep) {
   EXPECT_EQ(SendOne(Pull(0, {9, 0, 0})), ReplyStatus::kMalformed) << "the plan has no such update";
 }
 
+// Its value may be that of the next point: what is computed with it is no part of the evaluation that is over.
+TEST_F(PsTest, WhoIsLateWithAnEvaluationBeginsNothing) {
+  v1::View view = MakeView();
+  view.set_mode(v1::SANDBLASTER);
+  view.mutable_optimizer()->Clear();
+  view.mutable_optimizer()->set_type(v1::LBFGS);
+  view.mutable_optimizer()->set_history(2);
+  v1::DirectRequest directive = MakeDirective(view, {kWorker}, 1);
+  ASSERT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Initialise();
+  const auto pull = [this](const UpdateId& update) {
+    Frame frame = MakeFrame(FrameKind::kPull, 0);
+    frame.header.begins_update = true;
+    frame.header.update = update;
+    return SendOne(frame);
+  };
+  for (std::uint32_t shard = 0; shard < 3; ++shard) {
+    for (std::uint32_t group = 0; group < 4; ++group) {
+      EXPECT_EQ(pull({0, shard, group}), ReplyStatus::kValue);
+      for (const std::uint32_t slice : {0u, 1u}) {
+        EXPECT_EQ(SendOne(Push(slice, {0, shard, group}, Verdict::kApply)), ReplyStatus::kApplied);
+      }
+    }
+    directive.add_retire()->set_shard(shard);
+  }
+  EXPECT_EQ(pull({0, 2, 3}), ReplyStatus::kValue) << "it is done, and the point still the same";
+  directive.set_watermark(1);
+  ASSERT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
+  EXPECT_EQ(pull({0, 2, 3}), ReplyStatus::kSuperseded);
+  EXPECT_EQ(pull({1, 0, 0}), ReplyStatus::kValue);
+  EXPECT_EQ(pull({2, 0, 0}), ReplyStatus::kMalformed);
+  EXPECT_EQ(SendOne(MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kValue) << "a task is about the newest";
+}
+
 // A norm that was clipped says nothing of the running statistics of a network.
 TEST_F(SynchronousPsTest, TheFactorIsNotOfBuffers) {
   view_.mutable_tensors(1)->set_kind(v1::BUFFER);

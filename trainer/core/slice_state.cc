@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "trainer/core/sandblaster/vectors.h"
 #include "trainer/core/sole_owner.h"
 
 namespace downpour::core {
@@ -95,6 +96,9 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& g
   SettleSum(of_step);
   if (verdict != Verdict::kApply) {
     ++skipped_;
+    optimizer_->Skip();
+  } else if (!optimizer_->writes_value()) {
+    optimizer_->Step(*value_, gradient, context, {});
   } else if (width_ == 0) {
     TakeStep(gradient, context);
   } else {
@@ -188,6 +192,17 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   version_ = snapshot.table.version();
   skipped_ = snapshot.table.skipped();
   initialised_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SliceState::CarryOut(const v1::VectorCommand& command) {
+  sandblaster::Vectors& vectors = *optimizer_->search_vectors();
+  if (absl::Status fits = vectors.Check(command); !fits.ok()) return fits;
+  if (sandblaster::Vectors::SetsValue(command) && !SoleOwner(value_)) {
+    value_ = std::make_shared<std::vector<float>>(*value_);
+    forked_ = false;
+  }
+  vectors.CarryOut(command, absl::MakeSpan(*value_));
   return absl::OkStatus();
 }
 

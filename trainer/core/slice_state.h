@@ -57,6 +57,13 @@ class SliceState {
   // shard is here.
   bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context);
 
+  // In mode SANDBLASTER, of a slice that its search is about: the vectors but for the value; otherwise null.
+  const sandblaster::Vectors* search_vectors() const {
+    return const_cast<const Optimizer&>(*optimizer_).search_vectors();
+  }
+  // Of such a slice: does what it says. kInvalidArgument: it cannot be; nothing is.
+  absl::Status CarryOut(const v1::VectorCommand& command);
+
   // Everything of it, sharing memory: what is shared is not written any more.
   SliceSnapshot Export() const;
   // The same with a life of its own; whichever of both is written first takes a copy. The memory that they share goes

@@ -159,6 +159,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
     const auto held = leases_.find(lease.lease());
     if (held != leases_.end()) {
       trains = trains || lease.kind() == v1::TASK_TRAIN;
+      held->second.lease.set_done(lease.done());
       now_held.emplace(lease.lease(), std::move(held->second));
     } else {
       HeldLease fresh;
@@ -168,7 +169,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
   }
   leases_ = std::move(now_held);
   if (!trains) lapsed_ = true;
-  if (phase_ != Phase::kPulling || !StepOfWork().has_value()) return;
+  if (phase_ != Phase::kPulling || !OthersMayDoIt()) return;
   const auto* const first = FirstLease();
   if (first == nullptr || first->first != work_lease_) GiveUpPulls();
 }
@@ -186,7 +187,8 @@ void WorkerCore::GiveUpPulls() {
 }
 
 bool WorkerCore::Starves(Time now) const {
-  if (step_width() == 0 || leaving_ || !accepted_) return false;
+  if ((step_width() == 0 && !Searches()) || leaving_ || !accepted_) return false;
+  if (Searches()) return phase_ == Phase::kWaiting && now >= phase_since_ + Patience();
   if (phase_ == Phase::kWaiting) return true;
   return phase_ == Phase::kPulling && StepOfWork().has_value() && now >= phase_since_ + Patience();
 }
@@ -299,7 +301,9 @@ bool WorkerCore::PickWork() {
   work_lease_ = first->first;
   flushed_ = flush;
   // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
-  if (std::exchange(lapsed_, false)) {
+  const bool another_point =
+      Searches() && std::exchange(values_epoch_, work_.update.dataset_epoch) != work_.update.dataset_epoch;
+  if (std::exchange(lapsed_, false) || another_point) {
     for (SliceState& slice : slices_) slice.fresh = false;
   }
   return true;
@@ -370,7 +374,8 @@ void WorkerCore::OnComputed(std::uint64_t token, const ComputeResult& result, Ti
   }
   if (verdict_ == Verdict::kSkip) FetchNext();  // those of its own are not finite
   consecutive_skips_ = verdict_ == Verdict::kSkip ? consecutive_skips_ + 1 : 0;
-  if (consecutive_skips_ >= options_.skips_until_failure) {
+  // A search steps back from there.
+  if (consecutive_skips_ >= options_.skips_until_failure && !Searches()) {
     failure_ = absl::StrCat("worker-", options_.index, ": neither loss nor gradients were finite in ",
                             consecutive_skips_, " updates in a row; a smaller learning rate may help");
     sync_urgent_ = true;
@@ -446,8 +451,9 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           const std::optional<StepId> step = StepOfWork();
           if (step.has_value()) {
             for (SliceState& slice : slices_) slice.fresh = slice.value_of == step;
+          }
+          if (OthersMayDoIt()) {
             const auto held = leases_.find(work_lease_);
-            // Others may have done it.
             if (held == leases_.end() || FirstUpdate(held->second, held->second.next) != work_.update) {
               GiveUpPulls();
               moved = true;
@@ -606,7 +612,7 @@ void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
         frame.header = MakeHeader(FrameKind::kPull);
         frame.header.slice = number;
         frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
-        if (StepOfWork().has_value()) frame.header.update = work_.update;
+        if (OthersMayDoIt()) frame.header.update = work_.update;
         frame.header.clock = clock_;
         frame.header.want_bf16 = WantsBf16(slice);
         return frame;
@@ -643,7 +649,8 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         frame.header.cut = work_.cut;
         frame.header.verdict = verdict_;
         frame.header.factor = factor_;
-        frame.header.want_value = unfetched_ == 0 && step_width() == 0;
+        if (verdict_ != Verdict::kPending) frame.header.loss = computed_.loss;
+        frame.header.want_value = unfetched_ == 0 && step_width() == 0 && !StaysInEpoch(slice);
         frame.header.want_bf16 = WantsBf16(slice);
         frame.header.version = slice.computed_version;
         frame.header.clock = clock_ + 1;
@@ -675,6 +682,7 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
     frame.header.update = work_.update;
     frame.header.verdict = verdict_;
     frame.header.factor = factor_;
+    frame.header.loss = computed_.loss;
     std::vector<Frame> frames;
     frames.push_back(std::move(frame));
     SendFrames(ps, Call::Kind::kPush, {}, std::move(frames), output);
@@ -737,7 +745,7 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
       } else {
         feedback_.Undo(number);
       }
-      if (!valued) slice.fresh = false;
+      if (!valued && !StaysInEpoch(slice)) slice.fresh = false;
       if (!valued && status == ReplyStatus::kApplied) ++slice.version;  // the worker's values have it
       if (status == ReplyStatus::kApplied && step_width() == 0 && reply.header.version > slice.computed_version) {
         const double staleness = static_cast<double>(reply.header.version - 1 - slice.computed_version);
@@ -754,6 +762,7 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
     case ReplyStatus::kStaleView:
     case ReplyStatus::kWrongOwner:
     case ReplyStatus::kBehind:
+    case ReplyStatus::kSuperseded:
       sync_urgent_ = now >= next_sync_ - options_.sync_period + kWaitPeriod;  // not more than every kWaitPeriod
       break;
     case ReplyStatus::kMalformed:

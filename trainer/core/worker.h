@@ -172,6 +172,11 @@ class WorkerCore {
   // The current update is given up: what of it may be applied is in no residual any more.
   void SettleResiduals();
   bool IsBuffer(const SliceState& slice) const { return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER; }
+  bool Searches() const { return view_.mode() == v1::SANDBLASTER; }
+  // In these modes updates are run a second time: others may have done the one that it is about to begin.
+  bool OthersMayDoIt() const { return work_.kind == v1::TASK_TRAIN && (step_width() != 0 || Searches()); }
+  // Its value stays as it is within a dataset epoch, and is another in the next.
+  bool StaysInEpoch(const SliceState& slice) const { return Searches() && !IsBuffer(slice); }
   // Whether its value may come in bf16: what is evaluated or exported is as the ps has it.
   bool WantsBf16(const SliceState& slice) const {
     return options_.bf16_values && work_.kind == v1::TASK_TRAIN && !IsBuffer(slice);
@@ -232,6 +237,7 @@ class WorkerCore {
   std::vector<SliceState> slices_;
   std::map<std::uint32_t, PsLink> links_;
   std::map<std::uint64_t, HeldLease> leases_;
+  std::optional<std::uint32_t> values_epoch_;  // mode SANDBLASTER: what it holds are the values of this dataset epoch
   bool lapsed_ = false;  // it had no lease of a data shard at some time since its newest update began
   std::map<std::uint64_t, Call> calls_;
   std::uint64_t next_call_ = 1;

@@ -60,7 +60,8 @@ enum Offset : std::size_t {
   kElementsAt = 96,
   kFactorAt = 100,
   kClockAt = 104,
-  kReservedTailAt = 112,
+  kLossAt = 112,
+  kReservedTailAt = 120,
 };
 
 using HeaderBytes = std::array<std::uint8_t, kFrameHeaderBytes>;
@@ -141,6 +142,7 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   Put<std::uint32_t>(out, kElementsAt, header.elements);
   Put<std::uint32_t>(out, kFactorAt, std::bit_cast<std::uint32_t>(header.factor));
   Put<std::uint64_t>(out, kClockAt, header.clock);
+  Put<std::uint64_t>(out, kLossAt, std::bit_cast<std::uint64_t>(header.loss));
   Put<std::uint32_t>(out, kHeaderCrcAt, HeaderCrc(out));
 }
 
@@ -215,6 +217,7 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   header.elements = Get<std::uint32_t>(bytes, kElementsAt);
   header.factor = std::bit_cast<float>(Get<std::uint32_t>(bytes, kFactorAt));
   header.clock = Get<std::uint64_t>(bytes, kClockAt);
+  header.loss = std::bit_cast<double>(Get<std::uint64_t>(bytes, kLossAt));
   payload.bytes = Get<std::uint32_t>(bytes, kPayloadBytesAt);
   payload.crc = Get<std::uint32_t>(bytes, kPayloadCrcAt);
   if (const std::string problem = Inconsistency(header, payload.bytes); !problem.empty()) {

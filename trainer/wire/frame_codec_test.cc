@@ -63,6 +63,7 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   header.want_value = random() % 2 == 0;
   header.begins_update = random() % 2 == 0;
   header.clock = random();
+  header.loss = std::ldexp(static_cast<double>(random()), -32);
   header.want_bf16 = random() % 2 == 0;
   for (auto& byte : header.job_uid) byte = static_cast<std::uint8_t>(random());
   header.generation = random();
@@ -103,6 +104,7 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.want_value, b.want_value);
   EXPECT_EQ(a.begins_update, b.begins_update);
   EXPECT_EQ(a.clock, b.clock);
+  EXPECT_EQ(a.loss, b.loss);
   EXPECT_EQ(a.want_bf16, b.want_bf16);
   EXPECT_EQ(a.job_uid, b.job_uid);
   EXPECT_EQ(a.generation, b.generation);
@@ -297,7 +299,7 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {100, {0, 0, 0x80, 0xBF}, "factor: found -1, expected 0 to 1"},
       {100, {0, 0, 0xC0, 0x7F}, "factor: found nan, expected 0 to 1"},
       {100, {0, 0, 0x80, 0x7F}, "factor: found inf, expected 0 to 1"},
-      {112, {1}, "reserved bytes: found some set"},
+      {120, {1}, "reserved bytes: found some set"},
       {127, {1}, "reserved bytes: found some set"},
       {96, {4}, "payload length: found 12, expected 0 or what codec 1 makes of 4 elements"},
       // elements * 4 overflows 32 bits to 12

@@ -181,6 +181,14 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     if (model.loss->type != "Huber") model.loss->delta.reset();
   }
   if (job.spec.update.mode != UpdateMode::kBoundedStaleness) job.spec.update.staleness.reset();
+  if (UpdateSpec& search = job.spec.update; search.mode == UpdateMode::kSandblaster) {
+    const std::optional<LbfgsSpec> lbfgs = search.lbfgs;
+    search = UpdateSpec{};
+    search.mode = UpdateMode::kSandblaster;
+    search.lbfgs = lbfgs;
+  } else {
+    search.lbfgs.reset();
+  }
   if (job.spec.update.codec != Codec::kTopK) job.spec.update.top_k.reset();
   MakeUnique(model.metrics);
   if (job.spec.checkpoint.has_value()) {

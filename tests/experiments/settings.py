@@ -17,9 +17,11 @@ class Method:
     name: str
     title: str
     update: dict[str, Any]      # spec.update
-    rates: dict[str, float]     # by network: spec.update.optimizer.learningRate
+    rates: dict[str, float] | None  # by network: spec.update.optimizer.learningRate
     workers: int = WORKERS
     local_rates: dict[str, float] | None = None  # by network: spec.update.localOptimizer.learningRate
+    batch: int = BATCH
+    epochs: dict[str, int] | None = None  # by network, where an epoch is not what it is to the others
 
 
 METHODS = (
@@ -37,6 +39,8 @@ METHODS = (
                                 "localOptimizer": {"type": "AdamW"},
                                 "optimizer": {"type": "Nesterov", "momentum": 0.9}},
            {"MLP": 0.7, "LeNet": 0.7, "Timed": 0.7}, local_rates={"MLP": 0.001, "LeNet": 0.001, "Timed": 0.001}),
+    Method("sandblaster", "Sandblaster L-BFGS", {"mode": "Sandblaster", "lbfgs": {"history": 10}}, None, batch=10 * BATCH,
+           epochs={"MLP": 100, "LeNet": 120, "Timed": 100}),
 )
 CODECS = (("fp32", "fp32", {}), ("bf16", "bf16", {}), ("int8", "int8", {}), ("topk", "topK 1 %", {"topK": 0.01}),
           ("onebit", "oneBit", {}))
@@ -66,12 +70,17 @@ TIMED = Network("Timed", 0.84, 12, "", {"plugin": {"path": "timed_network.so", "
 
 def spec_of(method, network, workers=None, epochs=None, evaluate=True, more=None):
     update = copy.deepcopy(method.update) | (more or {})
-    update["optimizer"]["learningRate"] = method.rates[network.name]
+    if method.rates:
+        update["optimizer"]["learningRate"] = method.rates[network.name]
     if method.local_rates:
         update["localOptimizer"]["learningRate"] = method.local_rates[network.name]
-    return {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers or method.workers}, "model": network.model,
+    epochs = epochs or (method.epochs or {}).get(network.name, network.epochs)
+    model = copy.deepcopy(network.model)
+    if network is TIMED:  # a sample takes as long in a larger batch
+        model["plugin"]["parameters"]["milliseconds"] = MILLISECONDS * method.batch // BATCH
+    return {"parameterServer": {"replicas": 1}, "worker": {"replicas": workers or method.workers}, "model": model,
             "dataset": IMAGES, "update": update,
-            "training": {"epochs": epochs or network.epochs, "batchSize": BATCH, "evaluate": evaluate}}
+            "training": {"epochs": epochs, "batchSize": method.batch, "evaluate": evaluate}}
 
 
 METHOD = {method.name: method for method in METHODS}
@@ -126,7 +135,8 @@ PARTS = (
     Part("methods", "Algorithms", f"""\
 Every algorithm trains both networks with {WORKERS} workers (SGD alone with one) and one ps, {BATCH} samples a minibatch. All workers
 share the cores, so more of them compute no more than one or two do: what the plots against time compare is what the
-algorithms cost and how far a sample brings them, not how they scale. For that see [slow machines](#slow-machines).""",
+algorithms cost and how far a sample brings them, not how they scale. For that see [slow machines](#slow-machines). Sandblaster L-BFGS
+needs no small minibatches: its portions are {10 * BATCH} samples; an epoch of it is one evaluation of the loss over all data.""",
          tuple(methods(network) for network in NETWORKS), remarks="""\
 Late updates bear a smaller learning rate: with 0.4 on the MLP bounded staleness fell back to 0.2 after an accuracy of 0.72, and Downpour
 SGD ended at 0.84; the settings have 0.2 since. [Hyperparameters](#hyperparameters) says what each run was measured with."""),

@@ -169,6 +169,54 @@ Problem Rosenbrock(std::size_t size) {
           start};
 }
 
+// tanh(inputs V) w against what another network of the kind says; x holds V by rows, then w.
+Problem Network(std::size_t samples, std::size_t features, std::size_t hidden, double decay) {
+  const std::size_t size = features * hidden;
+  Values inputs(samples * features);
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = Number(1000 + i);
+  const auto units_of = [=](const Values& x, std::size_t sample) {
+    Values units(hidden);
+    for (std::size_t i = 0; i < features; ++i) {
+      for (std::size_t unit = 0; unit < hidden; ++unit) {
+        units[unit] += inputs[sample * features + i] * x[i * hidden + unit];
+      }
+    }
+    for (double& unit : units) unit = std::tanh(unit);
+    return units;
+  };
+  const auto output_of = [=](const Values& x, const Values& units) {
+    return std::inner_product(units.begin(), units.end(), x.begin() + static_cast<std::ptrdiff_t>(size), 0.0);
+  };
+  Values start(size + hidden), other(size + hidden), targets(samples);
+  for (std::size_t i = 0; i < start.size(); ++i) {
+    start[i] = 0.5 * Number(300 + i);
+    other[i] = 2 * Number(i);
+  }
+  for (std::size_t sample = 0; sample < samples; ++sample) targets[sample] = output_of(other, units_of(other, sample));
+  return {[=](const Values& x) {
+            Evaluation result{0, Values(x.size())};
+            const auto count = static_cast<double>(samples);
+            for (std::size_t sample = 0; sample < samples; ++sample) {
+              const Values units = units_of(x, sample);
+              const double error = output_of(x, units) - targets[sample];
+              result.value += 0.5 * error * error / count;
+              for (std::size_t unit = 0; unit < hidden; ++unit) {
+                result.gradient[size + unit] += error / count * units[unit];
+                const double back = error / count * x[size + unit] * (1 - units[unit] * units[unit]);
+                for (std::size_t i = 0; i < features; ++i) {
+                  result.gradient[i * hidden + unit] += back * inputs[sample * features + i];
+                }
+              }
+            }
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              result.value += 0.5 * decay * x[i] * x[i];
+              result.gradient[i] += decay * x[i];
+            }
+            return result;
+          },
+          start};
+}
+
 LbfgsOptions Options(std::uint32_t history = 10) {
   return {.history = history, .gradient_tolerance = 1e-5, .max_evaluations = 10000};
 }
@@ -188,6 +236,7 @@ TEST(LbfgsTest, FindsWhatSciPyFindsInAsManyIterations) {
       {{"Logistic50", 0.183020186149947, 14, 15}, {Logistic(500, 50, 1e-3), 10}},
       {{"Logistic200", 0.0433128008161636, 28, 30}, {Logistic(1000, 200, 1e-4), 5}},
       {{"Rosenbrock20", 6.76688093497074e-14, 129, 159}, {Rosenbrock(20), 10}},
+      {{"Network", 0.0298782357360714, 168, 182}, {Network(200, 8, 6, 1e-3), 10}},
   };
   for (const auto& [reference, made] : cases) {
     SCOPED_TRACE(reference.name);

@@ -49,6 +49,27 @@ def rosenbrock(size):
     return evaluate, np.array([-1.2 if i % 2 == 0 else 1.0 for i in range(size)])
 
 
+def network(samples, features, hidden, decay):
+    """tanh(inputs V) w against what another network of the kind says; x holds V by rows, then w."""
+    inputs = numbers(1000, samples * features).reshape(samples, features)
+    size = features * hidden
+
+    def outputs(x):
+        units = np.tanh(inputs @ x[:size].reshape(features, hidden))
+        return units, units @ x[size:]
+
+    targets = outputs(2 * numbers(0, size + hidden))[1]
+
+    def evaluate(x):
+        units, output = outputs(x)
+        errors = (output - targets) / samples
+        back = np.outer(errors, x[size:]) * (1 - units * units)
+        gradient = np.concatenate([(inputs.T @ back).ravel(), units.T @ errors])
+        return 0.5 * samples * np.dot(errors, errors) + 0.5 * decay * np.dot(x, x), gradient + decay * x
+
+    return evaluate, 0.5 * numbers(300, size + hidden)
+
+
 print("SciPy", scipy.__version__)
 for name, (function, start), history in [
     ("Quadratic100", quadratic(100, 1000), 10),
@@ -56,6 +77,7 @@ for name, (function, start), history in [
     ("Logistic50", logistic(500, 50, 1e-3), 10),
     ("Logistic200", logistic(1000, 200, 1e-4), 5),
     ("Rosenbrock20", rosenbrock(20), 10),
+    ("Network", network(200, 8, 6, 1e-3), 10),
 ]:
     result = scipy.optimize.minimize(
         function, start, jac=True, method="L-BFGS-B",

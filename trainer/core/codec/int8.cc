@@ -66,6 +66,20 @@ float WriteScale(absl::Span<const float> values, std::uint8_t* out) {
 
 float Inverse(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
+// Calls visit(index, scale, integers) for each block, in order.
+template <typename Visit>
+void ForEachBlock(const Payload& payload, Visit&& visit) {
+  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
+    for (; !bytes.empty(); ++block) {
+      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
+      bytes.remove_prefix(whole.size());
+      float scale;
+      std::memcpy(&scale, whole.data(), sizeof(scale));
+      visit(block, scale, whole.subspan(sizeof(scale)));
+    }
+  });
+}
+
 }  // namespace
 
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out) {
@@ -86,22 +100,18 @@ void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out) {
   }
 }
 
-bool DecodeInt8(const Payload& payload, absl::Span<float> values) {
+bool IsSoundInt8(const Payload& payload) {
   bool sound = true;
-  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
-    float* out = values.data() + block * kInt8Block;
-    while (!bytes.empty()) {
-      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
-      bytes.remove_prefix(whole.size());
-      float scale;
-      std::memcpy(&scale, whole.data(), sizeof(scale));
-      sound = sound && scale >= 0 && scale <= kLargestScale;  // neither of a NaN
-      const std::size_t count = whole.size() - sizeof(scale);
-      Multiply(whole.data() + sizeof(scale), count, scale, out);
-      out += count;
-    }
+  ForEachBlock(payload, [&](std::size_t, float scale, absl::Span<const std::uint8_t>) {
+    sound = sound && scale >= 0 && scale <= kLargestScale;  // neither of a NaN
   });
   return sound;
+}
+
+void DecodeInt8(const Payload& payload, absl::Span<float> values) {
+  ForEachBlock(payload, [&](std::size_t block, float scale, absl::Span<const std::uint8_t> integers) {
+    Multiply(integers.data(), integers.size(), scale, values.data() + block * kInt8Block);
+  });
 }
 
 }  // namespace downpour::core

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -36,7 +37,11 @@ class Bitmap {
     for (char byte : bytes_) count += static_cast<std::uint32_t>(std::popcount(static_cast<unsigned char>(byte)));
     return count;
   }
-  bool All() const { return Count() == size_; }
+  bool All() const {
+    const auto whole = bytes_.begin() + static_cast<std::ptrdiff_t>(size_ / 8);
+    return std::all_of(bytes_.begin(), whole, [](char byte) { return byte == '\xff'; }) &&
+           (size_ % 8 == 0 || bytes_.back() == static_cast<char>((1 << (size_ % 8)) - 1));
+  }
   // Both of one size.
   void And(const Bitmap& other) {
     for (std::size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>(bytes_[i] & other.bytes_[i]);

@@ -5,9 +5,9 @@ namespace {
 
 class BufferUpdate final : public Optimizer {
  public:
-  void Step(absl::Span<const float> value, const Payload& difference, const StepContext& /*context*/,
+  void Step(absl::Span<const float> value, const EncodedGradient& difference, const StepContext& /*context*/,
             absl::Span<float> updated) override {
-    difference.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+    difference.ForEachFloats(value.size(), [&](std::size_t first, absl::Span<const float> run) {
       for (std::size_t i = 0; i < run.size(); ++i) updated[first + i] = value[first + i] - run[i];
     });
   }

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/codec/encoded_gradient.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/slice_snapshot.h"
 
@@ -40,8 +41,8 @@ class Vectors;
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // updated[i] = the new value[i]; `updated` may be `value` itself. `gradient` holds as many floats.
-  virtual void Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
+  // updated[i] = the new value[i]; `updated` may be `value` itself. `gradient` is of as many values.
+  virtual void Step(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
                     absl::Span<float> updated) = 0;
   // False: a step leaves the value as it is, and writes nothing to `updated`.
   virtual bool writes_value() const { return true; }

@@ -536,13 +536,10 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
     // Of two executions of an update one may belong before the cut and the other, which came first, behind it.
     if (fork == nullptr || fork->table().Contains(header.update)) return ReplyStatus::kDuplicate;
   }
-  Payload gradient = frame.payload;
-  if (verdict == Verdict::kApply && header.codec != FrameCodec::kFp32) {
-    decoded_.resize(std::max<std::size_t>(decoded_.size(), state.slice().elements));
-    const absl::Span<float> floats = absl::MakeSpan(decoded_).first(state.slice().elements);
-    if (!Decode(header.codec, frame.payload, floats)) return ReplyStatus::kMalformed;
-    gradient = Payload::OfFloats(floats, nullptr);
+  if (verdict == Verdict::kApply && !IsSound(header.codec, frame.payload, state.slice().elements)) {
+    return ReplyStatus::kMalformed;
   }
+  const EncodedGradient gradient(header.codec, frame.payload);
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);

@@ -217,7 +217,6 @@ class PsCore {
   WrongJob wrong_job_;
   v1::PsStats stats_;
   double staleness_mean_ = 0;
-  std::vector<float> decoded_;  // the gradient at hand, of a codec other than fp32
 
  public:
   // Replies that became due outside OnData (ended sessions); the shell sends them after OnDirect.

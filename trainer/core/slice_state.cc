@@ -76,7 +76,7 @@ void SliceState::FindStep(StepId step) {
   }
 }
 
-void SliceState::TakeStep(const Payload& gradient, const StepContext& context) {
+void SliceState::TakeStep(const EncodedGradient& gradient, const StepContext& context) {
   // Replies in flight refer to the value; then the new one is written beside it, which costs no extra pass.
   if (SoleOwner(value_)) {
     optimizer_->Step(*value_, gradient, context, absl::MakeSpan(*value_));
@@ -90,7 +90,8 @@ void SliceState::TakeStep(const Payload& gradient, const StepContext& context) {
   forked_ = false;
 }
 
-bool SliceState::Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context) {
+bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGradient& gradient,
+                       const StepContext& context) {
   StepContext of_step = context;
   of_step.factor = 1;  // is in the sum
   SettleSum(of_step);

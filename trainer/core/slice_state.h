@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/applied_table.h"
+#include "trainer/core/codec/encoded_gradient.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
@@ -55,7 +56,7 @@ class SliceState {
   // Takes the gradient, or none if the verdict is to skip, and records the update either way. It must not be
   // in the table (but for a planted bug), and the slice must have a value. True if with it every update of its data
   // shard is here.
-  bool Apply(const UpdateId& update, Verdict verdict, const Payload& gradient, const StepContext& context);
+  bool Apply(const UpdateId& update, Verdict verdict, const EncodedGradient& gradient, const StepContext& context);
 
   // In mode SANDBLASTER, of a slice that its search is about: the vectors but for the value; otherwise null.
   const sandblaster::Vectors* search_vectors() const {
@@ -79,7 +80,7 @@ class SliceState {
   SliceState(std::uint32_t number, const Slice& slice, std::shared_ptr<std::vector<float>> value,
              std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
 
-  void TakeStep(const Payload& gradient, const StepContext& context);
+  void TakeStep(const EncodedGradient& gradient, const StepContext& context);
   // Of the steps from `step` on, the first that the table has not whole.
   void FindStep(StepId step);
   bool BandComplete(const StepId& step, std::uint32_t shards) const;

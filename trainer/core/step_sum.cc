@@ -15,7 +15,7 @@ constexpr char kWidth[] = "step_width";
 
 }  // namespace
 
-void StepSum::Add(std::uint32_t width, const Payload& gradient, std::size_t elements, double factor,
+void StepSum::Add(std::uint32_t width, const EncodedGradient& gradient, std::size_t elements, double factor,
                   std::uint64_t samples) {
   const auto weight = static_cast<float>(factor * static_cast<double>(samples));
   if (sum_ == nullptr || !SoleOwner(sum_)) {
@@ -23,7 +23,7 @@ void StepSum::Add(std::uint32_t width, const Payload& gradient, std::size_t elem
   }
   std::vector<float>& sum = *sum_;
   const bool first = empty();
-  gradient.ForEachFloats([&](std::size_t begin, absl::Span<const float> run) {
+  gradient.ForEachFloats(elements, [&](std::size_t begin, absl::Span<const float> run) {
     float* const to = sum.data() + begin;
     if (first) {
       for (std::size_t i = 0; i < run.size(); ++i) to[i] = weight * run[i];

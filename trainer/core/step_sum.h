@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "trainer/core/codec/encoded_gradient.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/slice_snapshot.h"
 
@@ -21,8 +22,9 @@ class StepSum {
   bool empty() const { return samples_ == 0; }
   // Of the steps that it is of; 0: of none.
   std::uint32_t width() const { return width_; }
-  // `gradient` has `elements` floats and is the mean over so many samples; `factor` multiplies it.
-  void Add(std::uint32_t width, const Payload& gradient, std::size_t elements, double factor, std::uint64_t samples);
+  // `gradient` has `elements` values and is the mean over so many samples; `factor` multiplies it.
+  void Add(std::uint32_t width, const EncodedGradient& gradient, std::size_t elements, double factor,
+           std::uint64_t samples);
   // The mean over all samples, which is the gradient of one minibatch that has all of them. It must not be empty, and
   // is from then on; the result is good until the next Add.
   Payload TakeMean();

@@ -10,17 +10,19 @@
 namespace downpour::core {
 namespace {
 
-constexpr std::uint32_t kInfinity = 0x7f800000;
-constexpr std::uint32_t kLargest = 0x7f7f;  // of the finite bf16
-constexpr std::uint32_t kQuiet = 0x0040;
+constexpr std::int32_t kInfinity = 0x7f800000;
+constexpr std::int32_t kLargest = 0x7f7f;  // of the finite bf16
+constexpr std::int32_t kQuiet = 0x0040;
 
-// In integers: they go into vectors as they are.
+// In integers, which go into vectors as they are; compared as signed ones, as vectors are.
 inline std::uint32_t HalfOf(std::uint32_t bits) {
   const std::uint32_t magnitude = bits & 0x7fffffff;
-  const std::uint32_t rounded = std::min((magnitude + 0x7fff + ((magnitude >> 16) & 1)) >> 16, kLargest);
+  const bool finite = static_cast<std::int32_t>(magnitude) < kInfinity;
+  const auto rounded = static_cast<std::int32_t>((magnitude + 0x7fff + ((magnitude >> 16) & 1)) >> 16);
   // A NaN whose payload is in the lower half would become an infinity.
-  const std::uint32_t special = (magnitude >> 16) | (magnitude > kInfinity ? kQuiet : 0);
-  return (magnitude < kInfinity ? rounded : special) | ((bits >> 16) & 0x8000);
+  const bool nan = static_cast<std::int32_t>(magnitude) > kInfinity;
+  const std::int32_t special = static_cast<std::int32_t>(magnitude >> 16) | (nan ? kQuiet : 0);
+  return static_cast<std::uint32_t>(finite ? std::min(rounded, kLargest) : special) | ((bits >> 16) & 0x8000);
 }
 
 DOWNPOUR_WIDE_VECTORS

@@ -10,7 +10,7 @@
 // The upper half of a float32, rounded to nearest, ties to even: 8 bits of precision and the whole range. Thread-safe.
 namespace downpour::core {
 
-inline std::size_t Bf16Bytes(std::size_t elements) { return 2 * elements; }
+constexpr std::size_t Bf16Bytes(std::size_t elements) { return 2 * elements; }
 
 // Writes Bf16Bytes(values.size()) bytes. What is finite stays finite: beyond the largest bf16 it becomes that one.
 // Infinities and NaN stay what they are.

@@ -32,8 +32,25 @@ bool PayloadFits(FrameCodec codec, std::uint64_t bytes, std::uint64_t elements) 
   return false;
 }
 
+bool IsSound(FrameCodec codec, const Payload& payload, std::size_t elements) {
+  if (!PayloadFits(codec, payload.size(), elements)) return false;
+  switch (codec) {
+    case FrameCodec::kInt8:
+      return IsSoundInt8(payload);
+    case FrameCodec::kTopK:
+      return IsSoundTopK(payload, elements);
+    case FrameCodec::kOneBit:
+      return IsSoundOneBit(payload, elements);
+    case FrameCodec::kNone:
+    case FrameCodec::kFp32:
+    case FrameCodec::kBf16:
+      break;
+  }
+  return true;
+}
+
 bool Decode(FrameCodec codec, const Payload& payload, absl::Span<float> values) {
-  if (!PayloadFits(codec, payload.size(), values.size())) return false;
+  if (!IsSound(codec, payload, values.size())) return false;
   switch (codec) {
     case FrameCodec::kNone:
       return false;
@@ -41,18 +58,21 @@ bool Decode(FrameCodec codec, const Payload& payload, absl::Span<float> values) 
       payload.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
         std::copy(run.begin(), run.end(), values.begin() + first);
       });
-      return true;
+      break;
     case FrameCodec::kBf16:
       DecodeBf16(payload, values);
-      return true;
+      break;
     case FrameCodec::kInt8:
-      return DecodeInt8(payload, values);
+      DecodeInt8(payload, values);
+      break;
     case FrameCodec::kTopK:
-      return DecodeTopK(payload, values);
+      DecodeTopK(payload, values);
+      break;
     case FrameCodec::kOneBit:
-      return DecodeOneBit(payload, values);
+      DecodeOneBit(payload, values);
+      break;
   }
-  return false;
+  return true;
 }
 
 std::size_t EncodedBytes(FrameCodec codec, double top_k, std::size_t elements) {

@@ -15,8 +15,11 @@ namespace downpour::core {
 // Whether `bytes` bytes can be `elements` values in this codec, by their number alone.
 bool PayloadFits(FrameCodec codec, std::uint64_t bytes, std::uint64_t elements);
 
-// Into values.size() floats; every one is written. False: the payload's size or what it holds is not of this codec;
-// then the values are worthless. Allocates nothing.
+// Whether they are: by their number, and by what they hold.
+bool IsSound(FrameCodec codec, const Payload& payload, std::size_t elements);
+
+// Into values.size() floats; every one is written. False: the payload is not sound, and nothing is written. Allocates
+// nothing.
 bool Decode(FrameCodec codec, const Payload& payload, absl::Span<float> values);
 
 // How many bytes Encode makes of so many values; `top_k` is the fraction of them that kTopK keeps. Not of kNone.

@@ -1,5 +1,9 @@
 #include "trainer/core/codec/error_feedback.h"
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cstddef>
 #include <memory>
@@ -17,6 +21,8 @@ namespace {
 
 // Encoded at once, so that it is in the first cache when it is decoded again.
 constexpr std::size_t kPart = 16 * kCodecBlock;
+// What comes so much later is asked for already: memory is slower than what is done with it here.
+constexpr std::size_t kAhead = 2 * kCodecBlock;
 
 DOWNPOUR_WIDE_VECTORS
 void Add(const float* a, const float* b, std::size_t count, float* sum) {
@@ -28,6 +34,27 @@ void Subtract(const float* subtrahend, std::size_t count, float* difference) {
   for (std::size_t i = 0; i < count; ++i) difference[i] -= subtrahend[i];
 }
 
+void Prefetch(absl::Span<const float> values) {
+  constexpr std::size_t kCacheLine = 64 / sizeof(float);
+  for (std::size_t i = 0; i < values.size(); i += kCacheLine) __builtin_prefetch(&values[i]);
+}
+
+// Past the caches, in which nobody looks for it before the next update. `to` is aligned to 16 bytes.
+void WriteToMemory(absl::Span<const float> values, float* to) {
+  std::size_t i = 0;
+#if defined(__SSE__)
+  for (; i + 4 <= values.size(); i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(&values[i]));
+#endif
+  std::copy(values.begin() + i, values.end(), to + i);
+}
+
+// What was written is there for whoever comes after this thread.
+void FinishWrites() {
+#if defined(__SSE__)
+  _mm_sfence();
+#endif
+}
+
 }  // namespace
 
 EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elements, const Payload& gradient,
@@ -36,7 +63,6 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
   Slice& slice = slices_[number];
   if (slice.encoded.has_value()) return *slice.encoded;
 
-  // `next` is gradient + residual first, and then less what was encoded of it: part by part, while it is in the cache.
   slice.next.resize(elements);
   const std::size_t size = EncodedBytes(options_.codec, options_.top_k, elements);
   // Few values, or most of them, are no larger in fp32, which is exact.
@@ -47,9 +73,11 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
     slice.size = size;
   }
   const absl::Span<std::uint8_t> bytes(slice.bytes.get(), exact ? 0 : size);
-  const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : kPart;
   const bool in_place = options_.codec == FrameCodec::kBf16 || options_.codec == FrameCodec::kInt8;
-  std::vector<float> decoded(exact || in_place ? 0 : std::min<std::size_t>(part, elements));
+  const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : in_place ? kCodecBlock : kPart;
+  // Gradient + residual first, and then less what was encoded of it: part by part, while it is in the cache.
+  std::vector<float> sums(std::min<std::size_t>(part, elements));
+  std::vector<float> decoded(exact || in_place ? 0 : sums.size());
   std::size_t at = 0;
   const auto encode = [&](absl::Span<float> values) {
     const std::size_t count = EncodedBytes(options_.codec, options_.top_k, values.size());
@@ -61,22 +89,27 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
     Decode(options_.codec, Payload({{out, count}}, nullptr), absl::MakeSpan(decoded).first(values.size()));
     Subtract(decoded.data(), values.size(), values.data());
   };
+  const absl::Span<const float> residual = slice.residual;
   gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
     while (!run.empty()) {
-      const std::size_t count = std::min(run.size(), part - first % part);
-      float* const sum = slice.next.data() + first;
-      if (slice.residual.empty()) {
-        std::copy_n(run.data(), count, sum);
+      const std::size_t done = first % part;  // of the part
+      const std::size_t count = std::min(run.size(), part - done);
+      Prefetch(run.subspan(std::min(kAhead, run.size()), count));
+      Prefetch(residual.subspan(std::min(first + kAhead, residual.size()), count));
+      if (residual.empty()) {
+        std::copy_n(run.data(), count, sums.data() + done);
       } else {
-        Add(run.data(), slice.residual.data() + first, count, sum);
+        Add(run.data(), residual.data() + first, count, sums.data() + done);
       }
       run.remove_prefix(count);
       first += count;
-      if (exact || (first % part != 0 && first != elements)) continue;
-      const std::size_t begin = (first - 1) / part * part;
-      encode(absl::MakeSpan(slice.next).subspan(begin, first - begin));
+      if (first % part != 0 && first != elements) continue;
+      const absl::Span<float> sum = absl::MakeSpan(sums).first(done + count);
+      if (!exact) encode(sum);
+      WriteToMemory(sum, slice.next.data() + first - sum.size());
     }
   });
+  FinishWrites();
   if (exact) {
     auto values = std::make_shared<const std::vector<float>>(std::exchange(slice.next, {}));
     slice.encoded = EncodedGradient{FrameCodec::kFp32, Payload::OfFloats(*values, values)};

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "trainer/core/codec/encoded_gradient.h"
 #include "trainer/core/frame.h"
 
 namespace downpour::core {
@@ -14,11 +15,6 @@ namespace downpour::core {
 struct CodecOptions {
   FrameCodec codec = FrameCodec::kFp32;
   double top_k = 0.01;  // of kTopK: the fraction of a slice that is kept
-};
-
-struct EncodedGradient {
-  FrameCodec codec = FrameCodec::kFp32;
-  Payload payload;
 };
 
 // Encodes a worker's gradients, and adds to each what the codec left out of those before (Seide et al. 2014, section

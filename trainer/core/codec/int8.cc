@@ -27,20 +27,23 @@ std::uint32_t LargestMagnitude(const float* values, std::size_t count) {
   return most;
 }
 
-DOWNPOUR_WIDE_VECTORS
-void Quantise(const float* values, std::size_t count, float inverse, std::uint8_t* out) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto integer =
-        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(values[i] * inverse + kRound) - kRoundBits);
-    out[i] = static_cast<std::uint8_t>(std::min(std::max(integer, -127), 127));
-  }
+inline std::int32_t Quantised(float value, float inverse) {
+  const auto integer = static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value * inverse + kRound) - kRoundBits);
+  return std::min(std::max(integer, -127), 127);
 }
 
 DOWNPOUR_WIDE_VECTORS
-void SubtractMultiples(const std::uint8_t* __restrict integers, std::size_t count, float scale,
-                       float* __restrict values) {
+void Quantise(const float* values, std::size_t count, float inverse, std::uint8_t* out) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = static_cast<std::uint8_t>(Quantised(values[i], inverse));
+}
+
+DOWNPOUR_WIDE_VECTORS
+void QuantiseLeavingRest(float* __restrict values, std::size_t count, float inverse, float scale,
+                         std::uint8_t* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] -= static_cast<float>(static_cast<std::int8_t>(integers[i])) * scale;
+    const std::int32_t integer = Quantised(values[i], inverse);
+    out[i] = static_cast<std::uint8_t>(integer);
+    values[i] -= static_cast<float>(integer) * scale;
   }
 }
 
@@ -51,15 +54,30 @@ void Multiply(const std::uint8_t* integers, std::size_t count, float scale, floa
   }
 }
 
-// The scale.
-float EncodeBlock(absl::Span<const float> values, std::uint8_t* out) {
+// Written before the integers of its block.
+float WriteScale(absl::Span<const float> values, std::uint8_t* out) {
   const std::uint32_t most = LargestMagnitude(values.data(), values.size());
   const float largest = most < 0x7f800000 ? std::bit_cast<float>(most) : std::numeric_limits<float>::max();
   float scale = std::min(largest / 127, kLargestScale);
   if (scale < std::numeric_limits<float>::min()) scale = 0;
   std::memcpy(out, &scale, sizeof(scale));
-  Quantise(values.data(), values.size(), scale == 0 ? 0 : 1 / scale, out + sizeof(scale));
   return scale;
+}
+
+float Inverse(float scale) { return scale == 0 ? 0 : 1 / scale; }
+
+// Calls visit(index, scale, integers) for each block, in order.
+template <typename Visit>
+void ForEachBlock(const Payload& payload, Visit&& visit) {
+  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
+    for (; !bytes.empty(); ++block) {
+      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
+      bytes.remove_prefix(whole.size());
+      float scale;
+      std::memcpy(&scale, whole.data(), sizeof(scale));
+      visit(block, scale, whole.subspan(sizeof(scale)));
+    }
+  });
 }
 
 }  // namespace
@@ -67,36 +85,33 @@ float EncodeBlock(absl::Span<const float> values, std::uint8_t* out) {
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out) {
   for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
     const absl::Span<const float> block = values.subspan(first, kInt8Block);
-    EncodeBlock(block, out);
-    out += sizeof(float) + block.size();
+    const float scale = WriteScale(block, out);
+    Quantise(block.data(), block.size(), Inverse(scale), out + sizeof(scale));
+    out += sizeof(scale) + block.size();
   }
 }
 
 void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out) {
   for (std::size_t first = 0; first < values.size(); first += kInt8Block) {
     const absl::Span<float> block = values.subspan(first, kInt8Block);
-    const float scale = EncodeBlock(block, out);
-    SubtractMultiples(out + sizeof(scale), block.size(), scale, block.data());
+    const float scale = WriteScale(block, out);
+    QuantiseLeavingRest(block.data(), block.size(), Inverse(scale), scale, out + sizeof(scale));
     out += sizeof(scale) + block.size();
   }
 }
 
-bool DecodeInt8(const Payload& payload, absl::Span<float> values) {
+bool IsSoundInt8(const Payload& payload) {
   bool sound = true;
-  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
-    float* out = values.data() + block * kInt8Block;
-    while (!bytes.empty()) {
-      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
-      bytes.remove_prefix(whole.size());
-      float scale;
-      std::memcpy(&scale, whole.data(), sizeof(scale));
-      sound = sound && scale >= 0 && scale <= kLargestScale;  // neither of a NaN
-      const std::size_t count = whole.size() - sizeof(scale);
-      Multiply(whole.data() + sizeof(scale), count, scale, out);
-      out += count;
-    }
+  ForEachBlock(payload, [&](std::size_t, float scale, absl::Span<const std::uint8_t>) {
+    sound = sound && scale >= 0 && scale <= kLargestScale;  // neither of a NaN
   });
   return sound;
+}
+
+void DecodeInt8(const Payload& payload, absl::Span<float> values) {
+  ForEachBlock(payload, [&](std::size_t block, float scale, absl::Span<const std::uint8_t> integers) {
+    Multiply(integers.data(), integers.size(), scale, values.data() + block * kInt8Block);
+  });
 }
 
 }  // namespace downpour::core

@@ -13,7 +13,7 @@ namespace downpour::core {
 
 inline constexpr std::size_t kInt8Block = 256;
 
-inline std::size_t Int8Bytes(std::size_t elements) {
+constexpr std::size_t Int8Bytes(std::size_t elements) {
   return elements + (elements + kInt8Block - 1) / kInt8Block * sizeof(float);
 }
 
@@ -23,9 +23,11 @@ inline std::size_t Int8Bytes(std::size_t elements) {
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out);
 // The same, and each finite value becomes what of it is not in the bytes: itself less what it decodes to.
 void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out);
-// The payload has Int8Bytes(values.size()) bytes. False: a scale is negative, not finite or so large that an integer
-// times it might not be finite; then the values are worthless.
-bool DecodeInt8(const Payload& payload, absl::Span<float> values);
+// The payload has Int8Bytes of some number of values. False: a scale is negative, not finite or so large that an
+// integer times it might not be finite.
+bool IsSoundInt8(const Payload& payload);
+// The payload has Int8Bytes(values.size()) bytes.
+void DecodeInt8(const Payload& payload, absl::Span<float> values);
 
 }  // namespace downpour::core
 

@@ -23,6 +23,20 @@ void Select(const std::uint8_t* bits, std::size_t count, std::uint32_t negative,
   }
 }
 
+// Calls visit(index, means, bits) for each block, in order.
+template <typename Visit>
+void ForEachBlock(const Payload& payload, Visit&& visit) {
+  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
+    for (; !bytes.empty(); ++block) {
+      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
+      bytes.remove_prefix(whole.size());
+      Means means;
+      std::memcpy(means.data(), whole.data(), sizeof(means));
+      visit(block, means, whole.subspan(sizeof(means)));
+    }
+  });
+}
+
 }  // namespace
 
 void EncodeOneBit(absl::Span<const float> values, std::uint8_t* out) {
@@ -49,24 +63,22 @@ void EncodeOneBit(absl::Span<const float> values, std::uint8_t* out) {
   }
 }
 
-bool DecodeOneBit(const Payload& payload, absl::Span<float> values) {
+bool IsSoundOneBit(const Payload& payload, std::size_t elements) {
   bool sound = true;
-  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
-    std::size_t first = block * kOneBitBlock;
-    while (!bytes.empty()) {
-      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
-      bytes.remove_prefix(whole.size());
-      Means means;
-      std::memcpy(means.data(), whole.data(), sizeof(means));
-      const std::size_t count = std::min(kOneBitBlock, values.size() - first);
-      sound = sound && std::isfinite(means[0]) && std::isfinite(means[1]) &&
-              (count % 8 == 0 || whole.back() >> (count % 8) == 0);
-      Select(whole.data() + sizeof(means), count, std::bit_cast<std::uint32_t>(means[0]),
-             std::bit_cast<std::uint32_t>(means[1]), values.data() + first);
-      first += count;
-    }
+  ForEachBlock(payload, [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
+    const std::size_t count = std::min(kOneBitBlock, elements - block * kOneBitBlock);
+    sound = sound && std::isfinite(means[0]) && std::isfinite(means[1]) &&
+            (count % 8 == 0 || bits.back() >> (count % 8) == 0);
   });
   return sound;
+}
+
+void DecodeOneBit(const Payload& payload, absl::Span<float> values) {
+  ForEachBlock(payload, [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
+    const absl::Span<float> out = values.subspan(block * kOneBitBlock, kOneBitBlock);
+    Select(bits.data(), out.size(), std::bit_cast<std::uint32_t>(means[0]), std::bit_cast<std::uint32_t>(means[1]),
+           out.data());
+  });
 }
 
 }  // namespace downpour::core

@@ -15,15 +15,16 @@ namespace downpour::core {
 
 inline constexpr std::size_t kOneBitBlock = 256;
 
-inline std::size_t OneBitBytes(std::size_t elements) {
+constexpr std::size_t OneBitBytes(std::size_t elements) {
   return (elements + 7) / 8 + (elements + kOneBitBlock - 1) / kOneBitBlock * 2 * sizeof(float);
 }
 
 // Writes OneBitBytes(values.size()) bytes. A mean of no value, and one that is not finite, is 0.
 void EncodeOneBit(absl::Span<const float> values, std::uint8_t* out);
-// The payload has OneBitBytes(values.size()) bytes. False: a mean is not finite, or a bit behind the last value is set;
-// then the values are worthless.
-bool DecodeOneBit(const Payload& payload, absl::Span<float> values);
+// The payload has OneBitBytes(elements) bytes. False: a mean is not finite, or a bit behind the last value is set.
+bool IsSoundOneBit(const Payload& payload, std::size_t elements);
+// The payload has OneBitBytes(values.size()) bytes.
+void DecodeOneBit(const Payload& payload, absl::Span<float> values);
 
 }  // namespace downpour::core
 

@@ -15,6 +15,18 @@ namespace {
 // Ordered as magnitudes are.
 std::uint32_t MagnitudeBits(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffff; }
 
+// Calls visit(index, bytes of the value) for each pair, in order.
+template <typename Visit>
+void ForEachPair(const Payload& payload, Visit&& visit) {
+  ForEachUnits<kTopKPairBytes>(payload, [&](std::size_t, absl::Span<const std::uint8_t> pairs) {
+    for (; !pairs.empty(); pairs.remove_prefix(kTopKPairBytes)) {
+      std::uint32_t index;
+      std::memcpy(&index, pairs.data(), sizeof(index));
+      visit(index, pairs.data() + sizeof(index));
+    }
+  });
+}
+
 }  // namespace
 
 std::size_t TopKCount(double fraction, std::size_t elements) {
@@ -42,21 +54,21 @@ void EncodeTopK(absl::Span<const float> values, std::size_t count, std::uint8_t*
   }
 }
 
-bool DecodeTopK(const Payload& payload, absl::Span<float> values) {
-  std::fill(values.begin(), values.end(), 0.0f);
+bool IsSoundTopK(const Payload& payload, std::size_t elements) {
   bool sound = true;
   std::size_t next = 0;  // the least index that may come
-  ForEachUnits<kTopKPairBytes>(payload, [&](std::size_t, absl::Span<const std::uint8_t> pairs) {
-    for (; sound && !pairs.empty(); pairs.remove_prefix(kTopKPairBytes)) {
-      std::uint32_t index;
-      std::memcpy(&index, pairs.data(), sizeof(index));
-      sound = index >= next && index < values.size();
-      if (!sound) return;
-      std::memcpy(&values[index], pairs.data() + sizeof(index), sizeof(float));
-      next = std::size_t{index} + 1;
-    }
+  ForEachPair(payload, [&](std::uint32_t index, const std::uint8_t*) {
+    sound = sound && index >= next && index < elements;
+    next = std::size_t{index} + 1;
   });
   return sound;
+}
+
+void DecodeTopK(const Payload& payload, absl::Span<float> values) {
+  std::fill(values.begin(), values.end(), 0.0f);
+  ForEachPair(payload, [&](std::uint32_t index, const std::uint8_t* value) {
+    std::memcpy(&values[index], value, sizeof(float));
+  });
 }
 
 }  // namespace downpour::core

@@ -18,9 +18,10 @@ inline constexpr std::size_t kTopKPairBytes = sizeof(std::uint32_t) + sizeof(flo
 std::size_t TopKCount(double fraction, std::size_t elements);
 // Writes kTopKPairBytes for each of `count` values; of equal magnitudes the first are kept. count <= values.size().
 void EncodeTopK(absl::Span<const float> values, std::size_t count, std::uint8_t* out);
-// The payload has whole pairs. False: an index beyond the values, or not above the one before; then the values are
-// worthless.
-bool DecodeTopK(const Payload& payload, absl::Span<float> values);
+// The payload has whole pairs. False: an index beyond the elements, or not above the one before.
+bool IsSoundTopK(const Payload& payload, std::size_t elements);
+// The payload is sound.
+void DecodeTopK(const Payload& payload, absl::Span<float> values);
 
 }  // namespace downpour::core
 

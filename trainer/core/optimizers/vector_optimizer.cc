@@ -7,11 +7,11 @@
 
 namespace downpour::core {
 
-void VectorOptimizer::Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
+void VectorOptimizer::Step(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
                            absl::Span<float> updated) {
   Begin(context);
   const float* const pulled = context.pulled == nullptr ? value.data() : context.pulled->data();
-  gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+  gradient.ForEachFloats(value.size(), [&](std::size_t first, absl::Span<const float> run) {
     StepRun({first, run.size(), value.data() + first, run.data(), pulled + first, updated.data() + first});
   });
   End(value, updated);

@@ -28,7 +28,7 @@ class VectorOptimizer : public Optimizer {
     float* updated = nullptr;
   };
 
-  void Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
+  void Step(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
             absl::Span<float> updated) final;
 
   std::string type() const override { return type_; }

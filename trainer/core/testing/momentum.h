@@ -17,11 +17,11 @@ class TestMomentum final : public Optimizer {
  public:
   explicit TestMomentum(std::uint32_t elements) : velocity_(std::make_shared<std::vector<float>>(elements)) {}
 
-  void Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
+  void Step(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
             absl::Span<float> updated) override {
     if (!SoleOwner(velocity_)) velocity_ = std::make_shared<std::vector<float>>(*velocity_);
     ++steps_;
-    gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+    gradient.ForEachFloats(value.size(), [&](std::size_t first, absl::Span<const float> run) {
       for (std::size_t i = first; i < first + run.size(); ++i) {
         (*velocity_)[i] = (*velocity_)[i] / 2 + run[i - first];
         updated[i] = value[i] - static_cast<float>(context.learning_rate) * (*velocity_)[i];

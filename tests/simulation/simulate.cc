@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..10] [--deadly-shard] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..17] [--deadly-shard] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 12));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 17));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

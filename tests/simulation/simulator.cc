@@ -94,9 +94,10 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     if (tensors_.size() % 3 == 2) tensor.set_kind(v1::BUFFER);
     tensors_.push_back(tensor);
   }
+  ChooseUpdates();
   v1::DataPlan data;
   data.set_sample_count(sample_count_);
-  data.set_batch_size(config_.batch_size());
+  data.set_batch_size(core::SamplesOfUpdate(config_));
   data.set_updates_per_shard(config_.updates_per_shard());
   data.set_epochs(config_.epochs());
   data.set_seed(config_.seed());
@@ -104,6 +105,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   if (config_.mode() == v1::BOUNDED_STALENESS) {
     staleness_checks_.emplace(&world_, config_.staleness(), static_cast<std::uint32_t>(tensors_.size()));
   }
+  if (lossy()) residual_checks_.emplace(&world_, codec_, config_.mode() == v1::SYNCHRONOUS);
   if (options.deadly_shard) {
     deadly_ = core::UpdateId{static_cast<std::uint32_t>(options.seed % plan_->epochs()),
                              static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_in_epoch(0)), 0};
@@ -114,7 +116,8 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   network_.emplace(&world_, options.faults ? faults_end_ : absl::ZeroDuration());
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
   checks_.emplace(
-      &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); }, config_.updates_per_step());
+      &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); }, config_.updates_per_step(),
+      lossy());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
       ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
@@ -122,9 +125,32 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
                                               : "",
+      lossy() ? absl::StrCat(", codec ", static_cast<int>(codec_.codec)) : "",
+      config_.local_steps().fetch_every() > 1
+          ? absl::StrCat(", values before each update of ", config_.local_steps().fetch_every())
+          : "",
       store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
                            disk_->lies() ? ", a disk that lies" : "")
             : "");
+}
+
+// Some of each have no draw in common with the rest of the job, so that all others are as without.
+void Job::ChooseUpdates() {
+  Random random(options_.seed * 104729 + 5);
+  constexpr core::FrameCodec kCodecs[] = {core::FrameCodec::kBf16, core::FrameCodec::kInt8, core::FrameCodec::kTopK,
+                                          core::FrameCodec::kOneBit};
+  if (random.Chance(0.3)) codec_ = {kCodecs[random.Below(std::size(kCodecs))], 0.1 + 0.3 * random.Uniform()};
+  // About as many samples an update.
+  const auto divide = [this](std::uint32_t by) { config_.set_batch_size((config_.batch_size() + by - 1) / by); };
+  if (random.Chance(0.15)) {
+    config_.set_accumulate(static_cast<std::uint32_t>(random.Between(2, 3)));
+    divide(config_.accumulate());
+  } else if (random.Chance(0.2)) {
+    v1::LocalStepsConfig& steps = *config_.mutable_local_steps();
+    steps.set_count(static_cast<std::uint32_t>(random.Between(2, 3)));
+    divide(steps.count());
+    if (config_.mode() == v1::ASYNC) steps.set_fetch_every(static_cast<std::uint32_t>(random.Between(1, 4)));
+  }
 }
 
 std::string Job::ProtocolState() const {
@@ -164,14 +190,16 @@ void Job::CheckEnd() {
       const auto value = process->ps->value(ledger.slice());
       const std::string where = absl::StrCat("slice ", ledger.slice());
       checks_->CheckSlice(where, plan, ledger, *value);
+      const v1::RestoreSource& source = process->ps->view().restore();
+      checks_->CheckSum(where, HistoryOf(*process), UriOf(source), plan, ledger, *value);
       const auto counter = static_cast<std::uint64_t>(std::lround((*value)[kCounter]));
-      if (counter != plan.updates() - skipped) {
+      if (!lossy() && counter != plan.updates() - skipped) {
         world_.Violation(absl::StrCat(where, ": counter ", counter, ", expected ", plan.updates() - skipped));
       }
       if (ledger.version() != plan.updates()) {
         world_.Violation(absl::StrCat(where, ": ", ledger.version(), " steps, expected ", plan.updates()));
       }
-      for (std::size_t sample = 0; sample < samples.size(); ++sample) {
+      for (std::size_t sample = 0; sample < samples.size() && !lossy(); ++sample) {
         if (static_cast<std::uint64_t>(std::lround((*value)[kSamples + sample])) != samples[sample]) {
           world_.Violation(absl::StrCat(where, ": sample ", sample, " counted ", (*value)[kSamples + sample],
                                         ", expected ", samples[sample]));
@@ -244,6 +272,11 @@ SimulationResult Job::Run() {
   result_.checkpoints = checks_->committed();
   result_.slices_restored = checks_->restored();
   result_.partial_updates = checks_->forked();
+  if (lossy()) {
+    result_.lossy = true;
+    result_.flushed = residual_checks_->flushed();
+    result_.forgotten = residual_checks_->forgotten();
+  }
   return result_;
 }
 

@@ -21,6 +21,8 @@ enum class PlantedBug {
   kStepsNotAwaited,            // Synchronous: an update begins with whatever is there
   kValueBeforeNotKept,         // Synchronous: a slice that is a step ahead has only the value of its own step
   kStepSumLost,                // Synchronous: what has arrived of a step is not in the snapshot
+  kResidualNotForgotten,       // codecs: what may be applied is left to come again with a later update
+  kResidualLeftBehind,         // codecs: a worker that is asked to leave goes on as before
 };
 
 }  // namespace downpour::core

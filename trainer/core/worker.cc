@@ -49,7 +49,8 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
 }
 
 void WorkerCore::SettleResiduals() {
-  const bool applies = phase_ == Phase::kPushing && verdict_ == Verdict::kApply;
+  const bool applies =
+      phase_ == Phase::kPushing && verdict_ == Verdict::kApply && options_.bug != PlantedBug::kResidualNotForgotten;
   for (std::uint32_t number = 0; number < slices_.size(); ++number) {
     const SliceState& slice = slices_[number];
     if (applies && slice.push != SliceProgress::kDone && (slice.push == SliceProgress::kSent || slice.maybe_applied)) {
@@ -650,7 +651,8 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         if (verdict_ != Verdict::kSkip) {
           EncodedGradient gradient{FrameCodec::kFp32, host_->Gradient(number, slice.slice)};
           if (!IsBuffer(slice)) {
-            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, /*flush=*/leaving_);
+            const bool flush = leaving_ && options_.bug != PlantedBug::kResidualLeftBehind;
+            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, flush);
           }
           frame.header.type = DataType::kFloat32;
           frame.header.codec = gradient.codec;

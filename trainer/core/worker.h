@@ -250,6 +250,7 @@ class WorkerCore {
   std::uint32_t unfetched_ = 0;  // updates to go before new values are taken
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;
+  bool trained_ = false;  // the update under way was applied as this worker pushed it, see HandleFrame
   int consecutive_skips_ = 0;
   std::string failure_;
   ErrorFeedback feedback_;

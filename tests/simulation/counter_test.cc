@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 100},
         Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 160},
         Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 480},
-        // A session has to end in the middle of a push: one seed in about 700, but the first is an early one.
+        // A session has to end in the middle of a push, which few do: one of the first 700 seeds notices it.
         Planted{core::PlantedBug::kResidualNotForgotten, "ResidualNotForgotten", 2500},
         Planted{core::PlantedBug::kResidualLeftBehind, "ResidualLeftBehind", 910}),
     [](const auto& instance) { return std::string(instance.param.name); });

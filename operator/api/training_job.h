@@ -216,8 +216,8 @@ struct LocalOptimizerSpec {
 
 // Of kSandblaster.
 struct LbfgsSpec {
-  int history = 10;                   // pairs of steps and of changes of the gradient that are kept
-  double gradient_tolerance = 1e-5;   // it has converged once no element of the gradient is greater
+  int history = 10;                  // pairs of steps and of changes of the gradient that are kept
+  double gradient_tolerance = 1e-5;  // it has converged once no element of the gradient is greater
   int max_iterations = 0;            // 0: as many as the epochs allow
   friend bool operator==(const LbfgsSpec&, const LbfgsSpec&) = default;
 };

@@ -233,11 +233,16 @@ def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=
 
 def exact(arguments, folder):
     # What a step adds is rounded, so another order of the updates, or of the data shards, makes other bits.
-    for ps, update in ((1, {}),
-                       (2, {"accumulate": 3, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}),
-                       (3, {"mode": "Synchronous", "updatesPerStep": 4,
-                            "optimizer": {"type": "Nesterov", "learningRate": 0.01}})):
-        folders = [os.path.join(folder, f"{what}-{ps}") for what in ("whole", "killed")]
+    for name, ps, update in (
+            ("sgd", 1, {}),
+            ("adam", 2, {"accumulate": 3, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}),
+            ("synchronous", 3, {"mode": "Synchronous", "updatesPerStep": 4,
+                                "optimizer": {"type": "Nesterov", "learningRate": 0.01}}),
+            ("bounded", 2, {"mode": "BoundedStaleness", "pullCodec": "bf16",
+                            "optimizer": {"type": "LAMB", "learningRate": 0.01, "stalenessRule": "Gap"}}),
+            ("local-steps", 1, {"localSteps": 2, "localOptimizer": {"type": "SGD", "learningRate": 0.1},
+                                "optimizer": {"type": "Adagrad", "learningRate": 0.001}})):
+        folders = [os.path.join(folder, f"{what}-{name}") for what in ("whole", "killed")]
         for one in folders:
             os.mkdir(one)
         with learning_job(arguments, folders[0], "trained", ps=ps, update=update).start() as run:
@@ -251,18 +256,18 @@ def exact(arguments, folder):
                 made = run.progress()
                 run.until(lambda: run.progress() > made, "updates that are lost")
                 run.kill()
-            print(f"{ps} ps: killed at {run.progress():.0%}", flush=True)
+            print(f"{name}: killed at {run.progress():.0%}", flush=True)
         newest = job.checkpoints()[-1]
         with job.start() as run:
             summary = run.end()
         check(summary["resumedFrom"] == newest, f"resumed from {summary['resumedFrom']}, expected {newest}")
         check(summary["ledger"] == whole["ledger"], f"{summary['ledger']}, of the whole job {whole['ledger']}")
         tensors = [counter.read_safetensors(one["modelPath"]) for one in (whole, summary)]
-        for name, values in tensors[0].items():
-            differ = sum(one != other for one, other in zip(values, tensors[1][name]))
-            check(differ == 0, f"{ps} ps: {name}: {differ} of {len(values)} values differ")
-        check(read(whole["modelPath"]) == read(summary["modelPath"]), f"{ps} ps: the model files differ")
-        print(f"{ps} ps: the same model as without a break, from {newest}", flush=True)
+        for tensor, values in tensors[0].items():
+            differ = sum(one != other for one, other in zip(values, tensors[1][tensor]))
+            check(differ == 0, f"{name}: {tensor}: {differ} of {len(values)} values differ")
+        check(read(whole["modelPath"]) == read(summary["modelPath"]), f"{name}: the model files differ")
+        print(f"{name}: the same model as without a break, from {newest}", flush=True)
 
 
 # ---- each update once, over all lives

@@ -11,6 +11,11 @@
 #include "trainer/core/step_id.h"
 
 namespace downpour::simulation {
+namespace {
+
+constexpr double kRounding = 0.01;  // of sums in another order
+
+}  // namespace
 
 std::string NameOf(const core::UpdateId& update) {
   return absl::StrCat("update ", update.dataset_epoch, "/", update.data_shard, "/", update.group);
@@ -19,11 +24,12 @@ std::string NameOf(const core::UpdateId& update) {
 // ---- histories
 
 void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
-                       const core::FrameHeader& push) {
+                       const core::FrameHeader& push, std::vector<float> adds) {
   History& history = histories_[key];
   if (history.applied.empty()) {
     history.beginning = beginning;
     history.base = Find(beginning);
+    if (history.base != nullptr) history.ambiguous = history.base->ambiguous;
     // Files of a ps without slices are verified and not loaded: where a disk lies, one that is bad so may be used.
     const bool usable = disk_->lies() && !beginning.empty();
     if (history.expected.value_or(beginning) != beginning && !usable) {
@@ -36,7 +42,7 @@ void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, cons
     world_->Violation(
         absl::StrCat(where(), " with number ", push.cut, " was applied after cut ", history.sealed, " was complete"));
   }
-  bool fresh = history.applied[push.slice].emplace(push.update, Push{push.cut, push.session}).second;
+  bool fresh = history.applied[push.slice].emplace(push.update, Push{push.cut, push.session, std::move(adds)}).second;
   if (history.base != nullptr) {
     const auto table = history.base->tables.find(push.slice);
     fresh = fresh && (table == history.base->tables.end() || !table->second.Contains(push.update));
@@ -45,11 +51,14 @@ void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, cons
 }
 
 void Checks::OnDuplicate(const HistoryKey& key, const core::FrameHeader& push) {
-  std::map<std::uint32_t, std::map<core::UpdateId, Push>>& applied = histories_[key].applied;
-  const auto slice = applied.find(push.slice);
-  if (slice == applied.end()) return;
+  History& history = histories_[key];
+  const auto slice = history.applied.find(push.slice);
+  if (slice == history.applied.end()) return;
   const auto found = slice->second.find(push.update);
-  if (found != slice->second.end() && push.cut < found->second.cut) found->second = Push{push.cut, push.session};
+  if (found == slice->second.end() || push.cut >= found->second.cut) return;
+  found->second.cut = push.cut;
+  found->second.session = push.session;
+  history.ambiguous.insert(push.slice);
 }
 
 void Checks::OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
@@ -68,7 +77,8 @@ void Checks::OnRestored(const HistoryKey& key, const std::string& uri, const cor
   if (!restored.ok() || expected == written->tables.end()) {
     return world_->Violation(absl::StrCat(where, ": its table is not sound"));
   }
-  bool same = table.version() == written->versions.at(table.slice());
+  bool same =
+      table.version() == written->versions.at(table.slice()) && (!lossy_ || value == written->values.at(table.slice()));
   ForEachUpdate(*core::DataPlan::Create(written->manifest.data()), [&](const core::UpdateId& update) {
     same = same && (!plan.Contains(update) || restored->Contains(update) == expected->second.Contains(update));
   });
@@ -112,14 +122,9 @@ void Checks::CheckSlice(const std::string& where, const core::DataPlan& plan, co
       ++skipped;
       return;
     }
-    if (step_width_ != 0) {  // a step is taken when all of it is here
-      bool whole = true;
-      core::ForEachUpdateOf(core::StepOf(update, step_width_), step_width_, plan,
-                            [&](const core::UpdateId& other) { whole = whole && applied->Contains(other); });
-      if (!whole) {
-        ++awaited;
-        return;
-      }
+    if (Awaits(plan, *applied, update)) {
+      ++awaited;
+      return;
     }
     for (std::int64_t sample : plan.SampleIndices(update)) ++samples[static_cast<std::size_t>(sample)];
   });
@@ -127,7 +132,7 @@ void Checks::CheckSlice(const std::string& where, const core::DataPlan& plan, co
     world_->Violation(absl::StrCat(where, ": ", table.version(), " steps of which ", table.skipped(),
                                    " were skipped, its table has ", updates, " and ", skipped));
   }
-  if (!counts_(table.slice())) return;
+  if (lossy_ || !counts_(table.slice())) return;
   const auto counter = static_cast<std::uint64_t>(std::lround(value[kCounter]));
   if (counter != updates - skipped - awaited) {
     world_->Violation(absl::StrCat(where, ": counter ", counter, ", its table says ", updates - skipped - awaited));
@@ -136,6 +141,56 @@ void Checks::CheckSlice(const std::string& where, const core::DataPlan& plan, co
     if (static_cast<std::uint64_t>(std::lround(value[kSamples + sample])) == samples[sample]) continue;
     return world_->Violation(absl::StrCat(where, ": sample ", sample, " counted ", value[kSamples + sample],
                                           ", its table says ", samples[sample]));
+  }
+}
+
+bool Checks::Awaits(const core::DataPlan& plan, const core::AppliedTable& table, const core::UpdateId& update) const {
+  if (step_width_ == 0) return false;
+  bool whole = true;
+  core::ForEachUpdateOf(core::StepOf(update, step_width_), step_width_, plan,
+                        [&](const core::UpdateId& other) { whole = whole && table.Contains(other); });
+  return !whole;
+}
+
+const std::vector<float>* Checks::Adds(const History& history, const Checkpoint* base, std::uint32_t slice,
+                                       const core::UpdateId& update) const {
+  if (const auto applied = history.applied.find(slice); applied != history.applied.end()) {
+    const auto found = applied->second.find(update);
+    if (found != applied->second.end()) return &found->second.adds;
+  }
+  if (base == nullptr || base->to_come.count(slice) == 0) return nullptr;
+  const auto found = base->to_come.at(slice).find(update);
+  return found == base->to_come.at(slice).end() ? nullptr : &found->second;
+}
+
+void Checks::CheckSum(const std::string& where, const HistoryKey& key, const std::string& beginning,
+                      const core::DataPlan& plan, const v1::SliceLedger& table, const std::vector<float>& value) {
+  const History& history = histories_[key];
+  const std::string& begun = history.applied.empty() ? beginning : history.beginning;
+  const Checkpoint* const base = Find(begun);
+  const absl::StatusOr<core::AppliedTable> applied = core::AppliedTable::FromLedger(plan, table);
+  const std::uint32_t slice = table.slice();
+  if (!lossy_ || disk_->lies() || !applied.ok() || history.ambiguous.count(slice) != 0) return;
+  if (!begun.empty() && base == nullptr) return;
+  if (base != nullptr && history.applied.empty() && base->ambiguous.count(slice) != 0) return;
+  std::vector<double> expected(value.size());
+  if (base != nullptr) expected.assign(base->values.at(slice).begin(), base->values.at(slice).end());
+  bool known = true;
+  ForEachUpdate(plan, [&](const core::UpdateId& update) {
+    if (!applied->Contains(update) || skipped_(update) || Awaits(plan, *applied, update)) return;
+    const std::vector<float>* const adds = Adds(history, base, slice, update);
+    const bool in_base = base != nullptr && base->tables.at(slice).Contains(update);
+    if (adds == nullptr) {
+      known = known && in_base;
+      return;
+    }
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += (*adds)[i];
+  });
+  if (!known) return world_->Violation(absl::StrCat(where, ": has an update that nobody pushed"));
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (i == kHistory || std::abs(value[i] - expected[i]) < kRounding) continue;
+    return world_->Violation(
+        absl::StrCat(where, ": value ", i, " is ", value[i], ", what was pushed makes it ", expected[i]));
   }
 }
 
@@ -177,9 +232,15 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
   }
   const absl::Status read =
       checkpoint::ReadSlices(*files, name, *manifest, slices, [&](const core::SliceSnapshot& snapshot) {
-        CheckSlice(absl::StrCat(where, ": slice ", snapshot.number), plan, snapshot.table, *snapshot.value);
+        const std::string of_slice = absl::StrCat(where, ": slice ", snapshot.number);
+        CheckSlice(of_slice, plan, snapshot.table, *snapshot.value);
         absl::StatusOr<core::AppliedTable> table = core::AppliedTable::FromLedger(plan, snapshot.table);
         if (!table.ok()) return table.status();
+        if (lossy_) {
+          const HistoryKey key{manifest->job_uid(), manifest->generation()};
+          CheckSum(of_slice, key, manifest->resumed_from(), plan, snapshot.table, *snapshot.value);
+          Remember(key, manifest->resumed_from(), plan, *table, snapshot, &written);
+        }
         written.tables.emplace(snapshot.number, *std::move(table));
         if (!counts_(snapshot.number)) {
           const std::vector<core::StateScalar>& scalars = snapshot.optimizer.scalars;
@@ -197,6 +258,21 @@ void Checks::OnCommitted(const std::string& store, const v1::CheckpointManifest&
   }
   ++committed_;
   CheckCut(written, where, plan);
+}
+
+void Checks::Remember(const HistoryKey& key, const std::string& beginning, const core::DataPlan& plan,
+                      const core::AppliedTable& table, const core::SliceSnapshot& snapshot, Checkpoint* written) {
+  const History& history = histories_[key];
+  const Checkpoint* const base = history.applied.empty() ? Find(beginning) : history.base;
+  const std::set<std::uint32_t>& ambiguous =
+      history.applied.empty() && base != nullptr ? base->ambiguous : history.ambiguous;
+  if (ambiguous.count(snapshot.number) != 0) written->ambiguous.insert(snapshot.number);
+  written->values[snapshot.number] = *snapshot.value;
+  ForEachUpdate(plan, [&](const core::UpdateId& update) {
+    if (!table.Contains(update) || skipped_(update) || !Awaits(plan, table, update)) return;
+    const std::vector<float>* const adds = Adds(history, base, snapshot.number, update);
+    if (adds != nullptr) written->to_come[snapshot.number][update] = *adds;
+  });
 }
 
 void Checks::CheckCut(const Checkpoint& checkpoint, const std::string& where, const core::DataPlan& plan) {

@@ -27,9 +27,15 @@ class Checks {
   // `skipped`: whether the update is one that takes no step.
   // `counts`: whether the slice has the counters; those that a search is about have not.
   // `step_width`: updates of a step in mode SYNCHRONOUS, else 0.
+  // `lossy`: a codec leaves something of gradients out, so values are what was pushed, and do not count.
   Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped,
-         std::function<bool(std::uint32_t)> counts, std::uint32_t step_width)
-      : world_(world), disk_(disk), skipped_(std::move(skipped)), counts_(std::move(counts)), step_width_(step_width) {}
+         std::function<bool(std::uint32_t)> counts, std::uint32_t step_width, bool lossy)
+      : world_(world),
+        disk_(disk),
+        skipped_(std::move(skipped)),
+        counts_(std::move(counts)),
+        step_width_(step_width),
+        lossy_(lossy) {}
 
   // ---- histories
   // A coordinator has the ps install it; by what was in the store it should begin so (URI; empty: initial values).
@@ -37,9 +43,9 @@ class Checks {
     std::optional<std::string>& first = histories_[key].expected;
     if (!first.has_value()) first = expected;
   }
-  // `beginning`: as the ps' view says.
+  // `beginning`: as the ps' view says. `adds`: what is added to the value, where a codec is lossy.
   void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
-                 const core::FrameHeader& push);
+                 const core::FrameHeader& push, std::vector<float> adds);
   // It had been applied before, by this execution of the update or another one.
   void OnDuplicate(const HistoryKey& key, const core::FrameHeader& push);
   // A ps took it from the checkpoint `uri`, and holds this now.
@@ -64,6 +70,10 @@ class Checks {
   void BeforeStop() { newest_before_ = NewestDurable(); }
   void AfterStop();
 
+  // The slice of a history: its value is what all that its table has adds up to, where a codec is lossy. `beginning`:
+  // URI of what the history began with, as far as nothing was applied in it.
+  void CheckSum(const std::string& where, const HistoryKey& key, const std::string& beginning,
+                const core::DataPlan& plan, const v1::SliceLedger& table, const std::vector<float>& value);
   // A slice by itself: the counters are what its table says.
   void CheckSlice(const std::string& where, const core::DataPlan& plan, const v1::SliceLedger& table,
                   const std::vector<float>& value);
@@ -72,12 +82,18 @@ class Checks {
   struct Push {
     std::uint32_t cut = 0;
     std::uint64_t session = 0;
+    std::vector<float> adds;
   };
   struct Checkpoint {
     std::string store;
     v1::CheckpointManifest manifest;
     std::map<std::uint32_t, core::AppliedTable> tables;  // by slice
     std::map<std::uint32_t, std::uint64_t> versions;
+    // Where a codec is lossy, by slice: the value, what the updates of a step in the middle will add, and whether it
+    // may have another execution of an update than the history had.
+    std::map<std::uint32_t, std::vector<float>> values;
+    std::map<std::uint32_t, std::map<core::UpdateId, std::vector<float>>> to_come;
+    std::set<std::uint32_t> ambiguous;
     bool durable = false;  // somebody was told so
   };
   struct History {
@@ -87,14 +103,23 @@ class Checks {
     std::map<std::uint32_t, std::map<core::UpdateId, Push>> applied;  // by slice; after the beginning
     std::uint32_t sealed = 0;
     std::map<std::uint32_t, std::set<std::uint64_t>> live_at_seal;  // by cut: sessions
+    std::set<std::uint32_t> ambiguous;  // slices: of an update another execution may be in a checkpoint
     bool loss_told = false;
   };
+  // What the update adds to the slice of the history; null: nobody knows.
+  const std::vector<float>* Adds(const History& history, const Checkpoint* base, std::uint32_t slice,
+                                 const core::UpdateId& update) const;
+  // Whether the step of the update is not taken, as others of it are not in the table.
+  bool Awaits(const core::DataPlan& plan, const core::AppliedTable& table, const core::UpdateId& update) const;
   // The newest first.
   using Order = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::string, std::string>;
   static Order OrderOf(const std::string& store, const v1::CheckpointManifest& manifest);
   const Checkpoint* Find(const std::string& uri) const;
   absl::Status Verify(const Checkpoint& checkpoint) const;
   void CheckCut(const Checkpoint& checkpoint, const std::string& where, const core::DataPlan& plan);
+  // What CheckSum needs of a slice to check histories that begin with the checkpoint.
+  void Remember(const HistoryKey& key, const std::string& beginning, const core::DataPlan& plan,
+                const core::AppliedTable& table, const core::SliceSnapshot& snapshot, Checkpoint* written);
   const Checkpoint* NewestDurable() const;
 
   World* world_;
@@ -102,6 +127,7 @@ class Checks {
   std::function<bool(const core::UpdateId&)> skipped_;
   std::function<bool(std::uint32_t)> counts_;
   std::uint32_t step_width_;
+  bool lossy_;
   std::map<HistoryKey, History> histories_;
   std::map<Order, Checkpoint, std::greater<Order>> checkpoints_;
   const Checkpoint* newest_before_ = nullptr;
@@ -121,6 +147,9 @@ void ForEachUpdate(const core::DataPlan& plan, Visit&& visit) {
 }
 
 std::string NameOf(const core::UpdateId& update);
+inline std::string UriOf(const v1::RestoreSource& source) {
+  return source.checkpoint().empty() ? "" : source.store() + "/" + source.checkpoint();
+}
 
 }  // namespace downpour::simulation
 

@@ -137,6 +137,7 @@ void Faults::Leave(const ProcessPointer& process) {
   job_->Count("worker leaves");
   job_->Trace(absl::StrCat("leave ", process->name()));
   ++job_->result_.leaves;
+  process->leaving = true;
   core::WorkerOutput output;
   process->worker->Leave(process->clock(world().now()), &output);
   job_->CarryOut(process, std::move(output));

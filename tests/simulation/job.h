@@ -15,6 +15,7 @@
 #include "tests/simulation/disk.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/process.h"
+#include "tests/simulation/residual_checks.h"
 #include "tests/simulation/simulator.h"
 #include "tests/simulation/staleness_checks.h"
 #include "tests/simulation/world.h"
@@ -52,12 +53,20 @@ class Job {
   void NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer);
   void CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies);
   void CheckPush(Process& ps, const core::Frame& push, core::ReplyStatus status);
+  // What of the update it adds to a value; empty: nothing, or with each codec that loses nothing.
+  std::vector<float> Adds(const core::Frame& push) const;
   HistoryKey HistoryOf(const Process& ps) const { return {ps.job_uid, ps.ps->view().stamp().generation()}; }
   bool IsDeadly(const core::UpdateId& update) const {
     return deadly_.has_value() && update.dataset_epoch == deadly_->dataset_epoch &&
            update.data_shard == deadly_->data_shard;
   }
   float Weight(const core::UpdateId& update) const;
+  std::vector<float> MakeGradient(const core::DataPlan& plan, const core::UpdateId& update) const {
+    return GradientOf(plan, update, Weight(update), /*uneven=*/lossy());
+  }
+  // Whether gradients of parameters have a codec that leaves something out.
+  bool lossy() const { return codec_.codec != core::FrameCodec::kFp32; }
+  bool IsBuffer(std::uint32_t slice) const { return tensors_[slice].kind() == v1::BUFFER; }  // one slice a tensor
   bool Skipped(const core::UpdateId& update) const {
     return skip_every_ != 0 && plan_->UpdateSeed(update) % skip_every_ == 0;
   }
@@ -76,6 +85,8 @@ class Job {
   bool Died(const ProcessPointer& process, Disk::Outcome outcome);
 
   // ---- the operator's part (simulator.cc)
+  // What an update is: of how many minibatches, and how it travels.
+  void ChooseUpdates();
   void Watch();
   void CheckEnd();
   // Of mode SANDBLASTER; of how many evaluations it is the end.
@@ -98,6 +109,7 @@ class Job {
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
   std::optional<StalenessChecks> staleness_checks_;  // in mode BOUNDED_STALENESS
+  std::optional<ResidualChecks> residual_checks_;    // with a codec
   std::unique_ptr<class Faults> faults_;
 
   v1::TrainingConfig config_;
@@ -108,6 +120,7 @@ class Job {
   std::vector<v1::TensorSpec> tensors_;
   std::set<std::uint32_t> searched_;  // slices of parameters, in mode SANDBLASTER
   std::uint64_t skip_every_ = 0;
+  core::CodecOptions codec_;
   std::uint64_t extra_bytes_limit_ = 0;
   absl::Duration slowest_update_;
   std::uint32_t worker_count_ = 0;

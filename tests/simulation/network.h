@@ -31,14 +31,14 @@ class Network {
   template <typename Reply>
   void Call(const ProcessPointer& from, std::function<ProcessPointer()> find_target, absl::Duration deadline,
             std::function<void(Process&, std::function<void(Reply)>)> serve,
-            std::function<void(absl::StatusOr<Reply>)> done) {
+            std::function<void(absl::StatusOr<Reply>)> done, bool may_repeat = true) {
     auto answered = std::make_shared<bool>(false);
     auto finish = [answered, done = std::move(done)](absl::StatusOr<Reply> reply) {
       if (std::exchange(*answered, true)) return;
       done(std::move(reply));
     };
     AtProcess(world_->now() + deadline, from, [finish] { finish(absl::DeadlineExceededError("deadline")); });
-    const int copies = Lost() ? 0 : Repeated() ? 2 : 1;
+    const int copies = Lost() ? 0 : may_repeat && Repeated() ? 2 : 1;
     for (int copy = 0; copy < copies; ++copy) {
       world_->At(world_->now() + Delay(), [this, from, find_target, serve, finish] {
         ProcessPointer target = find_target();

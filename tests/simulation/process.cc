@@ -47,11 +47,19 @@ void WorkerShell::StoreValue(std::uint32_t number, const core::Slice& slice, con
   });
 }
 
-double WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation,
-                            float weight) {
-  update_.assign(kSamples + plan.proto().sample_count(), 0.0f);
-  update_[kCounter] = -weight;  // the learning rate is one: the counter rises by one
-  for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= weight;
+std::vector<float> GradientOf(const core::DataPlan& plan, const core::UpdateId& update, float weight, bool uneven) {
+  std::vector<float> gradient(kSamples + plan.proto().sample_count(), 0.0f);
+  gradient[kCounter] = -weight;  // the learning rate is one: the counter rises by one
+  for (std::int64_t sample : plan.SampleIndices(update)) {
+    const float amount = uneven ? static_cast<float>(1 + sample % 5) / 3 : 1;
+    gradient[kSamples + static_cast<std::size_t>(sample)] -= amount * weight;
+  }
+  return gradient;
+}
+
+double WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::vector<float> gradient,
+                            std::uint64_t generation) {
+  update_ = std::move(gradient);
   computed_with_ = held_;
   generation_ = generation;
   computed_at_ = points_;

@@ -51,8 +51,9 @@ class WorkerShell final : public core::WorkerHost {
   core::Payload InitialValue(std::uint32_t number, const core::Slice& slice) override;
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
-  // The loss. `weight` multiplies the gradients that count.
-  double Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation, float weight);
+  // An update is computed, with the values that came last. `gradient` is that of the slices that count. The loss.
+  double Compute(const core::DataPlan& plan, const core::UpdateId& update, std::vector<float> gradient,
+                 std::uint64_t generation);
 
  private:
   Numbers* numbers_;
@@ -65,6 +66,10 @@ class WorkerShell final : public core::WorkerHost {
   };
   std::map<std::uint32_t, Held> held_, computed_with_;
 };
+
+// Of each slice: one for the counter and one for each sample of the update, times `weight`. `uneven`: each sample has a
+// number of its own for it, so that a codec leaves something out.
+std::vector<float> GradientOf(const core::DataPlan& plan, const core::UpdateId& update, float weight, bool uneven);
 
 enum class Kind { kCoordinator, kPs, kWorker };
 const char* NameOf(Kind kind);
@@ -98,6 +103,10 @@ struct Process {
   std::uint64_t generation = 0;
   std::uint64_t session = 0;
   bool registering = false;
+
+  // worker
+  bool leaving = false;            // was asked to
+  std::uint64_t updates_seen = 0;  // that it has finished
 
   // The thread that uses the store does one thing after another.
   bool store_busy = false;

@@ -1,7 +1,10 @@
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/job.h"
+#include "trainer/core/codec/codec.h"
 
 namespace downpour::simulation {
 
@@ -82,6 +85,9 @@ ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
     options.message_bytes = random_.Chance(0.5) ? 1 : 1000;
     options.exchanges_in_flight = random_.Between(1, 4);
     options.data_deadline = absl::Milliseconds(random_.Between(200, 4000));
+    options.fetch_every = std::max(config_.local_steps().fetch_every(), 1u);
+    options.codec = codec_;
+    options.bug = options_.bug;
     process->shell = std::make_unique<WorkerShell>(&numbers_, searched_);
     process->worker = std::make_unique<core::WorkerCore>(options, process->shell.get());
     AtProcess(now(), process, [this, process] {
@@ -264,16 +270,26 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
   if (there && staleness_checks_.has_value()) staleness_checks_->OnUpdate(HistoryOf(ps), push.header);
   if (status == core::ReplyStatus::kDuplicate) checks_->OnDuplicate(HistoryOf(ps), push.header);
+  if (there && lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
+    residual_checks_->OnAnswer(push, status,
+                               MakeGradient(*core::DataPlan::Create(ps.ps->view().data()), push.header.update));
+  }
   if (status != core::ReplyStatus::kApplied) return;
   const v1::RestoreSource& source = ps.ps->view().restore();
-  checks_->OnApplied(HistoryOf(ps),
-                     source.checkpoint().empty() ? "" : absl::StrCat(source.store(), "/", source.checkpoint()),
-                     ps.name(), push.header);
+  checks_->OnApplied(HistoryOf(ps), UriOf(source), ps.name(), push.header, Adds(push));
   if (ps.sessions_over.count(push.header.session) != 0) {
     world_.Violation(absl::StrCat(ps.name(), " applied a push of session ", push.header.session,
                                   " after it confirmed that the session is over"));
   }
   if (push.payload.size() == 0) return;
+  if (lossy()) {  // and the values are not those that count
+    const std::uint64_t generation = ps.ps->view().stamp().generation();
+    if (push.header.generation != generation) {
+      world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " of generation ", generation,
+                                    " a push of generation ", push.header.generation));
+    }
+    return;
+  }
   const auto* gradient = static_cast<const Gradient*>(push.payload.owner().get());
   const float history = (*ps.ps->value(push.header.slice))[kHistory];
   const std::uint64_t generation = ps.ps->view().stamp().generation();
@@ -299,6 +315,14 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
                                   NameOf(push.header.update), " of values after ", gradient->least, " to ",
                                   gradient->most, " updates, expected ", before));
   }
+}
+
+std::vector<float> Job::Adds(const Frame& push) const {
+  if (!lossy() || Skipped(push.header.update)) return {};
+  std::vector<float> adds(push.header.elements);
+  core::Decode(push.header.codec, push.payload, absl::MakeSpan(adds));
+  for (float& value : adds) value /= -Weight(push.header.update);
+  return adds;
 }
 
 // Of the mean that a step takes the gradients make a sum.
@@ -337,6 +361,10 @@ void Job::Sync(const ProcessPointer& process, const core::SyncCall& call) {
 }
 
 void Job::Exchange(const ProcessPointer& process, const core::ExchangeCall& call) {
+  for (const Frame& frame : call.frames) {
+    const bool of_parameter = frame.header.kind == core::FrameKind::kPush && !IsBuffer(frame.header.slice);
+    if (lossy() && of_parameter) residual_checks_->OnSend(*process, frame.header);
+  }
   network_->Call<std::vector<Frame>>(
       process,
       [this, address = call.address] {
@@ -363,7 +391,9 @@ void Job::Exchange(const ProcessPointer& process, const core::ExchangeCall& call
         core::WorkerOutput next;
         process->worker->OnExchangeReply(id, reply, process->clock(now()), &next);
         CarryOut(process, std::move(next));
-      });
+      },
+      // A worker takes a duplicate at the first try for somebody else's, and nothing that travels over TCP comes twice.
+      /*may_repeat=*/!lossy());
 }
 
 void Job::Train(const ProcessPointer& process, const core::Work& work) {
@@ -375,8 +405,9 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
   }
   if (staleness_checks_.has_value()) staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
-  const double loss = process->shell->Compute(*process->worker->plan(), work.update, process->worker->generation(),
-                                              Weight(work.update));
+  const core::DataPlan& plan = *process->worker->plan();
+  const double loss =
+      process->shell->Compute(plan, work.update, MakeGradient(plan, work.update), process->worker->generation());
   Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);
   if (options_.slow_worker && process->index == 0) at += 10 * slowest_update_;
   for (std::size_t tensor = tensors_.size(); tensor-- > 0 && !skip;) {
@@ -422,6 +453,14 @@ void Job::CarryOutTask(const ProcessPointer& process, const core::Work& work) {
 }
 
 void Job::CarryOut(const ProcessPointer& process, core::WorkerOutput output) {
+  if (lossy()) {
+    const core::WorkerCore& worker = *process->worker;
+    if (std::exchange(process->updates_seen, worker.stats().steps()) != worker.stats().steps()) {
+      residual_checks_->OnUpdateDone(*process);
+    }
+    const std::uint64_t before = std::exchange(process->session, worker.session());
+    if (before != worker.session()) residual_checks_->OnSessionOver(*process, before);
+  }
   for (const core::SyncCall& call : output.syncs) Sync(process, call);
   for (const core::ExchangeCall& call : output.exchanges) Exchange(process, call);
   if (output.work.has_value()) {

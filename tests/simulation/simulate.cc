@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..18] [--deadly-shard] [--search] [--slow-worker]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..20] [--deadly-shard] [--search] [--slow-worker]
 // [--no-faults]
 #include <cstdio>
 
@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
   app.add_flag("--search", options.search, "in mode Sandblaster");
   app.add_flag("--slow-worker", options.slow_worker, "worker-0 takes ten times as long");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 18));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 20));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

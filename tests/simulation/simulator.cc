@@ -118,10 +118,12 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     for (std::uint32_t slice = 0; slice < tensors_.size(); ++slice) {
       if (tensors_[slice].kind() != v1::BUFFER) searched_.insert(slice);
     }
+  } else {
+    ChooseUpdates();
   }
   v1::DataPlan data;
   data.set_sample_count(sample_count_);
-  data.set_batch_size(config_.batch_size());
+  data.set_batch_size(core::SamplesOfUpdate(config_));
   data.set_updates_per_shard(config_.updates_per_shard());
   data.set_epochs(config_.epochs());
   data.set_seed(config_.seed());
@@ -129,6 +131,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   if (config_.mode() == v1::BOUNDED_STALENESS) {
     staleness_checks_.emplace(&world_, config_.staleness(), static_cast<std::uint32_t>(tensors_.size()));
   }
+  if (lossy()) residual_checks_.emplace(&world_, codec_, config_.mode() == v1::SYNCHRONOUS);
   if (options.deadly_shard) {
     deadly_ = core::UpdateId{static_cast<std::uint32_t>(options.seed % plan_->epochs()),
                              static_cast<std::uint32_t>(options.seed / 3 % plan_->shards_in_epoch(0)), 0};
@@ -140,7 +143,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
   checks_.emplace(
       &world_, &*disk_, [this](const core::UpdateId& update) { return Skipped(update); },
-      [this](std::uint32_t slice) { return searched_.count(slice) == 0; }, config_.updates_per_step());
+      [this](std::uint32_t slice) { return searched_.count(slice) == 0; }, config_.updates_per_step(), lossy());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
       ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
@@ -149,9 +152,32 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
                                               : "",
+      lossy() ? absl::StrCat(", codec ", static_cast<int>(codec_.codec)) : "",
+      config_.local_steps().fetch_every() > 1
+          ? absl::StrCat(", values before each update of ", config_.local_steps().fetch_every())
+          : "",
       store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
                            disk_->lies() ? ", a disk that lies" : "")
             : "");
+}
+
+// Some of each have no draw in common with the rest of the job, so that all others are as without.
+void Job::ChooseUpdates() {
+  Random random(options_.seed * 104729 + 5);
+  constexpr core::FrameCodec kCodecs[] = {core::FrameCodec::kBf16, core::FrameCodec::kInt8, core::FrameCodec::kTopK,
+                                          core::FrameCodec::kOneBit};
+  if (random.Chance(0.3)) codec_ = {kCodecs[random.Below(std::size(kCodecs))], 0.1 + 0.3 * random.Uniform()};
+  // About as many samples an update.
+  const auto divide = [this](std::uint32_t by) { config_.set_batch_size((config_.batch_size() + by - 1) / by); };
+  if (random.Chance(0.15)) {
+    config_.set_accumulate(static_cast<std::uint32_t>(random.Between(2, 3)));
+    divide(config_.accumulate());
+  } else if (random.Chance(0.2)) {
+    v1::LocalStepsConfig& steps = *config_.mutable_local_steps();
+    steps.set_count(static_cast<std::uint32_t>(random.Between(2, 3)));
+    divide(steps.count());
+    if (config_.mode() == v1::ASYNC) steps.set_fetch_every(static_cast<std::uint32_t>(random.Between(1, 4)));
+  }
 }
 
 std::string Job::ProtocolState() const {
@@ -223,15 +249,17 @@ void Job::CheckEnd() {
       const auto value = process->ps->value(ledger.slice());
       const std::string where = absl::StrCat("slice ", ledger.slice());
       checks_->CheckSlice(where, plan, ledger, *value);
+      const v1::RestoreSource& source = process->ps->view().restore();
+      checks_->CheckSum(where, HistoryOf(*process), UriOf(source), plan, ledger, *value);
       if (ledger.version() != plan.updates()) {
         world_.Violation(absl::StrCat(where, ": ", ledger.version(), " steps, expected ", plan.updates()));
       }
       if (searched_.count(ledger.slice()) != 0) continue;
       const auto counter = static_cast<std::uint64_t>(std::lround((*value)[kCounter]));
-      if (counter != plan.updates() - skipped) {
+      if (!lossy() && counter != plan.updates() - skipped) {
         world_.Violation(absl::StrCat(where, ": counter ", counter, ", expected ", plan.updates() - skipped));
       }
-      for (std::size_t sample = 0; sample < samples.size(); ++sample) {
+      for (std::size_t sample = 0; sample < samples.size() && !lossy(); ++sample) {
         if (static_cast<std::uint64_t>(std::lround((*value)[kSamples + sample])) != samples[sample]) {
           world_.Violation(absl::StrCat(where, ": sample ", sample, " counted ", (*value)[kSamples + sample],
                                         ", expected ", samples[sample]));
@@ -304,6 +332,11 @@ SimulationResult Job::Run() {
   result_.checkpoints = checks_->committed();
   result_.slices_restored = checks_->restored();
   result_.partial_updates = checks_->forked();
+  if (lossy()) {
+    result_.lossy = true;
+    result_.flushed = residual_checks_->flushed();
+    result_.forgotten = residual_checks_->forgotten();
+  }
   return result_;
 }
 

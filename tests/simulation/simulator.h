@@ -47,6 +47,9 @@ struct SimulationResult {
   std::uint64_t checkpoints = 0;
   std::uint64_t slices_restored = 0;
   std::uint64_t partial_updates = 0;  // that a checkpoint holds on some slices only
+  bool lossy = false;                 // with a codec that leaves something out
+  std::uint64_t flushed = 0;          // pushes with which nothing was left out any more
+  std::uint64_t forgotten = 0;        // residuals that may have gone with their session
   Coverage coverage;
   std::string deadly_shard;  // "data shard 3 of epoch 1 "
   int deaths_by_shard = 0;

@@ -230,6 +230,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
                       static_cast<double>(progress.leases_active()));
     metrics_.SetCounter("downpour_lease_expirations_total", "Sessions that were fenced for being silent.", {},
                         static_cast<double>(progress.lease_expirations()));
+    metrics_.SetCounter("downpour_backup_executions_total",
+                        "Data shards that were leased a second time, as their worker was late.", {},
+                        static_cast<double>(progress.backup_executions()));
     metrics_.SetCounter("downpour_updates_applied_total", "Updates that every slice holds.", {},
                         static_cast<double>(progress.updates_applied()));
     if (progress.has_checkpoint()) {

@@ -24,6 +24,8 @@ enum class PlantedBug {
   kCommandRepeated,            // Sandblaster: a slice carries a command on vectors out each time that it hears it
   kCommandWhileCutOpens,       // Sandblaster: the next evaluation begins with the number of before the cut
   kNextPointNotAwaited,        // Sandblaster: data shards are given out before every slice has the next point
+  kResidualNotForgotten,       // codecs: what may be applied is left to come again with a later update
+  kResidualLeftBehind,         // codecs: a worker that is asked to leave goes on as before
 };
 
 }  // namespace downpour::core

@@ -97,6 +97,7 @@ void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, 
   const std::uint64_t samples = plan.proto().sample_count();
   progress->set_epochs_done(leases.watermark());
   progress->set_leases_active(leases.leased());
+  progress->set_backup_executions(leases.backups());
   progress->set_samples_per_epoch(plan.proto().sample_count());
   progress->set_updates_per_epoch(plan.updates_in_epoch(std::min(epoch, plan.epochs() - 1)));
   progress->set_updates_expected(expected);

@@ -65,5 +65,32 @@ TEST(ReportUpdatesTest, CountsWhatThePsHaveBeforeItIsRetiredAndNeverMoreThanTher
   }
 }
 
+TEST(ReportUpdatesTest, TellsOfBackupExecutions) {
+  v1::DataPlan plan;
+  plan.set_sample_count(8);
+  plan.set_batch_size(1);
+  plan.set_updates_per_shard(4);
+  plan.set_epochs(1);
+  DataLeases leases(*DataPlan::Create(plan), 1, Ledger{});
+  LeaseNumbers numbers(1);
+  const auto grant = [&](std::uint64_t session, bool starves) {
+    v1::WorkerSyncReply reply;
+    leases.GrantInBands(session, /*width=*/2, /*share=*/1, starves, numbers, &reply);
+    return reply;
+  };
+  const v1::WorkerSyncReply first = grant(1, false);
+  grant(2, false);
+  ASSERT_EQ(first.leases_size(), 1);
+  v1::HeldLease held;
+  held.set_lease(first.leases(0).lease());
+  *held.mutable_shard() = first.leases(0).shard();
+  held.set_next(2);
+  leases.Report(held, 1);
+  grant(3, true);
+  v1::ProgressReply progress;
+  ReportUpdates(leases, PsStates(1), /*done=*/false, &progress);
+  EXPECT_EQ(progress.backup_executions(), 1u);
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -49,7 +49,8 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
 }
 
 void WorkerCore::SettleResiduals() {
-  const bool applies = phase_ == Phase::kPushing && verdict_ == Verdict::kApply;
+  const bool applies =
+      phase_ == Phase::kPushing && verdict_ == Verdict::kApply && options_.bug != PlantedBug::kResidualNotForgotten;
   for (std::uint32_t number = 0; number < slices_.size(); ++number) {
     const SliceState& slice = slices_[number];
     if (applies && slice.push != SliceProgress::kDone && (slice.push == SliceProgress::kSent || slice.maybe_applied)) {
@@ -475,6 +476,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           work_.cut = cut_;
           verdict_ = Verdict::kPending;
           factor_ = 1;
+          trained_ = false;
           for (SliceState& slice : slices_) {
             slice.push = SliceProgress::kUnready;
             slice.maybe_applied = false;
@@ -508,7 +510,11 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           ++clock_;
           const bool first = stats_.steps() == 0;
           stats_.set_steps(stats_.steps() + 1);
-          stats_.set_samples(stats_.samples() + computed_.samples);
+          if (trained_) {
+            stats_.set_samples(stats_.samples() + computed_.samples);
+          } else {
+            stats_.set_duplicates(stats_.duplicates() + 1);
+          }
           if (verdict_ == Verdict::kSkip) {
             stats_.set_skipped(stats_.skipped() + 1);
           } else {
@@ -657,7 +663,8 @@ void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
         if (verdict_ != Verdict::kSkip) {
           EncodedGradient gradient{FrameCodec::kFp32, host_->Gradient(number, slice.slice)};
           if (!IsBuffer(slice)) {
-            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, /*flush=*/leaving_);
+            const bool flush = leaving_ && options_.bug != PlantedBug::kResidualLeftBehind;
+            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, flush);
           }
           frame.header.type = DataType::kFloat32;
           frame.header.codec = gradient.codec;
@@ -734,6 +741,8 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {
     if (success) {
       slice.push = SliceProgress::kDone;
+      // A slice takes each update once: of two executions one is taken by the first slice, whatever the others take.
+      if (number == 0) trained_ = status == ReplyStatus::kApplied || slice.maybe_applied;
       // A duplicate to the first push is somebody's whose session ended in the middle of this update.
       if (verdict_ == Verdict::kApply && (status == ReplyStatus::kApplied || slice.maybe_applied)) {
         // Where updates are run a second time, the one that is there may be the other one.

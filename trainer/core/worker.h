@@ -14,6 +14,7 @@
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/planted_bug.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
 #include "trainer/core/wrong_job.h"
@@ -37,6 +38,7 @@ struct WorkerOptions {
   std::uint32_t fetch_every = 1;              // updates from one that begins with new values to the next
   CodecOptions codec;                         // of the gradients of parameters
   bool bf16_values = false;                   // of the values that it trains with
+  PlantedBug bug = PlantedBug::kNone;
 };
 
 // Where the worker's values live; called back on the thread that calls WorkerCore.
@@ -254,6 +256,7 @@ class WorkerCore {
   std::uint32_t unfetched_ = 0;  // updates to go before new values are taken
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;
+  bool trained_ = false;  // the update under way was applied as this worker pushed it, see HandleFrame
   int consecutive_skips_ = 0;
   std::string failure_;
   ErrorFeedback feedback_;

@@ -695,6 +695,8 @@ TEST_P(LossyWorkerTest, LosesNothingThroughSkipsAndRetries) {
   EXPECT_EQ(codecs_[0][0], GetParam());
   EXPECT_EQ(codecs_[0][kBuffer], FrameCodec::kFp32);
   EXPECT_GT(worker_->stats().push_bytes_saved(), 0u);
+  EXPECT_EQ(worker_->stats().samples(), 20u) << "also those whose answers were lost";
+  EXPECT_EQ(worker_->stats().duplicates(), 0u);
   lose_ = nullptr;
   Leave();
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
@@ -752,7 +754,11 @@ TEST_F(CodecWorkerTest, AnUpdateThatIsGivenUpBeforeItsVerdictCostsNoResidual) {
   // The first update comes again and is a duplicate everywhere, which leaves the residual alone too.
   for (std::vector<double>& values : expected_) values.assign(kSize, 1.0f / 3);
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  EXPECT_EQ(worker_->stats().duplicates(), 1u);
+  EXPECT_EQ(worker_->stats().samples(), 1u) << "of the update that was applied, once";
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
+  EXPECT_EQ(worker_->stats().samples(), 2u);
+  EXPECT_EQ(worker_->stats().steps(), 3u);
   Leave();
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
   EXPECT_TRUE(worker_->finished().has_value());

@@ -450,8 +450,11 @@ class WorkerProcess::Impl {
   }
 
   void Publish(const v1::WorkerStats& stats) {
-    metrics_.SetCounter("downpour_worker_samples_total", "Samples of updates that this worker finished.", {},
+    metrics_.SetCounter("downpour_worker_samples_total",
+                        "Samples of updates that were applied as this worker pushed them.", {},
                         static_cast<double>(stats.samples()));
+    metrics_.SetCounter("downpour_worker_duplicates_total", "Updates that this worker finished after somebody else.",
+                        {}, static_cast<double>(stats.duplicates()));
     metrics_.SetCounter("downpour_worker_steps_total", "Updates that this worker finished.", {},
                         static_cast<double>(stats.steps()));
     metrics_.SetCounter("downpour_worker_skipped_total", "Updates recorded as skipped: loss or gradient not finite.",
@@ -466,7 +469,8 @@ class WorkerProcess::Impl {
     }
     metrics_.SetGauge("downpour_worker_staleness", "Staleness of the newest pushes, in updates.", {},
                       stats.staleness());
-    metrics_.SetGauge("downpour_worker_samples_per_second", "Over the newest second.", {}, stats.samples_per_second());
+    metrics_.SetGauge("downpour_worker_samples_per_second", "Applied, over the newest second.", {},
+                      stats.samples_per_second());
     const char* phases = "Mean seconds of the newest steps by phase.";
     metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "data"}}, stats.data_seconds());
     metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "pull"}}, stats.pull_seconds());

@@ -63,12 +63,12 @@ float* Vectors::Writable(std::uint32_t vector) {
   return values->data();
 }
 
-void Vectors::Step(absl::Span<const float> /*value*/, const Payload& gradient, const StepContext& context,
+void Vectors::Step(absl::Span<const float> /*value*/, const EncodedGradient& gradient, const StepContext& context,
                    absl::Span<float> /*updated*/) {
   float* const high = Writable(kGradient);
   float* const low = Writable(kValue);
   const double weight = context.factor * context.samples;
-  gradient.ForEachFloats([&](std::size_t first, absl::Span<const float> run) {
+  gradient.ForEachFloats(elements_, [&](std::size_t first, absl::Span<const float> run) {
     AddGradient(run.data(), weight, run.size(), high + first, low + first);
   });
   loss_ += context.loss * context.samples;

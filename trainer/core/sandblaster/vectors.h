@@ -23,7 +23,7 @@ class Vectors final : public Optimizer {
   Vectors(std::uint32_t history, std::uint32_t elements);
 
   // `updated` is not written.
-  void Step(absl::Span<const float> value, const Payload& gradient, const StepContext& context,
+  void Step(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
             absl::Span<float> updated) override;
   bool writes_value() const override { return false; }
   // The function is not finite at this value.

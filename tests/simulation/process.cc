@@ -1,6 +1,5 @@
 #include "tests/simulation/process.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +17,7 @@ core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
   auto gradient = std::make_shared<simulation::Gradient>();
   gradient->values = update_;
   gradient->history = computed_with_[number].history;
-  gradient->least = gradient->most = computed_with_[number].counter;
-  for (const auto& [slice, held] : computed_with_) {
-    gradient->least = std::min(gradient->least, held.counter);
-    gradient->most = std::max(gradient->most, held.counter);
-  }
+  for (const auto& [slice, held] : computed_with_) gradient->steps[slice] = held.counter;
   gradient->generation = generation_;
   const absl::Span<const float> span(gradient->values);
   return core::Payload::OfFloats(span, std::move(gradient));
@@ -35,11 +30,10 @@ void WorkerShell::StoreValue(std::uint32_t number, const core::Slice&, const cor
   });
 }
 
-void WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation,
-                          float weight) {
+void WorkerShell::Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation) {
   update_.assign(kSamples + plan.proto().sample_count(), 0.0f);
-  update_[kCounter] = -weight;  // the learning rate is one: the counter rises by one
-  for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= weight;
+  update_[kCounter] = -1;  // the learning rate is one: the counter rises by one
+  for (std::int64_t sample : plan.SampleIndices(update)) update_[kSamples + static_cast<std::size_t>(sample)] -= 1;
   computed_with_ = held_;
   generation_ = generation;
 }

@@ -19,7 +19,7 @@
 namespace downpour::simulation {
 
 // What every slice holds, in this order.
-constexpr std::size_t kCounter = 0;
+constexpr std::size_t kCounter = 0;  // of the steps that it has taken
 constexpr std::size_t kHistory = 1;  // a number that whoever initialised the slice chose
 constexpr std::size_t kSamples = 2;
 
@@ -28,7 +28,7 @@ struct Gradient {
   std::vector<float> values;
   float history = 0;
   std::uint64_t generation = 0;
-  float least = 0, most = 0;  // of the counters of all slices' values
+  std::map<std::uint32_t, float> steps;  // that each slice's value had taken
 };
 
 // Given out once each.
@@ -47,8 +47,7 @@ class WorkerShell final : public core::WorkerHost {
   core::Payload InitialValue(std::uint32_t number, const core::Slice& slice) override;
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
-  // `weight` multiplies it.
-  void Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation, float weight);
+  void Compute(const core::DataPlan& plan, const core::UpdateId& update, std::uint64_t generation);
 
  private:
   Numbers* numbers_;

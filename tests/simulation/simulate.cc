@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..10] [--deadly-shard] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..16] [--deadly-shard] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -13,17 +13,18 @@ int main(int argc, char** argv) {
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 12));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 16));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);
   const downpour::simulation::SimulationResult result = downpour::simulation::Simulate(options);
   std::printf(
       "%s: %.1f simulated seconds, %llu events, %d kills, %d pauses, %d zombies, generation %llu, "
-      "%llu checkpoints, %llu slices restored\n",
+      "%llu checkpoints, %llu slices restored, %d changes of the mode\n",
       result.shape.c_str(), result.simulated_seconds, static_cast<unsigned long long>(result.events), result.kills,
       result.pauses, result.zombies, static_cast<unsigned long long>(result.generation),
-      static_cast<unsigned long long>(result.checkpoints), static_cast<unsigned long long>(result.slices_restored));
+      static_cast<unsigned long long>(result.checkpoints), static_cast<unsigned long long>(result.slices_restored),
+      result.mode_changes);
   for (const std::string& violation : result.violations) std::printf("VIOLATION %s\n", violation.c_str());
   return result.violations.empty() ? 0 : 1;
 }

@@ -60,6 +60,9 @@ class DataLeases {
   // takes over what nobody has of the first band, and what somebody there is late with.
   void GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
                     LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // The mode is another one from now on: nobody holds what somebody else holds too, and what was said to be sent in
+  // full may not have been heard.
+  void BeginMode();
   // It asks for nothing.
   void NoSpare(std::uint64_t session) { spares_.erase(session); }
   // Second leases so far.

@@ -21,6 +21,7 @@ enum class PlantedBug {
   kStepsNotAwaited,            // Synchronous: an update begins with whatever is there
   kValueBeforeNotKept,         // Synchronous: a slice that is a step ahead has only the value of its own step
   kStepSumLost,                // Synchronous: what has arrived of a step is not in the snapshot
+  kModeBeforeTaken,            // the ps takes pushes that were computed in the mode before
 };
 
 }  // namespace downpour::core

@@ -441,6 +441,10 @@ constexpr Description kDescriptions[] = {
     {"status.recovery.lostUpdates", "Updates that were applied and lost again. Absent: none, or not known."},
     {"status.recovery.lostSeconds", "Seconds of training that were lost. Absent: none, or not known."},
     {"status.recovery.skipped", "Newer checkpoints that were not used, and why."},
+    {"status.update", "How the parameter servers apply updates; after a change of spec.update.mode as soon as all do."},
+    {"status.update.mode", "As in spec.update."},
+    {"status.update.staleness", "Of BoundedStaleness."},
+    {"status.update.updatesPerStep", "Of Synchronous."},
     {"status.progress", "What training has done. It may be some seconds old; curves are in the metrics."},
     {"status.progress.step", "Updates applied."},
     {"status.progress.totalSteps", "Updates of the whole training. 0: not known yet."},
@@ -548,7 +552,11 @@ constexpr std::string_view kMutable[] = {"spec.suspend",
                                          "spec.activeDeadlineSeconds",
                                          "spec.ttlSecondsAfterFinished",
                                          "spec.failurePolicy",
-                                         "spec.podCleanup"};
+                                         "spec.podCleanup",
+                                         "spec.update.mode",
+                                         "spec.update.staleness",
+                                         "spec.update.warmStart",
+                                         "spec.update.updatesPerStep"};
 
 // Relations between fields: those of CheckRelations that the types of lists do not already hold. $losses and $metrics
 // stand for the names of kLosses and kMetrics.
@@ -636,6 +644,9 @@ constexpr Relation kRelations[] = {
     {"spec.update", "pullCodec",
      "!has(self.pullCodec) || self.pullCodec == 'fp32' || !has(self.mode) || self.mode != 'Sandblaster'",
      "is not for the mode Sandblaster"},
+    {"spec.update", "mode",
+     "(has(self.mode) && self.mode == 'Sandblaster') == (has(oldSelf.mode) && oldSelf.mode == 'Sandblaster')",
+     "cannot change to Sandblaster or from it"},
     {"spec.update", "warmStart", "!has(self.warmStart) || !has(self.mode) || self.mode != 'Sandblaster'",
      "is not for the mode Sandblaster"},
     {"spec.checkpoint", "uri", "self.uri.startsWith('/') || self.uri.matches('^s3://[-a-z0-9.]{3,63}(/|$)')",
@@ -769,12 +780,13 @@ bool NeedsTransitionRule(const std::string& path) {
   return parent == "spec" || !IsImmutable(parent);
 }
 
-// Whether the API server stores the default of the field with each job. So it does with what stands in spec itself, and
-// with the number of workers, which the scale subresource reads. All the others are said in the description: they would
-// be more than half of what is stored of a job, and the API server goes through all of it with each status.
+// Whether the API server stores the default of the field with each job. So it does with what stands in spec itself,
+// with the number of workers, which the scale subresource reads, and with an empty spec.update: rules compare a part of
+// it with what it was, and need one that was there. All the others are said in the description: they would be more than
+// half of what is stored of a job, and the API server goes through all of it with each status.
 bool StoresDefault(std::string_view path, bool is_object) {
   const bool in_spec = path.find('.') == path.rfind('.');
-  return path == "spec.worker" || path == "spec.worker.replicas" || (in_spec && !is_object);
+  return path == "spec.worker" || path == "spec.worker.replicas" || path == "spec.update" || (in_spec && !is_object);
 }
 
 // What is added to a description.

@@ -29,6 +29,7 @@
 namespace downpour::api {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Json = nlohmann::json;
@@ -448,7 +449,38 @@ TEST(CrdTest, FewDefaultsAreStored) {
   ApplyDefaults(Schema()["properties"]["spec"], spec);
   EXPECT_EQ(spec, Json::parse(R"({
       "strategy": "ParameterServer", "suspend": false, "managedBy": "training.downpour.dev/operator",
-      "worker": {"replicas": 1}, "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800})"));
+      "worker": {"replicas": 1}, "successPolicy": "Coordinator", "progressDeadlineSeconds": 1800, "update": {}})"));
+}
+
+// Whether a rule of the API server keeps the field, or all of an object around it, as it is.
+bool IsKept(const std::string& path) {
+  Json at = Schema();
+  std::istringstream names(path);
+  for (std::string name; std::getline(names, name, '.');) {
+    at = Json(at["properties"][name]);
+    for (const Json& rule : at.value("x-kubernetes-validations", Json::array())) {
+      if (rule.value("rule", "").starts_with("self == oldSelf")) return true;
+    }
+  }
+  return false;
+}
+
+TEST(CrdTest, OfHowUpdatesAreAppliedTheModeMayChangeAndNothingElse) {
+  const Json update = Schema()["properties"]["spec"]["properties"]["update"];
+  std::set<std::string> may_change;
+  for (const auto& [name, property] : update["properties"].items()) {
+    if (!IsKept(absl::StrCat("spec.update.", name))) may_change.insert(name);
+  }
+  EXPECT_THAT(may_change, ElementsAre("mode", "staleness", "updatesPerStep", "warmStart"));
+  EXPECT_TRUE(IsKept("spec.update.optimizer.learningRate"));
+  // Neither does what was not there appear: for that spec.update itself has to be there.
+  EXPECT_TRUE(update.contains("default"));
+  std::set<std::string> rules;
+  for (const Json& rule : update["x-kubernetes-validations"]) rules.insert(rule["rule"].get<std::string>());
+  for (const auto& [name, property] : update["properties"].items()) {
+    EXPECT_EQ(rules.count(absl::StrCat("has(self.", name, ") == has(oldSelf.", name, ")")), 1 - may_change.count(name))
+        << name;
+  }
 }
 
 }  // namespace

@@ -133,6 +133,13 @@ void Fields(Visitor& v, ProgressStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, UpdateModeStatus& s) {
+  v.Field("mode", s.mode, Choice(kUpdateModes));
+  v.Field("staleness", s.staleness, kCount);
+  v.Field("updatesPerStep", s.updates_per_step, kCount);
+}
+
+template <class Visitor>
 void Fields(Visitor& v, OutputStatus& s) {
   v.Field("path", s.path, Text{AnyText});
   v.Field("worker", s.worker, kCount);
@@ -166,6 +173,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("membership", s.membership, Object{});
   v.Field("recovery", s.recovery, Object{});
   v.Field("progress", s.progress, Object{});
+  v.Field("update", s.update, Object{});
   v.Field("output", s.output, Object{});
   v.Field("checkpoint", s.checkpoint, Object{});
   v.Field("checkpointRequest", s.checkpoint_request, Object{});

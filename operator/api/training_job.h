@@ -417,6 +417,14 @@ struct CheckpointRequestStatus {
   friend bool operator==(const CheckpointRequestStatus&, const CheckpointRequestStatus&) = default;
 };
 
+// How the parameter servers apply updates.
+struct UpdateModeStatus {
+  UpdateMode mode = UpdateMode::kAsync;
+  std::optional<int> staleness;         // of kBoundedStaleness
+  std::optional<int> updates_per_step;  // of kSynchronous
+  friend bool operator==(const UpdateModeStatus&, const UpdateModeStatus&) = default;
+};
+
 // The final model, once it is written.
 struct OutputStatus {
   std::string path;
@@ -482,6 +490,7 @@ struct TrainingJobStatus {
   MembershipStatus membership;
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
+  std::optional<UpdateModeStatus> update;  // absent: the job has not trained yet
   std::optional<OutputStatus> output;
   std::optional<CheckpointStatus> checkpoint;
   std::optional<CheckpointRequestStatus> checkpoint_request;

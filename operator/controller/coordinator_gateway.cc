@@ -26,6 +26,8 @@ std::string Digest(const v1::ProgressReply& reply) {
   const v1::CheckpointProgress& checkpoint = reply.checkpoint();
   absl::StrAppend(&digest, "|", checkpoint.request(), "|", static_cast<int>(checkpoint.request_state()), "|",
                   checkpoint.newest(), "|", checkpoint.error(), "|", reply.restoration().checkpoint());
+  absl::StrAppend(&digest, "|", static_cast<int>(reply.mode().mode()), ".", reply.mode().staleness(), ".",
+                  reply.mode().updates_per_step());
   for (const v1::MemberProgress& member : reply.members()) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }

@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "operator/api/manifest.h"
 #include "operator/job/report.h"
+#include "operator/job/training_config.h"
 #include "operator/kube/api_error.h"
 #include "operator/planner/conditions.h"
+#include "operator/planner/update_mode.h"
 #include "proto/host_port.h"
 
 namespace downpour::controller {
@@ -24,10 +26,11 @@ void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_
   requeue_after = std::min(requeue_after.value_or(wait), wait);
 }
 
-// Whether something waits for the next answer although the job may train: a checkpoint that is wanted, or a recovery
-// that ends with the first new update.
-bool IsWatched(const api::TrainingJobStatus& status) {
-  return status.checkpoint_request.has_value() ||
+// Whether something waits for the next answer although the job may train: a checkpoint that is wanted, another mode, or
+// a recovery that ends with the first new update.
+bool IsWatched(const api::TrainingJob& job) {
+  const api::TrainingJobStatus& status = job.status;
+  return !planner::IsInWantedMode(job.spec.update, status) || status.checkpoint_request.has_value() ||
          (status.recovery.has_value() && !status.recovery->last_duration_seconds.has_value());
 }
 
@@ -203,13 +206,15 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     return observed;
   }
   const PaceOptions& pace = options_.pace;
-  const bool watched = IsWatched(record.job.status);
+  const bool watched = IsWatched(record.job);
   const absl::Duration ask = memory.questions.Look(pace, pass.load, pass.pods, observed, watched, pass.now);
   if (const PodPointer& coordinator = memory.questions.coordinator(); coordinator != nullptr) {
+    v1::ProgressRequest question = job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status);
+    *question.mutable_mode() = job::ToWantedMode(record.job);
     gateway_->Follow(
         record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
         {ask, watched ? absl::ZeroDuration() : Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
-        job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status));
+        std::move(question));
   }
   if (hooks_.cordoned_nodes) observed.cordoned_nodes = hooks_.cordoned_nodes();
   observed.answer_due = memory.questions.AnswerDue(pace, observed, pass.now);

@@ -146,6 +146,30 @@ TEST_F(ReconcilerTest, AJobThatChangesWhileItsPodsAreMadeGetsNoMoreOfThem) {
   EXPECT_EQ(PodNames().size(), 42u);
 }
 
+TEST_F(ReconcilerTest, AModeThatIsWantedIsToldAndAskedAfterUntilItIsInForce) {
+  BringToTraining();
+  gateway_.answer->reply.mutable_mode()->set_mode(v1::ASYNC);
+  Settle();
+  EXPECT_EQ(Status().at("update").at("mode"), "Async");
+  EXPECT_EQ(gateway_.question.mode().mode(), v1::ASYNC);
+  const absl::Duration at_rest = gateway_.periods.ask;
+  const std::uint64_t revision = gateway_.question.mode().revision();
+  ChangeSpec([](Json& spec) { spec["update"] = {{"mode", "Synchronous"}, {"updatesPerStep", 4}}; });
+  Settle();
+  EXPECT_EQ(gateway_.question.mode().mode(), v1::SYNCHRONOUS);
+  EXPECT_EQ(gateway_.question.mode().updates_per_step(), 4u);
+  EXPECT_GT(gateway_.question.mode().revision(), revision);
+  EXPECT_LT(gateway_.periods.ask, at_rest);
+  EXPECT_EQ(PodNames().size(), 4u) << "nobody is restarted for it";
+  now_ += 1;
+  Report(v1::PHASE_TRAINING, 20);
+  gateway_.answer->reply.mutable_mode()->set_mode(v1::SYNCHRONOUS);
+  gateway_.answer->reply.mutable_mode()->set_updates_per_step(4);
+  Settle();
+  EXPECT_EQ(Status().at("update").at("updatesPerStep"), 4);
+  EXPECT_EQ(gateway_.periods.ask, at_rest);
+}
+
 TEST_F(ReconcilerTest, AStaleCacheIsNotActedOn) {
   CreateJob();
   Refresh();

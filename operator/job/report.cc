@@ -55,6 +55,20 @@ planner::CheckpointReport ToPlanner(const v1::CheckpointProgress& progress, doub
   return report;
 }
 
+api::UpdateModeStatus ToStatus(const v1::ModeInForce& mode) {
+  api::UpdateModeStatus status;
+  if (mode.mode() == v1::BOUNDED_STALENESS) {
+    status.mode = api::UpdateMode::kBoundedStaleness;
+    status.staleness = static_cast<int>(mode.staleness());
+  } else if (mode.mode() == v1::SYNCHRONOUS) {
+    status.mode = api::UpdateMode::kSynchronous;
+    status.updates_per_step = static_cast<int>(mode.updates_per_step());
+  } else if (mode.mode() == v1::SANDBLASTER) {
+    status.mode = api::UpdateMode::kSandblaster;
+  }
+  return status;
+}
+
 planner::Restoration ToPlanner(const v1::Restoration& reply) {
   planner::Restoration restoration;
   restoration.checkpoint = reply.checkpoint();
@@ -87,6 +101,7 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
     model.incarnation = static_cast<int>(reply.model_worker_incarnation());
   }
   if (reply.epochs() > 0) report.epoch = static_cast<int>(std::min(reply.epochs_done() + 1, reply.epochs()));
+  if (reply.has_mode()) report.mode = ToStatus(reply.mode());
   report.samples_per_second = reply.samples_per_second();
   if (reply.has_loss()) report.loss = reply.loss();
   if (reply.evaluations_size() > 0) {

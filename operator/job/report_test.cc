@@ -93,6 +93,19 @@ TEST(ReportTest, AQuestionTellsTheCheckpointThatIsWanted) {
   EXPECT_EQ(MakeQuestion("abc", status).failures_size(), 1);
 }
 
+TEST(ReportTest, HasTheModeInForce) {
+  v1::ProgressReply reply;
+  EXPECT_EQ(ToReport(reply, 1).mode, std::nullopt);
+  reply.mutable_mode()->set_mode(v1::ASYNC);
+  EXPECT_EQ(ToReport(reply, 1).mode, api::UpdateModeStatus());
+  reply.mutable_mode()->set_mode(v1::BOUNDED_STALENESS);
+  reply.mutable_mode()->set_staleness(0);
+  EXPECT_EQ(ToReport(reply, 1).mode, (api::UpdateModeStatus{api::UpdateMode::kBoundedStaleness, 0, std::nullopt}));
+  reply.mutable_mode()->set_mode(v1::SYNCHRONOUS);
+  reply.mutable_mode()->set_updates_per_step(5);
+  EXPECT_EQ(ToReport(reply, 1).mode, (api::UpdateModeStatus{api::UpdateMode::kSynchronous, std::nullopt, 5}));
+}
+
 TEST(ReportTest, HasEveryMetricOfTheNewestEvaluation) {
   v1::ProgressReply reply;
   EXPECT_EQ(ToReport(reply, 1).test_accuracy, std::nullopt);

@@ -144,20 +144,6 @@ v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
   return config;
 }
 
-v1::Mode ToProto(api::UpdateMode mode) {
-  switch (mode) {
-    case api::UpdateMode::kBoundedStaleness:
-      return v1::BOUNDED_STALENESS;
-    case api::UpdateMode::kSynchronous:
-      return v1::SYNCHRONOUS;
-    case api::UpdateMode::kSandblaster:
-      return v1::SANDBLASTER;
-    case api::UpdateMode::kAsync:
-      break;
-  }
-  return v1::ASYNC;
-}
-
 void SetSearch(const api::LbfgsSpec& spec, v1::TrainingConfig* config) {
   config->mutable_optimizer()->Clear();
   config->mutable_optimizer()->set_type(v1::LBFGS);
@@ -170,7 +156,6 @@ void SetSearch(const api::LbfgsSpec& spec, v1::TrainingConfig* config) {
 v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
   v1::OptimizerConfig config;
   config.set_learning_rate(spec.learning_rate);
-  config.set_staleness_aware(spec.staleness_aware.value_or(true));
   config.set_staleness_rule(spec.staleness_rule == api::StalenessRule::kGap ? v1::STALENESS_GAP : v1::STALENESS_DIVIDE);
   config.set_weight_decay(spec.weight_decay.value_or(0));
   config.mutable_no_decay()->Add(spec.no_decay.begin(), spec.no_decay.end());
@@ -229,6 +214,33 @@ v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
   return config;
 }
 
+// What depends on the mode, that of the optimizer included.
+void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
+  config->mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware.value_or(true));
+  int workers = spec.worker.replicas;
+  if (spec.elastic.has_value()) workers = std::clamp(workers, spec.elastic->min_replicas, spec.elastic->max_replicas);
+  config->set_workers(static_cast<std::uint32_t>(workers));
+  config->set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
+  switch (spec.update.mode) {
+    case api::UpdateMode::kAsync:
+      config->set_mode(v1::ASYNC);
+      break;
+    case api::UpdateMode::kBoundedStaleness:
+      config->set_mode(v1::BOUNDED_STALENESS);
+      config->set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
+      break;
+    case api::UpdateMode::kSynchronous:
+      config->set_mode(v1::SYNCHRONOUS);
+      config->set_updates_per_step(static_cast<std::uint32_t>(spec.update.updates_per_step.value_or(0)));
+      config->mutable_optimizer()->set_staleness_aware(false);
+      break;
+    case api::UpdateMode::kSandblaster:
+      config->set_mode(v1::SANDBLASTER);
+      SetSearch(spec.update.lbfgs.value_or(api::LbfgsSpec()), config);
+      break;
+  }
+}
+
 }  // namespace
 
 v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
@@ -247,19 +259,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_device(ToProto(spec.training.device));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
-  int workers = spec.worker.replicas;
-  if (spec.elastic.has_value()) workers = std::clamp(workers, spec.elastic->min_replicas, spec.elastic->max_replicas);
-  config.set_workers(static_cast<std::uint32_t>(workers));
-  config.set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
-  config.set_mode(ToProto(spec.update.mode));
-  if (config.mode() == v1::BOUNDED_STALENESS) {
-    config.set_staleness(static_cast<std::uint32_t>(spec.update.staleness.value_or(api::kUsualStaleness)));
-  }
-  if (config.mode() == v1::SYNCHRONOUS) {
-    config.set_updates_per_step(static_cast<std::uint32_t>(spec.update.updates_per_step.value_or(0)));
-    config.mutable_optimizer()->set_staleness_aware(false);
-  }
-  if (config.mode() == v1::SANDBLASTER) SetSearch(spec.update.lbfgs.value_or(api::LbfgsSpec()), &config);
+  SetMode(spec, &config);
   config.mutable_codec()->set_push(ToProto(spec.update.codec));
   config.mutable_codec()->set_top_k(spec.update.top_k.value_or(0));
   config.mutable_codec()->set_pull(ToProto(spec.update.pull_codec));
@@ -271,6 +271,20 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   if (spec.update.local_optimizer.has_value()) *config.mutable_local_steps() = ToProto(spec.update);
   config.set_clip_norm(spec.update.clip_norm.value_or(0));
   return config;
+}
+
+v1::WantedMode ToWantedMode(const api::TrainingJob& job) {
+  v1::TrainingConfig config;
+  SetMode(job.spec, &config);
+  v1::WantedMode wanted;
+  wanted.set_revision(static_cast<std::uint64_t>(job.metadata.generation));
+  wanted.set_mode(config.mode());
+  wanted.set_staleness(config.staleness());
+  wanted.set_updates_per_step(config.updates_per_step());
+  wanted.set_workers(config.workers());
+  wanted.set_warm_start(config.warm_start());
+  wanted.set_staleness_aware(config.optimizer().staleness_aware());
+  return wanted;
 }
 
 absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config) {

@@ -97,6 +97,31 @@ TEST(TrainingConfigTest, WhatAnUpdateIsIsTakenOver) {
   EXPECT_EQ(steps.weight_decay(), 0.01);
 }
 
+// A coordinator that is told what is wanted is as one that is started so.
+TEST(TrainingConfigTest, WhatIsWantedOfARunningJobIsWhatItsConfigurationSays) {
+  api::TrainingJob job = MakeJob();
+  job.spec.update = api::UpdateSpec();
+  job.metadata.generation = 7;
+  for (const api::UpdateMode mode :
+       {api::UpdateMode::kAsync, api::UpdateMode::kBoundedStaleness, api::UpdateMode::kSynchronous}) {
+    job.spec.update.mode = mode;
+    const bool synchronous = mode == api::UpdateMode::kSynchronous;
+    job.spec.update.warm_start.reset();
+    if (!synchronous) job.spec.update.warm_start = 90;
+    if (synchronous) job.spec.update.updates_per_step = 3;
+    const v1::TrainingConfig config = ToTrainingConfig(job, "abc", "/out");
+    const v1::WantedMode wanted = ToWantedMode(job);
+    EXPECT_EQ(wanted.revision(), 7u);
+    EXPECT_EQ(wanted.mode(), config.mode());
+    EXPECT_EQ(wanted.staleness(), config.staleness());
+    EXPECT_EQ(wanted.updates_per_step(), config.updates_per_step());
+    EXPECT_EQ(wanted.workers(), config.workers());
+    EXPECT_EQ(wanted.warm_start(), config.warm_start());
+    EXPECT_EQ(wanted.staleness_aware(), config.optimizer().staleness_aware());
+    EXPECT_EQ(wanted.staleness_aware(), !synchronous);
+  }
+}
+
 TEST(TrainingConfigTest, AnOptimizerHasTheNumbersOfItsTypeAndOnlyThose) {
   api::TrainingJob job = MakeJob();
   const auto config_of = [&job](const api::OptimizerSpec& optimizer) {

@@ -84,6 +84,7 @@ struct CoordinatorReport {
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
   int epoch = 0;                               // of the data set, from 1; 0: none has begun
+  std::optional<api::UpdateModeStatus> mode;   // absent: not every ps has taken one up
   double samples_per_second = 0;               // 0: not known
   std::optional<double> loss;                  // mean over the newest updates
   std::string outcome;                         // of a search that is over; empty: of none

@@ -14,6 +14,7 @@
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
+#include "operator/planner/update_mode.h"
 
 namespace downpour::planner {
 namespace {
@@ -443,6 +444,7 @@ void UpdateStatus(Context& context) {
   UpdateBlocked(context);
   UpdateClamped(context);
   UpdateReady(context);
+  UpdateModeInForce(context);
   UpdateMembership(context);
   UpdateProgress(context);
   UpdateRecovery(context);

@@ -40,6 +40,11 @@ SCENARIOS = {
                 "pause": [("worker", 4.5), ("worker", 0.5), ("ps", 2)]},
     "coordinator": {"seed": 2, "ps": 3, "strand": 1, "leave": 1, "kill": ["coordinator", "worker", "coordinator"],
                     "pause": [("coordinator", 4), ("ps", 1), ("worker", 4.5)]},
+    # The mode changes with the configuration that a coordinator is started with. With one update a step the mean of a
+    # step is its sum, so that all are counted.
+    "modes": {"seed": 4, "ps": 2, "strand": 1, "leave": 1, "kill": ["worker"], "pause": [("worker", 0.5), ("ps", 0.5)],
+              "modes": [{"mode": "BOUNDED_STALENESS", "staleness": 1}, {"mode": "SYNCHRONOUS", "updatesPerStep": 1},
+                        {"mode": "ASYNC"}, {"mode": "SYNCHRONOUS", "updatesPerStep": 1}]},
     # The parameters that it held are lost: the job begins again under another generation.
     "ps": {"seed": 3, "ps": 2, "strand": 0, "leave": 1, "kill": ["ps", "worker", "coordinator"], "pause": [("worker", 1), ("ps", 0.5)]},
 }
@@ -75,6 +80,24 @@ def read_progress(folder):
     return share
 
 
+def read_mode(folder):
+    """The mode that the run's status says is in force, in capitals."""
+    with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
+        return json.load(file)["status"].get("update", {}).get("mode", "").upper()
+
+
+def write_mode(folder, mode):
+    """Has the processes that are started from now on begin in it."""
+    path = os.path.join(folder, "config.json")
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    for name in ("mode", "staleness", "updatesPerStep"):
+        config.pop(name, None)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({**config, **mode}, file)
+    os.rename(path + ".new", path)
+
+
 def belongs_to(folder, pid):
     """True if the process was started for this run: its number may have been given to another one since."""
     try:
@@ -96,6 +119,10 @@ class Faults:
         faults += [[("pause", role, seconds)] for role, seconds in scenario["pause"]]
         faults += [[("pause", "ps", 1.5), ("kill", "worker", 0)]] * scenario["strand"]
         chance.shuffle(faults)
+        modes = scenario.get("modes", [])  # these in their order, each among the faults
+        for number, mode in enumerate(modes):
+            faults.insert((len(faults) - number) * (number + 1) // (len(modes) + 1) + number,
+                          [("mode", "coordinator", mode)])
         shares = sorted(chance.uniform(0.05, 0.75) for _ in faults)
         self.pending = []  # (share of the updates, seconds since the fault before, kind, name, length)
         for share, steps in zip(shares, faults):
@@ -105,10 +132,14 @@ class Faults:
         self.newest = 0.0
         self.paused = []  # (until, pid, name)
         self.kills = 0
+        self.awaited = None  # the mode that the parameter servers are to take up before anything else happens
 
     def step(self):
         now = time.monotonic()
         self.resume([entry for entry in self.paused if entry[0] <= now])
+        if self.awaited is not None and self.awaited != read_mode(self.folder):
+            return
+        self.awaited = None
         if not self.pending:
             return
         share, wait, kind, name, seconds = self.pending[0]
@@ -128,15 +159,18 @@ class Faults:
         pid = process["pid"]
         if not belongs_to(self.folder, pid):
             return
+        if kind == "mode":
+            write_mode(self.folder, seconds)
+            self.awaited = seconds["mode"].replace("_", "")
         try:
-            os.kill(pid, {"kill": signal.SIGKILL, "leave": signal.SIGTERM, "pause": signal.SIGSTOP}[kind])
+            os.kill(pid, {"leave": signal.SIGTERM, "pause": signal.SIGSTOP}.get(kind, signal.SIGKILL))
         except ProcessLookupError:
             return
         self.pending.pop(0)
         self.newest = now
-        if kind == "kill":
+        if kind in ("kill", "mode"):
             self.kills += 1
-            print(f"kill   {name} ({pid})", flush=True)
+            print(f"kill   {name} ({pid})" + (f": {seconds}" if kind == "mode" else ""), flush=True)
         elif kind == "leave":
             print(f"leave  {name} ({pid})", flush=True)
         else:

@@ -13,6 +13,7 @@
 
 #include "downpour/v1/checkpoint.pb.h"
 #include "tests/simulation/disk.h"
+#include "tests/simulation/reference.h"
 #include "tests/simulation/world.h"
 #include "trainer/core/applied_table.h"
 #include "trainer/core/data_plan.h"
@@ -26,8 +27,8 @@ class Checks {
  public:
   // `skipped`: whether the update is one that takes no step.
   // `counts`: whether the slice has the counters; those that a search is about have not.
-  // `step_width`: updates of a step in mode SYNCHRONOUS, else 0.
-  // `lossy`: a codec leaves something of gradients out, so values are what was pushed, and do not count.
+  // `lossy`: a codec leaves something of gradients out, so values are what was pushed, and do not count. Then the mode
+  // stays as it is, with steps of `step_width` updates in mode SYNCHRONOUS, else 0.
   Checks(World* world, Disk* disk, std::function<bool(const core::UpdateId&)> skipped,
          std::function<bool(std::uint32_t)> counts, std::uint32_t step_width, bool lossy)
       : world_(world),
@@ -43,11 +44,18 @@ class Checks {
     std::optional<std::string>& first = histories_[key].expected;
     if (!first.has_value()) first = expected;
   }
+  // A ps has taken up the view of a history, or another one with another mode: for each slice that it has. `beginning`
+  // is the checkpoint that the view names.
+  void OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice);
   // `beginning`: as the ps' view says. `adds`: what is added to the value, where a codec is lossy.
-  void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
+  void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps, const core::DataPlan& plan,
                  const core::FrameHeader& push, std::vector<float> adds);
   // It had been applied before, by this execution of the update or another one.
   void OnDuplicate(const HistoryKey& key, const core::FrameHeader& push);
+  // A ps applies, under `view`, an update of `step`, which was computed with values that had taken so many steps, by
+  // slice.
+  void CheckSteps(const HistoryKey& key, const v1::View& view, const std::string& where, const core::StepId& step,
+                  const std::map<std::uint32_t, float>& steps);
   // A ps took it from the checkpoint `uri`, and holds this now.
   void OnRestored(const HistoryKey& key, const std::string& uri, const core::DataPlan& plan,
                   const v1::SliceLedger& table, const std::vector<float>& value);
@@ -74,14 +82,15 @@ class Checks {
   // URI of what the history began with, as far as nothing was applied in it.
   void CheckSum(const std::string& where, const HistoryKey& key, const std::string& beginning,
                 const core::DataPlan& plan, const v1::SliceLedger& table, const std::vector<float>& value);
-  // A slice by itself: the counters are what its table says.
-  void CheckSlice(const std::string& where, const core::DataPlan& plan, const v1::SliceLedger& table,
-                  const std::vector<float>& value);
+  // A slice at its ps: its value and its table are what was pushed to it.
+  void CheckSlice(const HistoryKey& key, const std::string& where, const core::DataPlan& plan,
+                  const v1::SliceLedger& table, const std::vector<float>& value);
 
  private:
   struct Push {
     std::uint32_t cut = 0;
     std::uint64_t session = 0;
+    std::uint32_t epoch = 0;  // of the view that it was pushed under
     std::vector<float> adds;
   };
   struct Checkpoint {
@@ -89,6 +98,7 @@ class Checks {
     v1::CheckpointManifest manifest;
     std::map<std::uint32_t, core::AppliedTable> tables;  // by slice
     std::map<std::uint32_t, std::uint64_t> versions;
+    std::map<std::uint32_t, Reference> references;  // of the slices of which it is known
     // Where a codec is lossy, by slice: the value, what the updates of a step in the middle will add, and whether it
     // may have another execution of an update than the history had.
     std::map<std::uint32_t, std::vector<float>> values;
@@ -96,11 +106,25 @@ class Checks {
     std::set<std::uint32_t> ambiguous;
     bool durable = false;  // somebody was told so
   };
+  // A push that was applied, or one of before a cut that came again; or another mode.
+  struct Event {
+    std::optional<core::UpdateId> update;
+    std::uint32_t cut = 0;
+    std::uint32_t step_width = 0;
+  };
+  struct Sequence {
+    Reference first, now;
+    std::vector<Event> events;                 // from the one to the other
+    std::uint32_t epoch = 0;                   // of the view that it is under
+    std::map<std::uint32_t, Reference> ended;  // of those before
+  };
   struct History {
     std::optional<std::string> expected;
     std::string beginning;
     const Checkpoint* base = nullptr;                                 // that it began with
     std::map<std::uint32_t, std::map<core::UpdateId, Push>> applied;  // by slice; after the beginning
+    std::map<std::uint32_t, Sequence> sequences;  // likewise; none of one that began with what nobody knows
+    std::uint32_t epoch = 0;                      // of the newest view
     std::uint32_t sealed = 0;
     std::map<std::uint32_t, std::set<std::uint64_t>> live_at_seal;  // by cut: sessions
     std::set<std::uint32_t> ambiguous;  // slices: of an update another execution may be in a checkpoint
@@ -116,6 +140,11 @@ class Checks {
   static Order OrderOf(const std::string& store, const v1::CheckpointManifest& manifest);
   const Checkpoint* Find(const std::string& uri) const;
   absl::Status Verify(const Checkpoint& checkpoint) const;
+  void CheckSlice(const Reference* reference, const std::string& where, const core::DataPlan& plan,
+                  const v1::SliceLedger& table, const std::vector<float>& value);
+  // What cut `cut` has of the slice.
+  std::optional<Reference> ReferenceAt(const HistoryKey& key, std::uint32_t slice, std::uint32_t cut,
+                                       const core::DataPlan& plan);
   void CheckCut(const Checkpoint& checkpoint, const std::string& where, const core::DataPlan& plan);
   // What CheckSum needs of a slice to check histories that begin with the checkpoint.
   void Remember(const HistoryKey& key, const std::string& beginning, const core::DataPlan& plan,
@@ -147,9 +176,6 @@ void ForEachUpdate(const core::DataPlan& plan, Visit&& visit) {
 }
 
 std::string NameOf(const core::UpdateId& update);
-inline std::string UriOf(const v1::RestoreSource& source) {
-  return source.checkpoint().empty() ? "" : source.store() + "/" + source.checkpoint();
-}
 
 }  // namespace downpour::simulation
 

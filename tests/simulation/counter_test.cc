@@ -21,9 +21,9 @@ std::uint64_t Seeds(std::uint64_t usual) {
 }
 
 // What the protocol may be doing when something happens to it.
-constexpr const char* kStates[] = {"no coordinator", "gathering", "seeking", "installing", "initialising",
-                                   "restoring",      "training",  "opening", "moving",     "writing",
-                                   "committing",     "finishing", "done"};
+constexpr const char* kStates[] = {"no coordinator", "gathering",  "seeking",   "installing", "initialising",
+                                   "restoring",      "training",   "switching", "opening",    "moving",
+                                   "writing",        "committing", "finishing", "done"};
 
 void Print(const Coverage& coverage) {
   std::printf("%-18s", "");
@@ -53,6 +53,10 @@ void ExpectCovered(Coverage coverage) {
       EXPECT_GT(coverage[fault][state], 0u) << fault << " while " << state;
     }
   }
+  for (const char* fault : {"kill worker", "kill ps", "kill coordinator", "cut off coordinator", "pause ps"}) {
+    EXPECT_GT(coverage[fault]["switching"], 0u) << fault;
+  }
+  for (const std::string& state : everywhere) EXPECT_GT(coverage["mode changes"][state], 0u) << state;
   // Whoever uses the disk then.
   for (const char* state : {"seeking", "restoring", "opening", "writing", "committing"}) {
     EXPECT_GT(coverage["torn write"][state], 0u) << state;
@@ -63,7 +67,8 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   constexpr std::uint64_t kUsual = 3300;
   const std::uint64_t seeds = Seeds(kUsual);
   std::uint64_t events = 0, kills = 0, pauses = 0, zombies = 0, leaves = 0, duplicates = 0, refused = 0, lost = 0,
-                checkpoints = 0, with_checkpoints = 0, restored = 0, partial = 0, lossy = 0, flushed = 0, forgotten = 0;
+                checkpoints = 0, with_checkpoints = 0, restored = 0, partial = 0, mode_changes = 0, lossy = 0,
+                flushed = 0, forgotten = 0;
   Coverage coverage;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
@@ -85,6 +90,7 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
     with_checkpoints += result.checkpoints > 0 ? 1 : 0;
     restored += result.slices_restored > 0 ? 1 : 0;
     partial += result.partial_updates;
+    mode_changes += static_cast<std::uint64_t>(result.mode_changes);
     lossy += result.lossy ? 1 : 0;
     flushed += result.flushed;
     forgotten += result.forgotten;
@@ -95,9 +101,9 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   std::cout << seeds << " seeds: " << events << " events, " << kills << " kills, " << pauses << " pauses, " << zombies
             << " zombies, " << leaves << " leaves, " << duplicates << " duplicates, " << refused << " refused, " << lost
             << " jobs that lost parameters; " << checkpoints << " checkpoints in " << with_checkpoints << " jobs, "
-            << restored << " jobs that went on from one, " << partial << " updates on some slices only; " << lossy
-            << " jobs with a codec, " << flushed << " pushes with all that was left out, " << forgotten
-            << " residuals gone with a session" << std::endl;
+            << restored << " jobs that went on from one, " << partial << " updates on some slices only; "
+            << mode_changes << " changes of the mode; " << lossy << " jobs with a codec, " << flushed
+            << " pushes with all that was left out, " << forgotten << " residuals gone with a session" << std::endl;
   Print(coverage);
   // The faults that the promise is about did happen.
   EXPECT_GT(duplicates, seeds / 10);
@@ -107,6 +113,7 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   EXPECT_GT(lost, seeds / 20);
   EXPECT_GT(checkpoints, seeds / 2);
   EXPECT_GT(restored, seeds / 3);
+  EXPECT_GT(mode_changes, seeds / 4);
   EXPECT_GT(lossy, seeds / 5);
   EXPECT_GT(flushed, lossy);
   EXPECT_GT(forgotten, lossy / 20);
@@ -203,9 +210,9 @@ TEST(DeadlyShardTest, TakesThreeWorkersWhereNothingElseFails) {
     options.seed = seed;
     options.faults = false;
     options.deadly_shard = true;
-    // A fourth one may be leased the shard before the third death is told.
+    // One more may be leased the shard before the third death is told, in mode Synchronous two.
     const int deaths = Simulate(options).deaths_by_shard;
-    EXPECT_TRUE(deaths == 3 || deaths == 4) << "seed " << seed << ": " << deaths;
+    EXPECT_TRUE(deaths >= 3 && deaths <= 5) << "seed " << seed << ": " << deaths;
   }
 }
 
@@ -271,19 +278,20 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Planted{core::PlantedBug::kNoDeduplication, "NoDeduplication", 20},
         Planted{core::PlantedBug::kDeduplicationLostAtRetire, "DeduplicationLostAtRetire", 20},
-        Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked", 165},
+        Planted{core::PlantedBug::kSessionNotChecked, "SessionNotChecked", 520},
         Planted{core::PlantedBug::kRetiredOnWorkersWord, "RetiredOnWorkersWord", 20},
-        Planted{core::PlantedBug::kLatePushNotInSnapshot, "LatePushNotInSnapshot", 30},
-        Planted{core::PlantedBug::kJoinerBeginsWithOldCut, "JoinerBeginsWithOldCut", 380},
-        Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored", 95},
-        Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly", 25},
-        Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData", 220},
-        Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 490},
-        Planted{core::PlantedBug::kStalenessNotBounded, "StalenessNotBounded", 40},
-        Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 90},
-        Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 100},
-        Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 160},
-        Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 480},
+        Planted{core::PlantedBug::kLatePushNotInSnapshot, "LatePushNotInSnapshot", 40},
+        Planted{core::PlantedBug::kJoinerBeginsWithOldCut, "JoinerBeginsWithOldCut", 1485},
+        Planted{core::PlantedBug::kGenerationIgnored, "GenerationIgnored", 111},
+        Planted{core::PlantedBug::kBitmapFreedEarly, "BitmapFreedEarly", 20},
+        Planted{core::PlantedBug::kManifestBeforeData, "ManifestBeforeData", 176},
+        Planted{core::PlantedBug::kEndedSessionsKept, "EndedSessionsKept", 185},
+        Planted{core::PlantedBug::kStalenessNotBounded, "StalenessNotBounded", 50},
+        Planted{core::PlantedBug::kIdleSessionsCount, "IdleSessionsCount", 70},
+        Planted{core::PlantedBug::kStepsNotAwaited, "StepsNotAwaited", 45},
+        Planted{core::PlantedBug::kValueBeforeNotKept, "ValueBeforeNotKept", 180},
+        Planted{core::PlantedBug::kStepSumLost, "StepSumLost", 150},
+        Planted{core::PlantedBug::kModeBeforeTaken, "ModeBeforeTaken", 315},
         Planted{core::PlantedBug::kCommandRepeated, "CommandRepeated", 50, true},
         Planted{core::PlantedBug::kCommandWhileCutOpens, "CommandWhileCutOpens", 300, true},
         Planted{core::PlantedBug::kNextPointNotAwaited, "NextPointNotAwaited", 50, true},

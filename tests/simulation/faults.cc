@@ -23,6 +23,16 @@ Faults::Faults(Job* job) : job_(job), random_(job->random_) {
 }
 
 void Faults::Schedule() {
+  if (job_->switches_) {
+    for (int changes = random_.Between(1, 3); changes > 0; --changes) {
+      world().At(absl::Milliseconds(random_.Between(200, 10000)), [this] {
+        if (job_->done_) return;
+        job_->Count("mode changes");
+        job_->ChangeMode();
+        job_->Trace(absl::StrCat("wanted: ", job_->told_.mode().ShortDebugString()));
+      });
+    }
+  }
   if (rate_ == 0) return;
   Time at = absl::Milliseconds(random_.Between(10, 1500));
   while (at < job_->faults_end_) {
@@ -38,10 +48,12 @@ void Faults::OnPhase() {
   const core::CoordinatorCore& coordinator = *job_->Coordinator()->coordinator;
   const bool restoring = coordinator.phase() == core::Phase::kInitialising && coordinator.checkpoints().restored();
   const core::Cuts& cuts = coordinator.checkpoints().cuts();
-  if (cuts.phase() == core::Cuts::Phase::kIdle && !restoring) return;
+  const bool switching = coordinator.phase() == core::Phase::kSwitching;
+  if (cuts.phase() == core::Cuts::Phase::kIdle && !restoring && !switching) return;
   const bool committing = cuts.phase() == core::Cuts::Phase::kCommitting;
-  if (!random_.Chance(restoring ? 0.8 : committing ? 0.6 : 0.2)) return;
-  world().At(world().now() + random_.Delay(absl::ZeroDuration(), absl::Milliseconds(100)), [this] {
+  if (!random_.Chance(restoring ? 0.8 : committing || switching ? 0.6 : 0.2)) return;
+  const absl::Duration most = absl::Milliseconds(switching ? 10 : 100);
+  world().At(world().now() + random_.Delay(absl::ZeroDuration(), most), [this] {
     if (!job_->done_ && job_->network_->faulty()) Strike();
   });
 }
@@ -183,9 +195,10 @@ void Faults::WholeJob() {
   // The shard that is deadly is one of the plan that the job began with.
   if (!job_->options_.deadly_shard && random_.Chance(0.5)) {
     config.set_ps_replicas(static_cast<std::uint32_t>(random_.Between(1, 4)));
-    // The end of a search is known to the bit for updates of one size only; and the weights of a step's updates, which
-    // the gradients here undo, are those of the plan that the job began with.
-    if (config.mode() != v1::SYNCHRONOUS && !job_->options_.search) {
+    // The end of a search is known to the bit for updates of one size only; and with a codec the weights of a step's
+    // updates, which the gradients undo, are those of the plan that the job began with.
+    const bool steps = job_->lossy() && config.mode() == v1::SYNCHRONOUS;
+    if (!steps && !job_->options_.search) {
       config.set_batch_size(static_cast<std::uint32_t>(random_.Between(1, 5)));
     }
     job_->worker_count_ = static_cast<std::uint32_t>(random_.Between(1, 6));
@@ -198,6 +211,7 @@ void Faults::WholeJob() {
     config.set_job_uid(absl::StrFormat(alike ? "00112233%024x" : "%08x445566778899aabbccddeeff", whole_jobs_));
     job_->incarnations_.clear();
     job_->told_.Clear();
+    if (job_->switches_) job_->ChangeMode();
     if (config.has_checkpoint()) {
       v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
       const std::string newest = job_->checks_->NewestIntact(config);

@@ -49,6 +49,8 @@ class Job {
   void Exchange(const ProcessPointer& process, const core::ExchangeCall& call);
   void Train(const ProcessPointer& process, const core::Work& work);
   void CarryOutTask(const ProcessPointer& process, const core::Work& work);
+  // The view that the ps had before a directive was `before`.
+  void NoteMode(const Process& ps, const v1::ViewStamp& before);
   void NoteTraining(const Process& ps, const v1::DirectRequest& request);
   void NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer);
   void CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies);
@@ -56,10 +58,17 @@ class Job {
   // What of the update it adds to a value; empty: nothing, or with each codec that loses nothing.
   std::vector<float> Adds(const core::Frame& push) const;
   HistoryKey HistoryOf(const Process& ps) const { return {ps.job_uid, ps.ps->view().stamp().generation()}; }
+  StalenessChecks::Era EraOf(const Process& ps) const { return {HistoryOf(ps), ps.ps->view().stamp().epoch()}; }
+  // URI of the checkpoint that it began with; empty: none.
+  static std::string BeginningOf(const Process& ps) {
+    const v1::RestoreSource& source = ps.ps->view().restore();
+    return source.checkpoint().empty() ? "" : source.store() + "/" + source.checkpoint();
+  }
   bool IsDeadly(const core::UpdateId& update) const {
     return deadly_.has_value() && update.dataset_epoch == deadly_->dataset_epoch &&
            update.data_shard == deadly_->data_shard;
   }
+  // With a codec, what makes a sum of the mean that a step takes.
   float Weight(const core::UpdateId& update) const;
   std::vector<float> MakeGradient(const core::DataPlan& plan, const core::UpdateId& update) const {
     return GradientOf(plan, update, Weight(update), /*uneven=*/lossy());
@@ -88,6 +97,9 @@ class Job {
   // What an update is: of how many minibatches, and how it travels.
   void ChooseUpdates();
   void Watch();
+  // The manifest has another mode, or other numbers of one.
+  void ChangeMode();
+  void CheckMode(const v1::ProgressReply& progress);
   void CheckEnd();
   // Of mode SANDBLASTER; of how many evaluations it is the end.
   std::uint32_t CheckSearch();
@@ -108,8 +120,8 @@ class Job {
   std::optional<Network> network_;
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
-  std::optional<StalenessChecks> staleness_checks_;  // in mode BOUNDED_STALENESS
-  std::optional<ResidualChecks> residual_checks_;    // with a codec
+  std::optional<StalenessChecks> staleness_checks_;
+  std::optional<ResidualChecks> residual_checks_;  // with a codec
   std::unique_ptr<class Faults> faults_;
 
   v1::TrainingConfig config_;
@@ -117,6 +129,9 @@ class Job {
   std::optional<core::DataPlan> plan_;    // that the job began with
   std::optional<core::UpdateId> deadly_;  // any update of the shard
   v1::ProgressRequest told_;              // failures and wishes, as the operator knows them
+  bool switches_ = false;                 // the mode changes now and then
+  std::uint64_t mode_revision_ = 0;
+  Time mode_changed_ = absl::ZeroDuration();
   std::vector<v1::TensorSpec> tensors_;
   std::set<std::uint32_t> searched_;  // slices of parameters, in mode SANDBLASTER
   std::uint64_t skip_every_ = 0;
@@ -131,7 +146,8 @@ class Job {
   Numbers numbers_;
   std::map<std::uint64_t, ProcessPointer> by_session_;  // ps
   std::map<std::uint32_t, std::uint64_t> final_ps_;
-  std::set<std::uint64_t> accepted_;  // sessions whose worker heard so
+  std::set<StalenessChecks::Era> modes_;  // that followed another one
+  std::set<std::uint64_t> accepted_;      // sessions whose worker heard so
   std::optional<Time> store_outcome_at_;
   bool done_ = false;
 };

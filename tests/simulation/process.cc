@@ -23,11 +23,7 @@ core::Payload WorkerShell::Gradient(std::uint32_t number, const core::Slice&) {
     gradient->point = computed_at_[number];
   }
   gradient->history = computed_with_[number].history;
-  gradient->least = gradient->most = computed_with_[number].counter;
-  for (const auto& [slice, held] : computed_with_) {
-    gradient->least = std::min(gradient->least, held.counter);
-    gradient->most = std::max(gradient->most, held.counter);
-  }
+  for (const auto& [slice, held] : computed_with_) gradient->steps[slice] = held.counter;
   gradient->generation = generation_;
   const absl::Span<const float> span(gradient->values);
   return core::Payload::OfFloats(span, std::move(gradient));

@@ -21,7 +21,7 @@
 namespace downpour::simulation {
 
 // What every slice holds, in this order.
-constexpr std::size_t kCounter = 0;
+constexpr std::size_t kCounter = 0;  // of the steps that it has taken
 constexpr std::size_t kHistory = 1;  // a number that whoever initialised the slice chose
 constexpr std::size_t kSamples = 2;
 
@@ -30,8 +30,8 @@ struct Gradient {
   std::vector<float> values;
   float history = 0;
   std::uint64_t generation = 0;
-  float least = 0, most = 0;  // of the counters of all slices' values
-  std::vector<float> point;   // in mode SANDBLASTER, of a parameter
+  std::map<std::uint32_t, float> steps;  // that each slice's value had taken
+  std::vector<float> point;              // in mode SANDBLASTER, of a parameter
 };
 
 // Given out once each.

@@ -159,7 +159,9 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
       call.deadline,
       [this, request = call.request](Process& target, const std::function<void(v1::DirectReply)>& reply) {
         if (target.ps == nullptr) return;
+        const v1::ViewStamp before = target.ps->view().stamp();
         const v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
+        NoteMode(target, before);
         CheckReplies(target, target.ps->TakeOwedReplies());
         NoteSessions(target, request, answer);
         StepStore(addresses_[target.address]);
@@ -173,13 +175,29 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
 
 // ---- a ps
 
+void Job::NoteMode(const Process& ps, const v1::ViewStamp& before) {
+  const v1::View& view = ps.ps->view();
+  const v1::ViewStamp& stamp = view.stamp();
+  if (stamp.generation() == before.generation() && stamp.epoch() == before.epoch()) return;
+  if (stamp.generation() == before.generation() && modes_.emplace(HistoryOf(ps), stamp.epoch()).second) {
+    ++result_.mode_changes;
+    Trace(absl::StrCat("epoch ", stamp.epoch(), ": ", v1::Mode_Name(view.mode()), ", at most ", view.staleness(),
+                       " ahead, ", view.updates_per_step(), " updates a step"));
+  }
+  for (int slice = 0; slice < view.layout_size(); ++slice) {
+    if (view.layout(slice).primary() != ps.index) continue;
+    checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), static_cast<std::uint32_t>(slice));
+  }
+  if (view.mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnMode(EraOf(ps), view.staleness());
+}
+
 void Job::NoteTraining(const Process& ps, const v1::DirectRequest& request) {
   const std::set<std::uint64_t> training(request.training().begin(), request.training().end());
   std::set<std::uint64_t> others(request.sessions().begin(), request.sessions().end());
   if (request.members_since() == 0) others.insert(ps.sessions_confirmed.begin(), ps.sessions_confirmed.end());
   for (std::uint64_t session : training) others.erase(session);
   others.insert(request.ended().begin(), request.ended().end());
-  staleness_checks_->OnTraining(HistoryOf(ps), ps.index, training, others);
+  staleness_checks_->OnTraining(EraOf(ps), ps.index, training, others);
 }
 
 void Job::NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer) {
@@ -187,7 +205,7 @@ void Job::NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::
     return;
   }
   if (answer.members_version() == request.members_version()) {
-    if (staleness_checks_.has_value()) NoteTraining(ps, request);
+    if (ps.ps->view().mode() == v1::BOUNDED_STALENESS) NoteTraining(ps, request);
     // From here on this ps has confirmed who may push in this generation.
     if (std::exchange(ps.generation, answer.stamp().generation()) != answer.stamp().generation()) {
       ps.sessions_over.clear();
@@ -268,15 +286,23 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
   if (status == core::ReplyStatus::kDuplicate) ++result_.duplicates;
   if (status == core::ReplyStatus::kRefused) ++result_.refused;
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
-  if (there && staleness_checks_.has_value()) staleness_checks_->OnUpdate(HistoryOf(ps), push.header);
+  if (there && ps.ps->view().mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnUpdate(EraOf(ps), push.header);
   if (status == core::ReplyStatus::kDuplicate) checks_->OnDuplicate(HistoryOf(ps), push.header);
   if (there && lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
     residual_checks_->OnAnswer(push, status,
                                MakeGradient(*core::DataPlan::Create(ps.ps->view().data()), push.header.update));
   }
   if (status != core::ReplyStatus::kApplied) return;
-  const v1::RestoreSource& source = ps.ps->view().restore();
-  checks_->OnApplied(HistoryOf(ps), UriOf(source), ps.name(), push.header, Adds(push));
+  const core::DataPlan plan = *core::DataPlan::Create(ps.ps->view().data());
+  const std::uint32_t width = core::StepWidth(ps.ps->view());
+  if (width != 0 && push.payload.size() != 0 && !lossy()) {
+    // Every gradient is of the values that have all of the steps before and nothing else.
+    const auto* gradient = static_cast<const Gradient*>(push.payload.owner().get());
+    checks_->CheckSteps(HistoryOf(ps), ps.ps->view(),
+                        absl::StrCat(ps.name(), ": slice ", push.header.slice, ": ", NameOf(push.header.update)),
+                        core::StepOf(push.header.update, width), gradient->steps);
+  }
+  checks_->OnApplied(HistoryOf(ps), BeginningOf(ps), ps.name(), plan, push.header, Adds(push));
   if (ps.sessions_over.count(push.header.session) != 0) {
     world_.Violation(absl::StrCat(ps.name(), " applied a push of session ", push.header.session,
                                   " after it confirmed that the session is over"));
@@ -302,19 +328,6 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
                                   ", history ", history, ", a gradient of generation ", gradient->generation,
                                   ", history ", gradient->history));
   }
-  if (config_.mode() != v1::SYNCHRONOUS) return;
-  // Every gradient is of the value that has all of the steps before and nothing else.
-  std::uint64_t before = 0;
-  const core::StepId step = core::StepOf(push.header.update, config_.updates_per_step());
-  ForEachUpdate(*core::DataPlan::Create(ps.ps->view().data()), [&](const core::UpdateId& update) {
-    before += core::StepOf(update, config_.updates_per_step()) < step && !Skipped(update) ? 1 : 0;
-  });
-  const auto is = [before](float counter) { return static_cast<std::uint64_t>(std::lround(counter)) == before; };
-  if (!is(gradient->least) || !is(gradient->most)) {
-    world_.Violation(absl::StrCat(ps.name(), " applied to slice ", push.header.slice, " a gradient of ",
-                                  NameOf(push.header.update), " of values after ", gradient->least, " to ",
-                                  gradient->most, " updates, expected ", before));
-  }
 }
 
 std::vector<float> Job::Adds(const Frame& push) const {
@@ -325,9 +338,8 @@ std::vector<float> Job::Adds(const Frame& push) const {
   return adds;
 }
 
-// Of the mean that a step takes the gradients make a sum.
 float Job::Weight(const core::UpdateId& update) const {
-  if (config_.mode() != v1::SYNCHRONOUS) return 1;
+  if (!lossy() || config_.mode() != v1::SYNCHRONOUS) return 1;
   const std::uint32_t width = config_.updates_per_step();
   std::uint32_t samples = 0;
   core::ForEachUpdateOf(core::StepOf(update, width), width, *plan_, [&](const core::UpdateId& other) {
@@ -403,7 +415,7 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
     ReplaceSoon(process);
     return;
   }
-  if (staleness_checks_.has_value()) staleness_checks_->OnBegin(*process);
+  staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
   const core::DataPlan& plan = *process->worker->plan();
   const double loss =

@@ -1,4 +1,4 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..20] [--deadly-shard] [--search] [--slow-worker]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..21] [--deadly-shard] [--search] [--slow-worker]
 // [--no-faults]
 #include <cstdio>
 
@@ -16,17 +16,18 @@ int main(int argc, char** argv) {
   app.add_flag("--search", options.search, "in mode Sandblaster");
   app.add_flag("--slow-worker", options.slow_worker, "worker-0 takes ten times as long");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 20));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 21));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);
   const downpour::simulation::SimulationResult result = downpour::simulation::Simulate(options);
   std::printf(
       "%s: %.1f simulated seconds, %llu events, %d kills, %d pauses, %d zombies, generation %llu, "
-      "%llu checkpoints, %llu slices restored\n",
+      "%llu checkpoints, %llu slices restored, %d changes of the mode\n",
       result.shape.c_str(), result.simulated_seconds, static_cast<unsigned long long>(result.events), result.kills,
       result.pauses, result.zombies, static_cast<unsigned long long>(result.generation),
-      static_cast<unsigned long long>(result.checkpoints), static_cast<unsigned long long>(result.slices_restored));
+      static_cast<unsigned long long>(result.checkpoints), static_cast<unsigned long long>(result.slices_restored),
+      result.mode_changes);
   for (const std::string& violation : result.violations) std::printf("VIOLATION %s\n", violation.c_str());
   return result.violations.empty() ? 0 : 1;
 }

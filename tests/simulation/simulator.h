@@ -44,6 +44,7 @@ struct SimulationResult {
   std::uint64_t generation = 0;
   std::uint64_t duplicates = 0;  // answered DUPLICATE
   std::uint64_t refused = 0;
+  int mode_changes = 0;  // of a history that went on
   std::uint64_t checkpoints = 0;
   std::uint64_t slices_restored = 0;
   std::uint64_t partial_updates = 0;  // that a checkpoint holds on some slices only

@@ -8,6 +8,7 @@
 #include "trainer/core/layout.h"
 #include "trainer/core/progress.h"
 #include "trainer/core/step_id.h"
+#include "trainer/core/update_mode.h"
 
 namespace downpour::core {
 namespace {
@@ -58,6 +59,7 @@ void CoordinatorCore::Step(Time now) {
   if (phase_ == Phase::kSeeking) StartHistory(now);
   if (phase_ == Phase::kInstalling && states_.all_have_view()) phase_ = Phase::kInitialising;
   if (phase_ == Phase::kInitialising && states_.all_initialised()) phase_ = Phase::kTraining;
+  if (phase_ == Phase::kSwitching && states_.all_have_view()) phase_ = Phase::kTraining;
   if (phase_ == Phase::kTraining) StepTraining(now);
   if (phase_ == Phase::kFinishing) StepFinishing();
   StepCheckpoints(now);
@@ -94,6 +96,7 @@ void CoordinatorCore::StepTraining(Time now) {
     adopt_until_.reset();
     leases_->InspectFree();
   }
+  if (Wanted(view_) != ModeOf(view_)) return SwitchMode(now);
   leases_->Confirm(states_.least_members_version());
   if (search_.has_value()) return StepSearch();
   const std::uint32_t epochs = leases_->plan().epochs();
@@ -132,6 +135,29 @@ void CoordinatorCore::StepSearch() {
     return Fail(search_->lbfgs().Describe(), v1::FAILURE_MODEL_NOT_FINITE);
   }
   phase_ = Phase::kFinishing;
+}
+
+UpdateMode CoordinatorCore::Wanted(const v1::View& view) {
+  const absl::Status possible = CheckSwitch(view.mode(), options_.config.mode());
+  mode_refused_ = std::string(possible.message());
+  return possible.ok() ? WantedMode(options_.config, view) : ModeOf(view);
+}
+
+void CoordinatorCore::SwitchMode(Time now) {
+  // What was computed before is refused by its epoch from the moment on that a ps takes the view. Nobody begins an
+  // update in the mode before every ps has: then what is applied stands still, and is what the mode begins with.
+  view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
+  SetMode(Wanted(view_), &view_);
+  checkpoints_.cuts().Abort(now);
+  leases_->BeginMode();
+  if (view_.mode() == v1::BOUNDED_STALENESS) {
+    for (const std::uint64_t session : members_.sessions()) {
+      members_.SetTraining(session, leases_->Holds(session));
+    }
+  }
+  states_.ForgetViews();
+  calls_.ForgetAll();
+  phase_ = Phase::kSwitching;
 }
 
 void CoordinatorCore::StepFinishing() {
@@ -217,6 +243,10 @@ void CoordinatorCore::Resume(v1::View view, Time now) {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   const Ledger ledger = registry_.LedgerOf(view, *plan);
   view.mutable_stamp()->set_incarnation(options_.incarnation);
+  if (const UpdateMode mode = Wanted(view); mode != ModeOf(view)) {
+    view.mutable_stamp()->set_epoch(view.stamp().epoch() + 1);
+    SetMode(mode, &view);
+  }
   for (v1::PsMember& member : *view.mutable_ps()) member = *registry_.Find(member.index());
   model_.TakeFrom(view);
   parameters_lost_ = view.stamp().generation() > 1;
@@ -435,6 +465,10 @@ void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
 
 void CoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
   checkpoints_.OnRequest(request.checkpoint_request());
+  if (request.has_mode() && request.mode().revision() >= mode_revision_) {
+    mode_revision_ = request.mode().revision();
+    SetWantedMode(request.mode(), &options_.config);
+  }
   for (const v1::MemberFailure& failure : request.failures()) {
     Convict(shard_failures_.Report(failure, members_.InSession({failure.index(), failure.process_incarnation()})));
   }
@@ -593,6 +627,12 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   progress.set_parameters_lost(parameters_lost_);
   progress.set_first_update_milliseconds(first_update_milliseconds_);
   progress.set_lease_expirations(lease_expirations_);
+  if (phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kDone) {
+    progress.mutable_mode()->set_mode(view_.mode());
+    progress.mutable_mode()->set_staleness(view_.staleness());
+    progress.mutable_mode()->set_updates_per_step(view_.updates_per_step());
+  }
+  if (progress.message().empty()) progress.set_message(mode_refused_);
   ReportPs(registry_, states_, calls_, options_.lease, now, &progress);
   members_.Report(now, &progress);
   checkpoints_.Report(now, &progress);

@@ -25,6 +25,7 @@
 #include "trainer/core/shard_failures.h"
 #include "trainer/core/tasks.h"
 #include "trainer/core/time.h"
+#include "trainer/core/update_mode.h"
 
 namespace downpour::core {
 
@@ -58,7 +59,7 @@ class CoordinatorCore {
   v1::ProgressReply GetProgress(Time now) const;
   // How workers ended. A failure that is not the platform's counts against each data shard that the worker held; the
   // third one against the same shard fails the job. Told in any order, before or after the lease has expired, and any
-  // number of times.
+  // number of times. And what is wanted: a checkpoint, a mode.
   void ReportFailures(const v1::ProgressRequest& request);
   // The outcome is stored by whoever asks: workers are sent home, the process may end. Refused before the end.
   v1::FinishReply OnFinish(const v1::FinishRequest& request);
@@ -105,6 +106,10 @@ class CoordinatorCore {
   void StartHistory(Time now);
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
   void BeginHistory(v1::View view, const Ledger& ledger);
+  // The mode that the configuration wants of a history; that which it has where it cannot go over to it.
+  UpdateMode Wanted(const v1::View& view);
+  // The history at hand goes on in it.
+  void SwitchMode(Time now);
   // The one at hand is lost: `updates` had been applied in it.
   void LoseHistory(Time now);
   void StepCheckpoints(Time now);
@@ -131,6 +136,8 @@ class CoordinatorCore {
   v1::FailureKind failure_ = v1::FAILURE_OTHER;
   std::optional<absl::Status> fenced_;
   bool finished_ = false;
+  std::uint64_t mode_revision_ = 0;  // of the newest wish
+  std::string mode_refused_;         // why the mode that is wanted is not taken up; empty: it is
 
   // The ps: who they are and what they brought, what they have now, what is under way to them.
   PsRegistry registry_;

@@ -1,7 +1,9 @@
 #include "trainer/core/coordinator.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -419,6 +421,148 @@ TEST_F(CoordinatorTest, ANewCoordinatorGoesOnInTheMiddleOfTheEpoch) {
     EXPECT_EQ(worker.newest.leases(i).shard().dataset_epoch(), 0u);
     EXPECT_EQ(worker.newest.leases(i).shard().shard(), static_cast<std::uint32_t>(i));
   }
+}
+
+v1::ProgressRequest WishFor(std::uint64_t revision, v1::Mode mode, std::uint32_t updates_per_step = 0) {
+  v1::ProgressRequest wish;
+  wish.mutable_mode()->set_revision(revision);
+  wish.mutable_mode()->set_mode(mode);
+  wish.mutable_mode()->set_updates_per_step(updates_per_step);
+  wish.mutable_mode()->set_staleness(2);
+  wish.mutable_mode()->set_workers(1);
+  return wish;
+}
+
+// No session, no lease and no update is lost, and nobody begins anything before every ps has taken the mode up.
+TEST_F(CoordinatorTest, AHistoryGoesOnInAnotherMode) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  const v1::View before = worker.view;
+  EXPECT_EQ(Progress().mode().mode(), v1::ASYNC);
+  std::uint32_t group = 0;
+  std::uint64_t revision = 1;
+  for (const v1::Mode mode : {v1::SYNCHRONOUS, v1::BOUNDED_STALENESS, v1::ASYNC, v1::SYNCHRONOUS}) {
+    SCOPED_TRACE(v1::Mode_Name(mode));
+    const std::set<std::uint64_t> leases = worker.Leases();
+    ASSERT_EQ(PushAll(worker, {0, 0, group}), ReplyStatus::kApplied);
+    coordinator_->ReportFailures(WishFor(++revision, mode, 2));
+    EXPECT_EQ(Sync(worker), v1::SYNC_WAIT);
+    EXPECT_EQ(Progress().phase(), v1::PHASE_TRAINING);
+    EXPECT_FALSE(Progress().has_mode());
+    EXPECT_NE(Progress().message(), "");
+    Tick();
+    EXPECT_EQ(PushAll(worker, {0, 0, group}), ReplyStatus::kStaleView);
+    ASSERT_EQ(Sync(worker), v1::SYNC_OK);
+    EXPECT_EQ(worker.view.mode(), mode);
+    EXPECT_EQ(worker.view.stamp().generation(), before.stamp().generation());
+    EXPECT_EQ(worker.view.stamp().epoch(), revision);
+    EXPECT_THAT(worker.Leases(), testing::IsSupersetOf(leases));
+    EXPECT_EQ(PushAll(worker, {0, 0, group++}), ReplyStatus::kDuplicate);
+    EXPECT_EQ(Progress().mode().mode(), mode);
+  }
+  EXPECT_EQ(worker.view.updates_per_step(), 2u);
+  EXPECT_FALSE(Progress().parameters_lost());
+  // What is told again, or late, changes nothing.
+  coordinator_->ReportFailures(WishFor(revision, v1::SYNCHRONOUS, 2));
+  coordinator_->ReportFailures(WishFor(1, v1::ASYNC));
+  Tick();
+  EXPECT_EQ(Sync(worker), v1::SYNC_OK);
+  EXPECT_EQ(worker.view.stamp().epoch(), revision);
+}
+
+TEST_F(CoordinatorTest, WhoHoldsLeasesIsWaitedForFromTheBeginningOfABound) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  training_told_ = 0;
+  coordinator_->ReportFailures(WishFor(1, v1::BOUNDED_STALENESS));
+  Sync(worker);
+  while (Sync(worker) != v1::SYNC_OK) {
+    EXPECT_LT(training_told_, 2);
+    Tick(1);
+  }
+  EXPECT_EQ(training_told_, 2) << "every ps, before the worker may begin";
+}
+
+// The second execution of an update would take another gradient where nothing makes the values the same.
+TEST_F(CoordinatorTest, NobodySharesALeaseInAnotherMode) {
+  config_.set_mode(v1::SYNCHRONOUS);
+  config_.set_updates_per_step(2);
+  config_.set_workers(2);
+  coordinator_ = MakeCoordinator(1);
+  std::vector<Worker> workers = {{.index = 0, .session = 7}, {.index = 1, .session = 8}};
+  const auto settle = [&] {
+    for (int i = 0; i < 20; ++i) {
+      for (Worker& worker : workers) Sync(worker);
+      Tick(1);
+    }
+  };
+  settle();
+  // The one has done its part of the first band, the other nothing.
+  const v1::Lease first = workers[0].newest.leases(0);
+  v1::WorkerSyncRequest request = workers[0].Request();
+  for (v1::HeldLease& held : *request.mutable_held()) {
+    if (held.lease() == first.lease()) held.set_next(4);
+  }
+  request.set_starving(true);
+  const v1::WorkerSyncReply reply = coordinator_->OnSyncWorker(request, now_);
+  const auto shards = [](const v1::WorkerSyncReply& leases) {
+    std::set<std::uint32_t> numbers;
+    for (const v1::Lease& lease : leases.leases()) numbers.insert(lease.shard().shard());
+    return numbers;
+  };
+  const auto shared = [&](const v1::WorkerSyncReply& one, const v1::WorkerSyncReply& other) {
+    std::vector<std::uint32_t> both;
+    const std::set<std::uint32_t> of_one = shards(one), of_other = shards(other);
+    std::set_intersection(of_one.begin(), of_one.end(), of_other.begin(), of_other.end(), std::back_inserter(both));
+    return both.size();
+  };
+  ASSERT_EQ(shared(reply, workers[1].newest), 1u) << "a backup execution";
+  coordinator_->ReportFailures(WishFor(1, v1::ASYNC));
+  settle();
+  EXPECT_EQ(shared(workers[0].newest, workers[1].newest), 0u);
+  EXPECT_EQ(workers[0].view.stamp().epoch(), 2u);
+}
+
+TEST_F(CoordinatorTest, ANewCoordinatorGoesOnInTheModeOfItsConfiguration) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  ASSERT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kApplied);
+  const std::set<std::uint64_t> leases = worker.Leases();
+  config_.set_mode(v1::SYNCHRONOUS);
+  config_.set_updates_per_step(3);
+  coordinator_ = MakeCoordinator(2);
+  now_ += absl::Milliseconds(2100);
+  for (int i = 0; i < 20; ++i) {
+    Sync(worker);
+    Tick(1);
+  }
+  EXPECT_EQ(worker.view.mode(), v1::SYNCHRONOUS);
+  EXPECT_EQ(worker.view.updates_per_step(), 3u);
+  EXPECT_EQ(worker.view.stamp().generation(), 1u);
+  EXPECT_EQ(worker.view.stamp().epoch(), 2u);
+  EXPECT_THAT(worker.Leases(), testing::IsSupersetOf(leases));
+  EXPECT_EQ(PushAll(worker, {0, 0, 0}), ReplyStatus::kDuplicate);
+  // A coordinator that is started with what was wanted before goes back; whoever asks it says what is wanted now.
+  config_.set_mode(v1::ASYNC);
+  coordinator_ = MakeCoordinator(3);
+  coordinator_->ReportFailures(WishFor(2, v1::SYNCHRONOUS, 3));
+  now_ += absl::Milliseconds(2100);
+  for (int i = 0; i < 20; ++i) {
+    Sync(worker);
+    Tick(1);
+  }
+  EXPECT_EQ(worker.view.stamp().incarnation(), 3u);
+  EXPECT_EQ(worker.view.stamp().epoch(), 2u) << "nothing has changed";
+}
+
+TEST_F(CoordinatorTest, AModeThatNoHistoryGoesOverToIsNotTakenUp) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  coordinator_->ReportFailures(WishFor(1, v1::MODE_UNSPECIFIED));
+  Tick();
+  EXPECT_EQ(Sync(worker), v1::SYNC_OK);
+  EXPECT_EQ(worker.view.mode(), v1::ASYNC);
+  EXPECT_THAT(Progress().message(), testing::HasSubstr("spec.update.mode cannot change from ASYNC"));
 }
 
 TEST_F(CoordinatorTest, WarmsUpWithOneWorker) {

@@ -199,6 +199,20 @@ void DataLeases::GrantInBands(std::uint64_t session, std::uint32_t width, std::u
   if (starves && (!of_front || spares_.empty())) GrantBackup(session, width, numbers, reply);
 }
 
+void DataLeases::BeginMode() {
+  spares_.clear();
+  for (auto& [number, epoch] : epochs_) {
+    for (std::uint32_t index = 0; index < epoch.shards.size(); ++index) {
+      Shard& shard = epoch.shards[index];
+      if (shard.state != State::kLeased) continue;
+      const ShardKey key{number, index};
+      asked_.erase(key);
+      if (shard.backup_session != 0) TakeAway(key, shard.backup_session);
+      shard.backup_session = shard.backup_lease = 0;
+    }
+  }
+}
+
 bool DataLeases::WorksOn(const Shard& shard, const ShardKey& key, std::uint64_t session) const {
   if (shard.state != State::kLeased || (shard.session != session && shard.backup_session != session)) return false;
   return shard.next < plan_.updates_in_shard(key.first, key.second);

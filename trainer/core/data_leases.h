@@ -65,6 +65,9 @@ class DataLeases {
   // Mode SANDBLASTER, of a session that has nothing to do: once nothing is free, it is leased the data shard as well
   // that another one has done least of.
   void GrantOneOfTheLast(std::uint64_t session, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // The mode is another one from now on: nobody holds what somebody else holds too, and what was said to be sent in
+  // full may not have been heard.
+  void BeginMode();
   // It asks for nothing.
   void NoSpare(std::uint64_t session) { spares_.erase(session); }
   // Second leases so far.

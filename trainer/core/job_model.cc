@@ -7,6 +7,7 @@
 #include "trainer/core/data_plan.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"
+#include "trainer/core/update_mode.h"
 
 namespace downpour::core {
 namespace {
@@ -55,21 +56,18 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   data->set_updates_per_shard(config.updates_per_shard() != 0
                                   ? config.updates_per_shard()
                                   : DefaultUpdatesPerShard(sample_count_, data->batch_size()));
-  const std::uint32_t width =
-      std::max(1U, config.updates_per_step() != 0 ? config.updates_per_step() : config.workers());
+  const UpdateMode mode = WantedMode(config, view);
   if (config.mode() == v1::SYNCHRONOUS && config.updates_per_shard() == 0) {
     // The last band of an epoch may be narrower than the others: so there are to be many of them.
     const std::uint64_t updates = sample_count_ / data->batch_size();
     data->set_updates_per_shard(static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(updates / (kBandsOfAnEpoch * width), 1, data->updates_per_shard())));
+        std::clamp<std::uint64_t>(updates / (kBandsOfAnEpoch * mode.updates_per_step), 1, data->updates_per_shard())));
   }
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();
   if (absl::Status names = CheckNoDecay(config.optimizer(), tensors_); !names.ok()) return names;
-  view.set_mode(config.mode());
-  view.set_staleness(config.staleness());
-  if (config.mode() == v1::SYNCHRONOUS) view.set_updates_per_step(width);
   *view.mutable_optimizer() = config.optimizer();
+  SetMode(mode, &view);
   return view;
 }
 

@@ -11,6 +11,7 @@ enum class Phase {
   kInstalling,     // some ps has not confirmed the view
   kInitialising,   // some ps has a slice without a value
   kTraining,
+  kSwitching,  // likewise, and some ps has not confirmed another mode
   kFinishing,  // all is applied; the last tasks
   kDone,
   kFailed,

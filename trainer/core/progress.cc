@@ -16,6 +16,7 @@ v1::JobPhase JobPhaseOf(Phase phase, bool again, bool adopting) {
     case Phase::kInitialising:
       return again ? v1::PHASE_RECOVERING : v1::PHASE_STARTING;
     case Phase::kTraining:
+    case Phase::kSwitching:
       return adopting ? v1::PHASE_RECOVERING : v1::PHASE_TRAINING;
     case Phase::kFinishing:
       return v1::PHASE_FINISHING;
@@ -46,6 +47,8 @@ std::string Awaited(Phase phase, const PsRegistry& registry, const Membership& m
       return members.size() == 0 ? "waiting for a worker to initialise the parameters" : "initialising the parameters";
     case Phase::kTraining:
       return members.size() == 0 ? "waiting for a worker" : "";
+    case Phase::kSwitching:
+      return "waiting for every ps to take up the mode";
     case Phase::kFinishing: {
       std::string message = "evaluating and writing the model";
       for (const std::string& error : tasks.Errors())

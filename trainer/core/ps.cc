@@ -87,9 +87,11 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
 absl::Status PsCore::Install(const v1::View& view) {
   const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
   if (same_history) {
-    // Slices do not move within a generation yet; a new incarnation re-issues the same layout.
+    // Slices do not move within a generation yet: a new incarnation re-issues the same view, a new epoch is another
+    // mode.
+    const bool switched = view.stamp().epoch() != view_.stamp().epoch();
     view_ = view;
-    SetStepWidths();
+    if (switched) BeginMode();
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -125,28 +127,24 @@ absl::Status PsCore::Install(const v1::View& view) {
   stats_ = fresh;
   complete_ = ShardCompletion();
   least_watermark_ = 0;
-  open_cut_.reset();
   restore_given_out_ = false;
   restore_error_.clear();
   restore_waits_.clear();
-  SetStepWidths();
-  bound_.reset();
-  if (view.mode() == v1::BOUNDED_STALENESS) {
-    bound_.emplace(view.staleness(), slice_numbers(), options_.bug);
-  }
-  // Another history: nobody of the old one may push until the coordinator says so again.
-  for (auto& [session, state] : sessions_) End(state, &owed_);
-  sessions_.clear();
-  members_version_ = 0;
+  BeginMode();
   return absl::OkStatus();
 }
 
-void PsCore::SetStepWidths() {
+void PsCore::BeginMode() {
+  open_cut_.reset();  // its forks are of the mode before
   step_width_ = StepWidth(view_);
   for (auto& [number, state] : slices_) {
-    state.SetStepWidth(step_width_);
-    state.SettleSum({.learning_rate = view_.optimizer().learning_rate()});
+    state.SetStepWidth(step_width_, {.learning_rate = view_.optimizer().learning_rate()});
   }
+  bound_.reset();
+  if (view_.mode() == v1::BOUNDED_STALENESS) bound_.emplace(view_.staleness(), slice_numbers(), options_.bug);
+  for (auto& [session, state] : sessions_) End(state, &owed_);
+  sessions_.clear();
+  members_version_ = 0;
 }
 
 void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
@@ -426,7 +424,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (options_.bug != PlantedBug::kSessionNotChecked && sessions_.count(header.session) == 0) {
     return ReplyStatus::kRefused;
   }
-  if (header.epoch != view_.stamp().epoch()) {
+  if (header.epoch != view_.stamp().epoch() && options_.bug != PlantedBug::kModeBeforeTaken) {
     return header.epoch > view_.stamp().epoch() ? ReplyStatus::kBehind : ReplyStatus::kStaleView;
   }
   if (!IsFactor(header.factor)) return ReplyStatus::kMalformed;

@@ -151,7 +151,8 @@ class PsCore {
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
 
   absl::Status Install(const v1::View& view);
-  void SetStepWidths();
+  // What follows from the mode begins anew; nobody pushes before the coordinator says again who may.
+  void BeginMode();
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
   // Of those that are here, in order.
   std::vector<std::uint32_t> slice_numbers() const;

@@ -17,6 +17,13 @@ void PsStates::ForgetAll() {
   for (std::uint32_t index = 0; index < count(); ++index) Forget(index);
 }
 
+void PsStates::ForgetViews() {
+  for (std::uint32_t index = 0; index < count(); ++index) {
+    has_view_.Set(index, false);
+    members_version_.Set(index, 0);
+  }
+}
+
 void PsStates::Confirm(std::uint32_t index, const v1::DirectReply& reply) {
   has_view_.Set(index, true);
   initialised_.Set(index, reply.initialised());

@@ -39,6 +39,8 @@ class PsStates {
   void Forget(std::uint32_t index);
   // Another history.
   void ForgetAll();
+  // Another view of this one: whether a ps has it, and its list of sessions, is not known yet.
+  void ForgetViews();
   // A reply under the view in force.
   void Confirm(std::uint32_t index, const v1::DirectReply& reply);
   void SetStats(std::uint32_t index, const v1::PsStats& stats) { stats_[index] = stats; }

@@ -623,6 +623,55 @@ TEST_F(SynchronousPsTest, WhoseOtherExecutionCameFirstIsInTheSnapshotAllTheSame)
   EXPECT_EQ(snapshot->optimizer.vectors.size(), 1u) << "what has arrived of the step";
 }
 
+// The history goes on, in another mode: what was on its way comes too late, what has arrived is there.
+TEST_F(SynchronousPsTest, AnotherModeBeginsWithWhatIsThere) {
+  v1::DirectRequest cut = MakeDirective(view_, {kWorker, kOther}, 1);
+  cut.set_sequence(1);
+  cut.mutable_cut()->set_cut(1);
+  ps_->OnDirect(cut, absl::ZeroDuration());
+  EXPECT_EQ(SendOne(Of(0, {0, 0, 0})), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(0), All(0));
+  ASSERT_TRUE(Send(7, {Pull(0, {0, 0, 1})}).empty());
+  ASSERT_TRUE(Send(8, {Push(0, {0, 1, 0}, Verdict::kPending)}).empty());
+
+  v1::View bounded = MakeView(1, 1, 2);
+  bounded.set_mode(v1::BOUNDED_STALENESS);
+  v1::DirectRequest directive = MakeDirective(bounded, {kWorker, kOther}, 1);
+  for (const std::uint64_t session : {kWorker, kOther}) directive.add_training(session);
+  EXPECT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).members_version(), 1u);
+  EXPECT_EQ(ps_->TakeOwedReplies().size(), 2u) << "a pull and a push that waited";
+  EXPECT_EQ(Value(0), All(1)) << "half of a step is a step";
+  EXPECT_EQ(ps_->ReadLedger().slices(0).version(), 1u);
+  EXPECT_FALSE(ps_->TakeCutToWrite().has_value()) << "the cut is given up";
+
+  EXPECT_EQ(SendOne(Of(0, {0, 1, 0})), ReplyStatus::kStaleView);
+  const auto of_now = [](Frame frame) {
+    frame.header.epoch = 2;
+    return frame;
+  };
+  EXPECT_EQ(SendOne(of_now(Of(0, {0, 0, 0}))), ReplyStatus::kDuplicate);
+  Frame ahead = of_now(Of(0, {0, 1, 0}));
+  ahead.header.clock = 1;
+  EXPECT_EQ(SendOne(ahead), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(0), All(2));
+  Frame pull = of_now(Pull(0, {0, 1, 1}));
+  pull.header.clock = 1;
+  EXPECT_TRUE(Send(9, {pull}).empty()) << "the other one is waited for";
+
+  // Steps again: those of the first one are on this slice, on the other none is.
+  v1::View steps = view_;
+  steps.mutable_stamp()->set_epoch(3);
+  ps_->OnDirect(MakeDirective(steps, {kWorker, kOther}, 1), absl::ZeroDuration());
+  const auto of_then = [](Frame frame) {
+    frame.header.epoch = 3;
+    return frame;
+  };
+  EXPECT_EQ(ValueOf(Ask(of_then(Pull(0, {0, 0, 0})))), 2) << "all that is there";
+  EXPECT_EQ(SendOne(of_then(Of(1, {0, 0, 0}))), ReplyStatus::kApplied);
+  EXPECT_TRUE(Send(10, {of_then(Pull(1, {0, 0, 1}))}).empty());
+  EXPECT_EQ(SendOne(of_then(Of(0, {0, 0, 0}))), ReplyStatus::kDuplicate);
+}
+
 class PsWithLittleMemoryTest : public PsTest {
  protected:
   PsWithLittleMemoryTest() : PsTest(kElements * sizeof(float)) {}

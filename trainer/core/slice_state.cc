@@ -37,8 +37,9 @@ bool SliceState::Initialise(const Payload& value) {
   return true;
 }
 
-void SliceState::SetStepWidth(std::uint32_t width) {
-  if (width == width_) return;
+void SliceState::SetStepWidth(std::uint32_t width, const StepContext& context) {
+  if (!sum_.empty()) TakeStep(sum_.TakeMean(), context);
+  sum_ = StepSum();
   width_ = width;
   before_.reset();
   if (width_ != 0) FindStep({table_.watermark(), 0, 0});
@@ -60,6 +61,7 @@ bool SliceState::BandComplete(const StepId& step, std::uint32_t shards) const {
 
 void SliceState::FindStep(StepId step) {
   const DataPlan& plan = table_.plan();
+  begun_ = false;
   for (step_ = step; step_.dataset_epoch < plan.epochs(); ++step_.dataset_epoch, step_.band = 0, step_.group = 0) {
     const std::uint32_t shards = plan.shards_in_epoch(step_.dataset_epoch);
     for (; std::uint64_t{step_.band} * width_ < shards; ++step_.band, step_.group = 0) {
@@ -68,7 +70,6 @@ void SliceState::FindStep(StepId step) {
         missing_ = 0;
         const std::uint32_t updates = ForEachUpdateOf(
             step_, width_, plan, [this](const UpdateId& update) { missing_ += table_.Contains(update) ? 0 : 1; });
-        begun_ = missing_ < updates;
         if (missing_ > 0) return;
         if (updates == 0) break;
       }

@@ -38,11 +38,11 @@ class SliceState {
   const AppliedTable& table() const { return table_; }
   std::shared_ptr<const std::vector<float>> value() const { return value_; }
 
-  // From now on steps have so many updates; 0: each is one. What has arrived of a step of another width is a step of
-  // its own, see SettleSum; without it, it is taken before the next update.
-  void SetStepWidth(std::uint32_t width);
+  // From now on steps have so many updates; 0: each is one. What has arrived of a step by now is a step of its own, and
+  // what is in the table counts as there, in whatever order it came: the steps begin with the first that is not whole.
+  void SetStepWidth(std::uint32_t width, const StepContext& context);
   std::uint32_t step_width() const { return width_; }
-  // Takes what has arrived of a step of another width now.
+  // Takes what has arrived of a step of another width, before the import.
   void SettleSum(const StepContext& context);
   // The first step that is not complete, with a step width; behind the last epoch: there is none.
   const StepId& step() const { return step_; }
@@ -104,7 +104,7 @@ class SliceState {
   StepSum sum_;
   StepId step_;
   std::uint32_t missing_ = 0;  // updates of `step_`
-  bool begun_ = false;         // some of them are here
+  bool begun_ = false;         // some of them came while it was the step
   StepId step_before_;
   std::shared_ptr<std::vector<float>> before_;  // the value that `step_before_` began with
 };

@@ -48,7 +48,7 @@ TEST(SliceStateTest, WhatWasExportedStaysAsItWas) {
 TEST(SliceStateTest, UpdatesOfAStepAreOneStepWithTheirMean) {
   const DataPlan plan = Plan();
   SliceState state = Make();
-  state.SetStepWidth(2);
+  state.SetStepWidth(2, {});
   EXPECT_EQ(state.step(), (StepId{0, 0, 0}));
   const std::vector<float> first = *state.value();
   Push(state, {0, 0, 0}, 1);
@@ -74,14 +74,14 @@ TEST(SliceStateTest, UpdatesOfAStepAreOneStepWithTheirMean) {
 
 TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
   SliceState whole = Make();
-  whole.SetStepWidth(2);
+  whole.SetStepWidth(2, {});
   Push(whole, {0, 0, 0}, 1);
   const SliceSnapshot snapshot = whole.Export();
   SliceState fork = whole.Fork();
   Push(whole, {0, 1, 0}, 5);
 
   SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-  restored.SetStepWidth(2);
+  restored.SetStepWidth(2, {});
   ASSERT_TRUE(restored.Import(snapshot).ok());
   for (SliceState* state : {&fork, &restored}) {
     EXPECT_EQ(state->step(), (StepId{0, 0, 0}));
@@ -104,17 +104,17 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
 
 TEST(SliceStateTest, WithOtherStepsThatOfBeforeIsSettledAndForgotten) {
   SliceState whole = Make();
-  whole.SetStepWidth(1);
+  whole.SetStepWidth(1, {});
   Push(whole, {0, 0, 0}, 1);  // leaves the value before its step
   const SliceSnapshot after_a_step = whole.Export();
   ASSERT_EQ(after_a_step.optimizer.vectors.size(), 2u);
   whole = Make();
-  whole.SetStepWidth(2);
+  whole.SetStepWidth(2, {});
   Push(whole, {0, 0, 0}, 1);
   const SliceSnapshot within_a_step = whole.Export();
   for (const SliceSnapshot& snapshot : {after_a_step, within_a_step}) {
     SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-    restored.SetStepWidth(3);
+    restored.SetStepWidth(3, {});
     ASSERT_TRUE(restored.Import(snapshot).ok());
     restored.SettleSum({.learning_rate = 0.5});
     SliceState alone = Make();
@@ -130,10 +130,49 @@ TEST(SliceStateTest, StepsThatAreWholeAlreadyArePassedOver) {
   SliceState state = Make();
   for (std::uint32_t group = 0; group < 3; ++group) Push(state, {0, 0, group}, 1);
   for (std::uint32_t group = 0; group < 2; ++group) Push(state, {0, 1, group}, 1);
-  state.SetStepWidth(2);
+  state.SetStepWidth(2, {});
   EXPECT_EQ(state.step(), (StepId{0, 0, 2}));
   Push(state, {0, 1, 2}, 1);
   EXPECT_EQ(state.step(), (StepId{0, 0, 3}));
+}
+
+// Also where the next steps are as wide: what came before is no part of them.
+TEST(SliceStateTest, AStepInTheMiddleIsTakenWhereAnotherModeBegins) {
+  for (const std::uint32_t width : {0u, 2u, 3u}) {
+    SliceState state = Make();
+    state.SetStepWidth(2, {});
+    Push(state, {0, 0, 0}, 1);
+    Push(state, {0, 1, 0}, 1);
+    Push(state, {0, 0, 1}, 3);
+    state.SetStepWidth(width, {.learning_rate = 0.5});
+    SliceState alone = Make();
+    Push(alone, {0, 0, 0}, 1);
+    Push(alone, {0, 0, 1}, 3);
+    EXPECT_EQ(*state.value(), *alone.value()) << width;
+    EXPECT_EQ(state.version(), 3u);
+    EXPECT_EQ(state.value_at({0, 0, 0}), state.value()) << "what it begins with is what there is";
+    Push(state, {0, 1, 1}, 5);
+    if (width == 2) {
+      Push(alone, {0, 1, 1}, 5);
+      EXPECT_EQ(*state.value(), *alone.value()) << "the other one of the step is there";
+      EXPECT_EQ(state.step(), (StepId{0, 0, 2}));
+    }
+  }
+}
+
+// What came of the next step in another mode says nothing of other slices, which may lack something of the step before.
+TEST(SliceStateTest, TheValueBeforeIsExportedThoughSomethingOfTheNextStepWasThere) {
+  SliceState state = Make();
+  Push(state, {0, 0, 1}, 1);
+  state.SetStepWidth(2, {});
+  const std::vector<float> first = *state.value();
+  Push(state, {0, 0, 0}, 1);
+  Push(state, {0, 1, 0}, 1);
+  ASSERT_EQ(state.step(), (StepId{0, 0, 1}));
+  SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
+  restored.SetStepWidth(2, {});
+  ASSERT_TRUE(restored.Import(state.Export()).ok());
+  EXPECT_EQ(*restored.value_at({0, 0, 0}), first);
 }
 
 TEST(SliceStateTest, AForkAndItsOriginalGoOnApart) {

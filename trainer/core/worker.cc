@@ -62,12 +62,16 @@ void WorkerCore::SettleResiduals() {
 }
 
 void WorkerCore::DropEverything() {
+  DropWork();
+  leases_.clear();
+}
+
+void WorkerCore::DropWork() {
   SettleResiduals();
   ++token_;
   clock_ = 0;
   calls_.clear();
   links_.clear();
-  leases_.clear();
   phase_ = Phase::kWaiting;
   verdict_ = Verdict::kPending;
   FetchNext();
@@ -129,6 +133,11 @@ void WorkerCore::AdoptView(const v1::View& view) {
   if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) <= 0) return;
   const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
   if (same_history) {
+    // In another mode an update begins with other values: what is under way is done again.
+    if (view.stamp().epoch() != view_.stamp().epoch()) {
+      DropWork();
+      for (auto& [id, held] : leases_) held.all_sent = held.all_sent && held.lease.kind() != v1::TASK_TRAIN;
+    }
     view_ = view;
     return;
   }

@@ -125,6 +125,7 @@ class WorkerCore {
   // Updates that it has finished in this generation, and those that it need not catch up with; see StalenessBound.
   std::uint64_t clock() const { return clock_; }
   std::uint64_t generation() const { return view_.stamp().generation(); }
+  std::uint32_t epoch() const { return view_.stamp().epoch(); }
   std::size_t leases_held() const { return leases_.size(); }
   // The update that will follow the current one, if it is known: for prefetching.
   std::optional<UpdateId> NextUpdate() const;
@@ -171,6 +172,8 @@ class WorkerCore {
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
   void DropEverything();
+  // The update or task under way, and all that is on its way to the ps.
+  void DropWork();
   // The current update is given up: what of it may be applied is in no residual any more.
   void SettleResiduals();
   bool IsBuffer(const SliceState& slice) const { return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER; }

@@ -373,6 +373,45 @@ TEST_F(WorkerTest, AnEndedSessionStartsAnewAndRunsItsUpdatesAgainWithoutApplying
   }
 }
 
+// It keeps its leases and what it has done of them; what it had begun it does again, with new values.
+TEST_F(WorkerTest, GoesOnWithItsLeasesInAnotherMode) {
+  for (std::uint32_t at = 1; at < kUpdates; at += 7) {
+    SCOPED_TRACE(at);
+    MakePs();
+    MakeWorker();
+    std::uint32_t epoch = 1;
+    answer_ = [&](const v1::WorkerSyncRequest& request) {
+      v1::WorkerSyncReply reply = Grant(request);
+      if (epoch == 1 && request.stats().steps() >= at) {
+        epoch = 2;
+        v1::View view = MakeView(1, incarnation_);
+        view.mutable_stamp()->set_epoch(2);
+        view.set_mode(v1::SYNCHRONOUS);
+        view.set_updates_per_step(3);
+        Direct(view, {member_});
+      }
+      if (epoch == 1) return reply;
+      *reply.mutable_view() = ps_->view();
+      return reply;
+    };
+    const std::uint64_t session = worker_->session();
+    std::map<std::uint32_t, std::uint32_t> computed;  // by group: how often
+    ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId& update) {
+      now_ += absl::Milliseconds(100);  // so that it synchronises meanwhile
+      ++computed[update.group];
+      return Verdict::kApply;
+    }));
+    EXPECT_EQ(worker_->session(), session);
+    EXPECT_EQ(worker_->epoch(), 2u);
+    std::uint32_t again = 0;
+    for (const auto& [group, times] : computed) again += times - 1;
+    EXPECT_LE(again, 1u);
+    EXPECT_LT(worker_->clock(), kUpdates) << "counts from the change on";
+    const v1::LedgerReply ledger = ps_->ReadLedger();
+    for (const v1::SliceLedger& slice : ledger.slices()) EXPECT_EQ(slice.version(), kUpdates);
+  }
+}
+
 // While it has none nobody waits for it: the values that came with its last pushes may be older than a bound allows.
 TEST_F(WorkerTest, BeginsAnewWithNewestValuesAfterATimeWithoutALease) {
   for (const bool lapses : {false, true}) {

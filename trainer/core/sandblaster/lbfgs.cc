@@ -39,7 +39,7 @@ double CubicMinimum(double a, double value_a, double slope_a, double b, double v
 
 Lbfgs::Lbfgs(LbfgsOptions options) : options_(options), factors_(1 + 2 * options.history) {}
 
-std::size_t Lbfgs::StateSize(std::uint32_t history) { return kNumbers + 1 + 2 * history; }
+std::size_t Lbfgs::StateSize(std::uint32_t history) { return kNumbers + 1 + std::size_t{2} * history; }
 
 std::vector<double> Lbfgs::state() const {
   const auto numbers = std::bit_cast<std::array<double, kNumbers>>(state_);

@@ -18,7 +18,7 @@ constexpr std::size_t kBlock = 512;  // elements that are gone over together, so
 constexpr std::size_t kLanes = 8;
 
 DOWNPOUR_KERNEL void AddGradient(const float* gradient, double weight, std::size_t count, float* high, float* low) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < count; ++i) {
     const double sum = (double{high[i]} + double{low[i]}) + weight * double{gradient[i]};
     high[i] = static_cast<float>(sum);
@@ -27,7 +27,7 @@ DOWNPOUR_KERNEL void AddGradient(const float* gradient, double weight, std::size
 }
 
 DOWNPOUR_KERNEL void AddScaled(const double* vector, double factor, std::size_t count, double* sum) {
-#pragma GCC ivdep
+  DOWNPOUR_INDEPENDENT_STEPS
   for (std::size_t i = 0; i < count; ++i) sum[i] += factor * vector[i];
 }
 

@@ -34,7 +34,8 @@ void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::stri
     Sequence& sequence = known->second;
     sequence.ended.emplace(std::exchange(sequence.epoch, epoch), sequence.now);
     sequence.now.BeginMode(width, plan);
-    sequence.events.push_back({std::nullopt, 0, width});
+    // The manifest of a cut that was sealed in the mode before may be on its way.
+    sequence.events.push_back({std::nullopt, history.sealed, width});
     return;
   }
   Reference first;
@@ -57,9 +58,10 @@ std::optional<Reference> Checks::ReferenceAt(const HistoryKey& key, std::uint32_
   if (sequence == sequences.end()) return std::nullopt;
   Reference reference = sequence->second.first;
   for (const Event& event : sequence->second.events) {
+    if (event.cut >= cut) continue;
     if (!event.update.has_value()) {
       reference.BeginMode(event.step_width, plan);
-    } else if (event.cut < cut && !reference.Contains(*event.update)) {
+    } else if (!reference.Contains(*event.update)) {
       reference.Apply(*event.update, skipped_(*event.update), plan);
     }
   }

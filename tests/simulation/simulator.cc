@@ -166,6 +166,9 @@ void Job::ChooseUpdates() {
   constexpr core::FrameCodec kCodecs[] = {core::FrameCodec::kBf16, core::FrameCodec::kInt8, core::FrameCodec::kTopK,
                                           core::FrameCodec::kOneBit};
   if (random.Chance(0.3)) codec_ = {kCodecs[random.Below(std::size(kCodecs))], 0.1 + 0.3 * random.Uniform()};
+  // What the gradients of a step weigh rests on how many there are of them.
+  const bool open = config_.mode() == v1::SYNCHRONOUS && config_.updates_per_step() == 0;
+  if (lossy() && open) config_.set_updates_per_step(worker_count_);
   // About as many samples an update.
   const auto divide = [this](std::uint32_t by) { config_.set_batch_size((config_.batch_size() + by - 1) / by); };
   if (random.Chance(0.15)) {

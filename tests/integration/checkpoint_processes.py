@@ -238,8 +238,6 @@ def exact(arguments, folder):
             ("adam", 2, {"accumulate": 3, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}),
             ("synchronous", 3, {"mode": "Synchronous", "updatesPerStep": 4,
                                 "optimizer": {"type": "Nesterov", "learningRate": 0.01}}),
-            ("bounded", 2, {"mode": "BoundedStaleness", "pullCodec": "bf16",
-                            "optimizer": {"type": "LAMB", "learningRate": 0.01, "stalenessRule": "Gap"}}),
             ("local-steps", 1, {"localSteps": 2, "localOptimizer": {"type": "SGD", "learningRate": 0.1},
                                 "optimizer": {"type": "Adagrad", "learningRate": 0.001}})):
         folders = [os.path.join(folder, f"{what}-{name}") for what in ("whole", "killed")]

@@ -630,6 +630,8 @@ constexpr Relation kRelations[] = {
      "is for the mode BoundedStaleness"},
     {"spec.update", "lbfgs", "!has(self.lbfgs) || (has(self.mode) && self.mode == 'Sandblaster')",
      "is for the mode Sandblaster"},
+    {"spec.update", "optimizer", "!has(self.optimizer) || !has(self.mode) || self.mode != 'Sandblaster'",
+     "is not for the mode Sandblaster"},
     {"spec.update", "clipNorm", "!has(self.clipNorm) || !has(self.mode) || self.mode != 'Sandblaster'",
      "is not for the mode Sandblaster"},
     {"spec.update", "accumulate",

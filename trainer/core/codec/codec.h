@@ -27,6 +27,8 @@ std::size_t EncodedBytes(FrameCodec codec, double top_k, std::size_t elements);
 // Writes EncodedBytes(codec, top_k, values.size()) bytes. Values may be encoded in parts of a multiple of kCodecBlock,
 // one after another, but for kTopK.
 inline constexpr std::size_t kCodecBlock = 256;
+// Stays in the first cache from being encoded until it is decoded, and from being decoded until it is used.
+inline constexpr std::size_t kCodecPart = 16 * kCodecBlock;
 void Encode(FrameCodec codec, double top_k, absl::Span<const float> values, std::uint8_t* out);
 
 // `bytes` as a payload that owns them.

@@ -9,6 +9,7 @@
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/codec/int8.h"
 #include "trainer/core/codec/one_bit.h"
+#include "trainer/core/codec/top_k.h"
 #include "trainer/core/codec/units.h"
 
 namespace downpour::core {
@@ -16,21 +17,16 @@ namespace {
 
 using Visit = absl::FunctionRef<void(std::size_t first, absl::Span<const float> run)>;
 
-// Stays in the nearest cache.
-constexpr std::size_t kPart = 16 * kCodecBlock;
-
-// `kBytes`: of a part.
+// `kBytes`: of a part. `decode` takes what is sound.
 template <std::size_t kBytes>
-void DecodeInParts(const EncodedGradient& gradient, std::size_t elements, Visit visit) {
-  std::array<float, kPart> values;
-  ForEachUnits<kBytes>(gradient.payload, [&](std::size_t part, absl::Span<const std::uint8_t> bytes) {
-    for (std::size_t first = part * kPart; !bytes.empty(); first += kPart) {
-      const absl::Span<float> run = absl::MakeSpan(values).first(std::min(kPart, elements - first));
-      const absl::Span<const std::uint8_t> encoded = bytes.first(std::min(kBytes, bytes.size()));
-      Decode(gradient.codec, Payload({encoded}, nullptr), run);
-      visit(first, run);
-      bytes.remove_prefix(encoded.size());
-    }
+void DecodeInParts(const Payload& payload, std::size_t elements, void (*decode)(const Payload&, absl::Span<float>),
+                   Visit visit) {
+  std::array<float, kCodecPart> values;
+  ForEachUnit<kBytes>(payload, [&](std::size_t part, absl::Span<const std::uint8_t> bytes) {
+    const std::size_t first = part * kCodecPart;
+    const absl::Span<float> run = absl::MakeSpan(values).first(std::min(kCodecPart, elements - first));
+    decode(Payload({bytes}, nullptr), run);
+    visit(first, run);
   });
 }
 
@@ -42,14 +38,14 @@ void EncodedGradient::ForEachDecoded(std::size_t elements, Visit visit) const {
     case FrameCodec::kFp32:
       return;
     case FrameCodec::kBf16:
-      return DecodeInParts<Bf16Bytes(kPart)>(*this, elements, visit);
+      return DecodeInParts<Bf16Bytes(kCodecPart)>(payload, elements, &DecodeBf16, visit);
     case FrameCodec::kInt8:
-      return DecodeInParts<Int8Bytes(kPart)>(*this, elements, visit);
+      return DecodeInParts<Int8Bytes(kCodecPart)>(payload, elements, &DecodeInt8, visit);
     case FrameCodec::kOneBit:
-      return DecodeInParts<OneBitBytes(kPart)>(*this, elements, visit);
+      return DecodeInParts<OneBitBytes(kCodecPart)>(payload, elements, &DecodeOneBit, visit);
     case FrameCodec::kTopK: {
       std::vector<float> values(elements);
-      Decode(codec, payload, absl::MakeSpan(values));
+      DecodeTopK(payload, absl::MakeSpan(values));
       return visit(0, values);
     }
   }

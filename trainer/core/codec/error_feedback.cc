@@ -19,8 +19,6 @@
 namespace downpour::core {
 namespace {
 
-// Encoded at once, so that it is in the first cache when it is decoded again.
-constexpr std::size_t kPart = 16 * kCodecBlock;
 // What comes so much later is asked for already: memory is slower than what is done with it here.
 constexpr std::size_t kAhead = 2 * kCodecBlock;
 
@@ -74,7 +72,7 @@ EncodedGradient ErrorFeedback::Encode(std::uint32_t number, std::uint32_t elemen
   }
   const absl::Span<std::uint8_t> bytes(slice.bytes.get(), exact ? 0 : size);
   const bool in_place = options_.codec == FrameCodec::kBf16 || options_.codec == FrameCodec::kInt8;
-  const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : in_place ? kCodecBlock : kPart;
+  const std::size_t part = options_.codec == FrameCodec::kTopK ? elements : in_place ? kCodecBlock : kCodecPart;
   // Gradient + residual first, and then less what was encoded of it: part by part, while it is in the cache.
   std::vector<float> sums(std::min<std::size_t>(part, elements));
   std::vector<float> decoded(exact || in_place ? 0 : sums.size());

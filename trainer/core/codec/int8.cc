@@ -66,20 +66,6 @@ float WriteScale(absl::Span<const float> values, std::uint8_t* out) {
 
 float Inverse(float scale) { return scale == 0 ? 0 : 1 / scale; }
 
-// Calls visit(index, scale, integers) for each block, in order.
-template <typename Visit>
-void ForEachBlock(const Payload& payload, Visit&& visit) {
-  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
-    for (; !bytes.empty(); ++block) {
-      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
-      bytes.remove_prefix(whole.size());
-      float scale;
-      std::memcpy(&scale, whole.data(), sizeof(scale));
-      visit(block, scale, whole.subspan(sizeof(scale)));
-    }
-  });
-}
-
 }  // namespace
 
 void EncodeInt8(absl::Span<const float> values, std::uint8_t* out) {
@@ -102,16 +88,17 @@ void EncodeInt8LeavingRest(absl::Span<float> values, std::uint8_t* out) {
 
 bool IsSoundInt8(const Payload& payload) {
   bool sound = true;
-  ForEachBlock(payload, [&](std::size_t, float scale, absl::Span<const std::uint8_t>) {
+  ForEachBlock<float, kBlockBytes>(payload, [&](std::size_t, float scale, absl::Span<const std::uint8_t>) {
     sound = sound && scale >= 0 && scale <= kLargestScale;  // neither of a NaN
   });
   return sound;
 }
 
 void DecodeInt8(const Payload& payload, absl::Span<float> values) {
-  ForEachBlock(payload, [&](std::size_t block, float scale, absl::Span<const std::uint8_t> integers) {
-    Multiply(integers.data(), integers.size(), scale, values.data() + block * kInt8Block);
-  });
+  ForEachBlock<float, kBlockBytes>(
+      payload, [&](std::size_t block, float scale, absl::Span<const std::uint8_t> integers) {
+        Multiply(integers.data(), integers.size(), scale, values.data() + block * kInt8Block);
+      });
 }
 
 }  // namespace downpour::core

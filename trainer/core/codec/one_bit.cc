@@ -23,20 +23,6 @@ void Select(const std::uint8_t* bits, std::size_t count, std::uint32_t negative,
   }
 }
 
-// Calls visit(index, means, bits) for each block, in order.
-template <typename Visit>
-void ForEachBlock(const Payload& payload, Visit&& visit) {
-  ForEachUnits<kBlockBytes>(payload, [&](std::size_t block, absl::Span<const std::uint8_t> bytes) {
-    for (; !bytes.empty(); ++block) {
-      const auto whole = bytes.first(std::min(bytes.size(), kBlockBytes));
-      bytes.remove_prefix(whole.size());
-      Means means;
-      std::memcpy(means.data(), whole.data(), sizeof(means));
-      visit(block, means, whole.subspan(sizeof(means)));
-    }
-  });
-}
-
 }  // namespace
 
 void EncodeOneBit(absl::Span<const float> values, std::uint8_t* out) {
@@ -65,20 +51,22 @@ void EncodeOneBit(absl::Span<const float> values, std::uint8_t* out) {
 
 bool IsSoundOneBit(const Payload& payload, std::size_t elements) {
   bool sound = true;
-  ForEachBlock(payload, [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
-    const std::size_t count = std::min(kOneBitBlock, elements - block * kOneBitBlock);
-    sound = sound && std::isfinite(means[0]) && std::isfinite(means[1]) &&
-            (count % 8 == 0 || bits.back() >> (count % 8) == 0);
-  });
+  ForEachBlock<Means, kBlockBytes>(payload,
+                                   [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
+                                     const std::size_t count = std::min(kOneBitBlock, elements - block * kOneBitBlock);
+                                     sound = sound && std::isfinite(means[0]) && std::isfinite(means[1]) &&
+                                             (count % 8 == 0 || bits.back() >> (count % 8) == 0);
+                                   });
   return sound;
 }
 
 void DecodeOneBit(const Payload& payload, absl::Span<float> values) {
-  ForEachBlock(payload, [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
-    const absl::Span<float> out = values.subspan(block * kOneBitBlock, kOneBitBlock);
-    Select(bits.data(), out.size(), std::bit_cast<std::uint32_t>(means[0]), std::bit_cast<std::uint32_t>(means[1]),
-           out.data());
-  });
+  ForEachBlock<Means, kBlockBytes>(payload,
+                                   [&](std::size_t block, const Means& means, absl::Span<const std::uint8_t> bits) {
+                                     const absl::Span<float> out = values.subspan(block * kOneBitBlock, kOneBitBlock);
+                                     Select(bits.data(), out.size(), std::bit_cast<std::uint32_t>(means[0]),
+                                            std::bit_cast<std::uint32_t>(means[1]), out.data());
+                                   });
 }
 
 }  // namespace downpour::core

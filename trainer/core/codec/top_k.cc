@@ -18,13 +18,9 @@ std::uint32_t MagnitudeBits(float value) { return std::bit_cast<std::uint32_t>(v
 // Calls visit(index, bytes of the value) for each pair, in order.
 template <typename Visit>
 void ForEachPair(const Payload& payload, Visit&& visit) {
-  ForEachUnits<kTopKPairBytes>(payload, [&](std::size_t, absl::Span<const std::uint8_t> pairs) {
-    for (; !pairs.empty(); pairs.remove_prefix(kTopKPairBytes)) {
-      std::uint32_t index;
-      std::memcpy(&index, pairs.data(), sizeof(index));
-      visit(index, pairs.data() + sizeof(index));
-    }
-  });
+  ForEachBlock<std::uint32_t, kTopKPairBytes>(
+      payload,
+      [&](std::size_t, std::uint32_t index, absl::Span<const std::uint8_t> value) { visit(index, value.data()); });
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "absl/types/span.h"
 #include "trainer/core/frame.h"
@@ -37,6 +38,28 @@ void ForEachUnits(const Payload& payload, Visit&& visit) {
     have = bytes.size();
   }
   if (have != 0) visit(index, absl::Span<const std::uint8_t>(straddling).first(have));
+}
+
+// Calls visit(index, bytes) for each unit by itself, in order.
+template <std::size_t kUnit, typename Visit>
+void ForEachUnit(const Payload& payload, Visit&& visit) {
+  ForEachUnits<kUnit>(payload, [&](std::size_t index, absl::Span<const std::uint8_t> bytes) {
+    for (; !bytes.empty(); ++index) {
+      const absl::Span<const std::uint8_t> unit = bytes.first(std::min(bytes.size(), kUnit));
+      bytes.remove_prefix(unit.size());
+      visit(index, unit);
+    }
+  });
+}
+
+// Of units that begin with a Header: calls visit(index, header, the bytes behind it) for each, in order.
+template <typename Header, std::size_t kUnit, typename Visit>
+void ForEachBlock(const Payload& payload, Visit&& visit) {
+  ForEachUnit<kUnit>(payload, [&](std::size_t index, absl::Span<const std::uint8_t> unit) {
+    Header header;
+    std::memcpy(&header, unit.data(), sizeof(header));
+    visit(index, header, unit.subspan(sizeof(header)));
+  });
 }
 
 }  // namespace downpour::core

@@ -1197,10 +1197,8 @@ class SchemaWriter {
   static Json Default(const std::string& value, const schema::Text&) { return value; }
   template <class Value, class Choice>
   static Json Default(const Value& value, const schema::Choice<Choice>& rule) {
-    for (const schema::Name<Choice>& entry : rule.names) {
-      if (entry.value == value) return std::string(entry.name);
-    }
-    return nullptr;
+    const std::string_view name = rule.NameOf(value);
+    return name.empty() ? Json() : Json(std::string(name));
   }
   static Json Default(const ResumeFrom&, const schema::ResumePoint&) { return "Latest"; }
   template <class Value, class Rule>

@@ -55,6 +55,13 @@ template <class Value>
 struct Choice {
   template <std::size_t n>
   explicit Choice(const Name<Value> (&table)[n]) : names(table) {}
+  // Empty: it has none.
+  std::string_view NameOf(const Value& value) const {
+    for (const Name<Value>& entry : names) {
+      if (entry.value == value) return entry.name;
+    }
+    return {};
+  }
   std::span<const Name<Value>> names;
 };
 

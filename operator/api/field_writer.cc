@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -89,9 +88,8 @@ class Writer {
     if constexpr (std::is_same_v<Value, std::string>) {
       return value;
     } else {
-      const auto found =
-          std::find_if(rule.names.begin(), rule.names.end(), [&](const auto& entry) { return entry.value == value; });
-      return found == rule.names.end() ? Json() : Json(std::string(found->name));
+      const std::string_view name = rule.NameOf(value);
+      return name.empty() ? Json() : Json(std::string(name));
     }
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -58,17 +57,13 @@ void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
 
 void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   const std::string path = "spec.update.optimizer";
-  const auto name_of = [](OptimizerType type) {
-    const auto* const found = std::find_if(std::begin(schema::kOptimizers), std::end(schema::kOptimizers),
-                                           [type](const auto& entry) { return entry.value == type; });
-    return std::string(found->name);
-  };
+  const schema::Choice<OptimizerType> optimizers(schema::kOptimizers);
   const auto only_with = [&](const char* field, bool given, std::initializer_list<OptimizerType> types) {
     if (!given || std::find(types.begin(), types.end(), optimizer.type) != types.end()) return;
     std::string names;
-    for (const OptimizerType type : types) absl::StrAppend(&names, names.empty() ? "" : ", ", name_of(type));
+    for (const OptimizerType type : types) absl::StrAppend(&names, names.empty() ? "" : ", ", optimizers.NameOf(type));
     errors.Add(absl::StrCat(path, ".", field),
-               absl::StrCat("only with ", names, "; the type is ", name_of(optimizer.type)));
+               absl::StrCat("only with ", names, "; the type is ", optimizers.NameOf(optimizer.type)));
   };
   using Type = OptimizerType;
   only_with("momentum", optimizer.momentum.has_value(), {Type::kMomentum, Type::kNesterov});

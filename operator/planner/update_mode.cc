@@ -1,7 +1,5 @@
 #include "operator/planner/update_mode.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -13,9 +11,7 @@ namespace downpour::planner {
 namespace {
 
 std::string TextOf(const api::UpdateModeStatus& mode) {
-  const auto* const name = std::find_if(std::begin(api::schema::kUpdateModes), std::end(api::schema::kUpdateModes),
-                                        [&](const auto& entry) { return entry.value == mode.mode; });
-  std::string text(name == std::end(api::schema::kUpdateModes) ? "" : name->name);
+  std::string text(api::schema::Choice<api::UpdateMode>(api::schema::kUpdateModes).NameOf(mode.mode));
   if (mode.staleness.has_value()) absl::StrAppend(&text, " with at most ", *mode.staleness, " updates ahead");
   if (mode.updates_per_step.has_value()) absl::StrAppend(&text, " with ", *mode.updates_per_step, " updates a step");
   return text;

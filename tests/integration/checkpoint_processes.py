@@ -231,6 +231,16 @@ def learning_job(arguments, folder, name, *, ps=1, samples=32000, seed=1, units=
     return Job(arguments, folder, name, spec, counting=False)
 
 
+def check_same(expected, summary):
+    """The ledgers are the same, and so is every bit of the models."""
+    check(summary["ledger"] == expected["ledger"], f"{summary['ledger']}, expected {expected['ledger']}")
+    tensors = [counter.read_safetensors(one["modelPath"]) for one in (expected, summary)]
+    check(tensors[0].keys() == tensors[1].keys(), "the models have other tensors")
+    for name, values in tensors[0].items():
+        differ = sum(one != other for one, other in zip(values, tensors[1][name]))
+        check(differ == 0, f"{name}: {differ} of {len(values)} values differ")
+
+
 def exact(arguments, folder):
     # What a step adds is rounded, so another order of the updates, or of the data shards, makes other bits.
     for name, ps, update in (
@@ -259,11 +269,7 @@ def exact(arguments, folder):
         with job.start() as run:
             summary = run.end()
         check(summary["resumedFrom"] == newest, f"resumed from {summary['resumedFrom']}, expected {newest}")
-        check(summary["ledger"] == whole["ledger"], f"{summary['ledger']}, of the whole job {whole['ledger']}")
-        tensors = [counter.read_safetensors(one["modelPath"]) for one in (whole, summary)]
-        for tensor, values in tensors[0].items():
-            differ = sum(one != other for one, other in zip(values, tensors[1][tensor]))
-            check(differ == 0, f"{name}: {tensor}: {differ} of {len(values)} values differ")
+        check_same(whole, summary)
         check(read(whole["modelPath"]) == read(summary["modelPath"]), f"{name}: the model files differ")
         print(f"{name}: the same model as without a break, from {newest}", flush=True)
 

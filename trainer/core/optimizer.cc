@@ -19,6 +19,11 @@ bool IsGapAware(const v1::OptimizerConfig& config) {
 
 // Compared so that what is not a number fails.
 absl::Status Check(const v1::OptimizerConfig& config) {
+  if (config.type() == v1::LBFGS) {
+    if (config.history() != 0 && config.history() <= sandblaster::kMostHistory) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("history ", config.history(), ": must be 1 to ", sandblaster::kMostHistory));
+  }
   const auto refuse = [](const char* name, double value, const char* expected) {
     return absl::InvalidArgumentError(absl::StrCat(name, " ", value, ": must be ", expected));
   };
@@ -75,8 +80,8 @@ std::unique_ptr<VectorOptimizer> Create(const v1::OptimizerConfig& config, doubl
 }
 
 // With the staleness rule around it; null: the type is not known.
-std::unique_ptr<VectorOptimizer> CreateWhole(const v1::OptimizerConfig& config, double weight_decay,
-                                             std::uint32_t elements) {
+std::unique_ptr<Optimizer> CreateWhole(const v1::OptimizerConfig& config, double weight_decay, std::uint32_t elements) {
+  if (config.type() == v1::LBFGS) return std::make_unique<sandblaster::Vectors>(config.history(), elements);
   std::unique_ptr<VectorOptimizer> optimizer = Create(config, weight_decay, elements);
   if (optimizer == nullptr || !IsGapAware(config)) return optimizer;
   return CreateGapAware(std::move(optimizer), config.learning_rate(), elements);
@@ -97,27 +102,19 @@ absl::Status Optimizer::Import(const OptimizerState& state) {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
                                                            std::uint32_t elements) {
-  if (config.type() == v1::LBFGS) {
-    if (config.history() == 0 || config.history() > sandblaster::kMostHistory) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("history ", config.history(), ": must be 1 to ", sandblaster::kMostHistory));
-    }
-    return std::make_unique<sandblaster::Vectors>(config.history(), elements);
-  }
   if (absl::Status valid = Check(config); !valid.ok()) return valid;
   const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
                                    [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
-  std::unique_ptr<VectorOptimizer> optimizer = CreateWhole(config, decays ? config.weight_decay() : 0, elements);
+  std::unique_ptr<Optimizer> optimizer = CreateWhole(config, decays ? config.weight_decay() : 0, elements);
   if (optimizer == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
   }
-  return std::unique_ptr<Optimizer>(std::move(optimizer));
+  return optimizer;
 }
 
 std::string OptimizerStateType(const v1::OptimizerConfig& config) {
-  if (config.type() == v1::LBFGS) return sandblaster::VectorsType(config.history());
-  const std::unique_ptr<VectorOptimizer> optimizer = CreateWhole(config, config.weight_decay(), /*elements=*/0);
+  const std::unique_ptr<Optimizer> optimizer = CreateWhole(config, config.weight_decay(), /*elements=*/0);
   return optimizer == nullptr ? "unknown" : optimizer->type();
 }
 

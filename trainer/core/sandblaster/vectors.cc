@@ -44,9 +44,8 @@ DOWNPOUR_KERNEL double Product(const double* a, const double* b) {
 
 }  // namespace
 
-std::string VectorsType(std::uint32_t history) { return absl::StrCat("LBFGS-", history); }
-
-Vectors::Vectors(std::uint32_t history, std::uint32_t elements) : type_(VectorsType(history)), elements_(elements) {
+Vectors::Vectors(std::uint32_t history, std::uint32_t elements)
+    : type_(absl::StrCat("LBFGS-", history)), elements_(elements) {
   const auto add = [this](std::string name) {
     vectors_.push_back({std::move(name), std::make_shared<std::vector<float>>(elements_)});
   };

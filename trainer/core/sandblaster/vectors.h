@@ -70,9 +70,6 @@ class Vectors final : public Optimizer {
   std::vector<double> sums_;
 };
 
-// As a file names it.
-std::string VectorsType(std::uint32_t history);
-
 }  // namespace downpour::core::sandblaster
 
 #endif  // DOWNPOUR_TRAINER_CORE_SANDBLASTER_VECTORS_H_

@@ -110,12 +110,12 @@ void CoordinatorCore::StepTraining(Time now) {
 
 bool CoordinatorCore::SearchAsks() const {
   const bool training = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  return training && search_.has_value() && !search_->settled() && !SearchWaits();
+  if (!training || !search_.has_value() || search_->settled()) return false;
+  return !EvaluatesPoint() || tasks_.AllDone(leases_->watermark());
 }
 
-bool CoordinatorCore::SearchWaits() const {
-  return options_.config.evaluate() && search_->known() && search_->lbfgs().at_iteration_end() &&
-         !tasks_.AllDone(leases_->watermark());
+bool CoordinatorCore::EvaluatesPoint() const {
+  return options_.config.evaluate() && search_->known() && search_->lbfgs().at_iteration_end();
 }
 
 void CoordinatorCore::StepSearch() {
@@ -125,9 +125,7 @@ void CoordinatorCore::StepSearch() {
   // While a cut opens workers still push with the number of before it: nothing of the next evaluation may.
   const bool opens = checkpoints_.cuts().phase() == Cuts::Phase::kOpening;
   if (!opens || options_.bug == PlantedBug::kCommandWhileCutOpens) search_->Advance(leases_->watermark());
-  if (options_.config.evaluate() && search_->known() && search_->lbfgs().at_iteration_end()) {
-    tasks_.Add({leases_->watermark(), v1::TASK_EVALUATE});
-  }
+  if (EvaluatesPoint()) tasks_.Add({leases_->watermark(), v1::TASK_EVALUATE});
   const bool awaited = options_.bug != PlantedBug::kNextPointNotAwaited;
   leases_->SetEndOfGrants(awaited ? search_->end_of_grants() : leases_->watermark() + 1);
   if (!search_->done()) return;
@@ -500,7 +498,7 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
   // Data shards are begun in their order: a job that resumes within an epoch does not go on with the next one.
   const bool may = phase_ == Phase::kTraining && !adopt_until_.has_value() && !leases_->inspecting();
   const std::uint32_t width = StepWidth(view_);
-  const bool twice = width != 0 || search_.has_value();  // what is late is leased a second time
+  const bool twice = HasBackupExecutions(view_.mode());
   for (int i = 0; twice && i < request.held_size(); ++i) leases_->Report(request.held(i), request.session());
   if (width != 0) {
     if (!may || request.wanted() == 0) return leases_->NoSpare(request.session());

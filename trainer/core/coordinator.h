@@ -91,8 +91,8 @@ class CoordinatorCore {
   // The same in mode SANDBLASTER.
   void StepSearch();
   bool SearchAsks() const;
-  // For the evaluation of the point where an iteration ended.
-  bool SearchWaits() const;
+  // It is where an iteration ended: the search waits for that.
+  bool EvaluatesPoint() const;
   void StepFinishing();
   bool over() const { return phase_ == Phase::kDone || phase_ == Phase::kFailed; }
   void Fail(std::string message, v1::FailureKind kind = v1::FAILURE_OTHER);

@@ -10,6 +10,7 @@
 #include "trainer/core/job_uid.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/sandblaster/vectors.h"
+#include "trainer/core/update_mode.h"
 
 namespace downpour::core {
 namespace {
@@ -438,7 +439,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   switch (header.kind) {
     case FrameKind::kPull:
       if (!state->second.initialised()) return ReplyStatus::kNotReady;
-      if (!header.begins_update || (step_width_ == 0 && view_.mode() != v1::SANDBLASTER)) return ReplyStatus::kNone;
+      if (!header.begins_update || !HasBackupExecutions(view_.mode())) return ReplyStatus::kNone;
       if (!plan_.Contains(header.update)) return ReplyStatus::kMalformed;
       // Another one has done it, and the value may be that of the next point already.
       return step_width_ == 0 && state->second.table().watermark() > header.update.dataset_epoch

@@ -27,6 +27,9 @@ void SetMode(const UpdateMode& mode, v1::View* view);
 // Takes what is wanted into the configuration.
 void SetWantedMode(const v1::WantedMode& wanted, v1::TrainingConfig* config);
 
+// What is late is executed a second time: the execution of an update that comes first is heard.
+inline bool HasBackupExecutions(v1::Mode mode) { return mode == v1::SYNCHRONOUS || mode == v1::SANDBLASTER; }
+
 // kFailedPrecondition: no history goes over from the one to the other.
 absl::Status CheckSwitch(v1::Mode from, v1::Mode to);
 

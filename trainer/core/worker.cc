@@ -197,10 +197,10 @@ void WorkerCore::GiveUpPulls() {
 }
 
 bool WorkerCore::Starves(Time now) const {
-  if ((step_width() == 0 && !Searches()) || leaving_ || !accepted_) return false;
-  if (Searches()) return phase_ == Phase::kWaiting && now >= phase_since_ + Patience();
-  if (phase_ == Phase::kWaiting) return true;
-  return phase_ == Phase::kPulling && StepOfWork().has_value() && now >= phase_since_ + Patience();
+  if (!HasBackupExecutions(view_.mode()) || leaving_ || !accepted_) return false;
+  const bool long_since = now >= phase_since_ + Patience();
+  if (phase_ == Phase::kWaiting) return long_since || !Searches();
+  return phase_ == Phase::kPulling && StepOfWork().has_value() && long_since;
 }
 
 // Others that compute the same take as long.
@@ -776,11 +776,13 @@ void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame
   if (success) return;
   *retry = true;
   switch (status) {
+    case ReplyStatus::kSuperseded:
+      if (call.kind != Call::Kind::kPull) break;  // a push just comes again
+      [[fallthrough]];                            // the lease is over
     case ReplyStatus::kRefused:
     case ReplyStatus::kStaleView:
     case ReplyStatus::kWrongOwner:
     case ReplyStatus::kBehind:
-    case ReplyStatus::kSuperseded:
       sync_urgent_ = now >= next_sync_ - options_.sync_period + kWaitPeriod;  // not more than every kWaitPeriod
       break;
     case ReplyStatus::kMalformed:

@@ -17,6 +17,7 @@
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
+#include "trainer/core/update_mode.h"
 #include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
@@ -179,7 +180,7 @@ class WorkerCore {
   bool IsBuffer(const SliceState& slice) const { return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER; }
   bool Searches() const { return view_.mode() == v1::SANDBLASTER; }
   // In these modes updates are run a second time: others may have done the one that it is about to begin.
-  bool OthersMayDoIt() const { return work_.kind == v1::TASK_TRAIN && (step_width() != 0 || Searches()); }
+  bool OthersMayDoIt() const { return work_.kind == v1::TASK_TRAIN && HasBackupExecutions(view_.mode()); }
   // Its value stays as it is within a dataset epoch, and is another in the next.
   bool StaysInEpoch(const SliceState& slice) const { return Searches() && !IsBuffer(slice); }
   // Whether its value may come in bf16: what is evaluated or exported is as the ps has it.

@@ -57,13 +57,15 @@ void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
 
 void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   const std::string path = "spec.update.optimizer";
-  const schema::Choice<OptimizerType> optimizers(schema::kOptimizers);
+  const auto name_of = [](OptimizerType type) {
+    return std::string(schema::Choice<OptimizerType>(schema::kOptimizers).NameOf(type));
+  };
   const auto only_with = [&](const char* field, bool given, std::initializer_list<OptimizerType> types) {
     if (!given || std::find(types.begin(), types.end(), optimizer.type) != types.end()) return;
     std::string names;
-    for (const OptimizerType type : types) absl::StrAppend(&names, names.empty() ? "" : ", ", optimizers.NameOf(type));
+    for (const OptimizerType type : types) absl::StrAppend(&names, names.empty() ? "" : ", ", name_of(type));
     errors.Add(absl::StrCat(path, ".", field),
-               absl::StrCat("only with ", names, "; the type is ", optimizers.NameOf(optimizer.type)));
+               absl::StrCat("only with ", names, "; the type is ", name_of(optimizer.type)));
   };
   using Type = OptimizerType;
   only_with("momentum", optimizer.momentum.has_value(), {Type::kMomentum, Type::kNesterov});

@@ -263,7 +263,7 @@ class PlantedBugTest : public testing::TestWithParam<Planted> {};
 TEST_P(PlantedBugTest, IsCaught) {
   const std::uint64_t within = GetParam().within;
   if (within > 1000 && Seeds(within) < within) GTEST_SKIP() << "it takes more seeds than a sanitizer has time for";
-  for (std::uint64_t seed = 1; seed <= GetParam().within; ++seed) {
+  for (std::uint64_t seed = 1; seed <= within; ++seed) {
     SimulationOptions options;
     options.seed = seed;
     options.bug = GetParam().bug;
@@ -273,7 +273,7 @@ TEST_P(PlantedBugTest, IsCaught) {
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
     return;
   }
-  FAIL() << "no seed of " << GetParam().within << " notices it";
+  FAIL() << "no seed of " << within << " notices it";
 }
 
 INSTANTIATE_TEST_SUITE_P(

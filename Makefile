@@ -30,7 +30,7 @@ zoo: setup
 	python3 tests/zoo/run.py --bin $(BUILD)/bin --output build/zoo.json
 
 # The algorithms compared on Fashion-MNIST: docs/experiments.md and its plots. EXPERIMENTS="codecs machines/slow" runs some;
-# tests/experiments/run.py --help. All of them take three quarters of an hour.
+# tests/experiments/run.py --help. All of them take an hour.
 .PHONY: experiments
 experiments: setup
 	cmake --preset release >/dev/null

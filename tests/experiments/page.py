@@ -10,7 +10,7 @@ INTRODUCTION = """\
 # Experiments
 
 The algorithms of Downpour side by side on Fashion-MNIST. `make experiments` makes this page, its plots and the figures that they
-are drawn from (`experiments/*.json`) in about 45 minutes on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
+are drawn from (`experiments/*.json`) in about an hour on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
 some again and leaves the others as they were. `tests/experiments/settings.py` lists what is run: an algorithm is one entry there.
 Every run is `downpour run` with a manifest, and its folder stays in `build/experiments/`, with a page of `downpour compare`
 for each group.
@@ -100,7 +100,8 @@ def targets_of(part, group, results):
                          best is not None and best >= group.accuracy and not result["problem"]))
             other = best_of(results.get(run.compared_with, {}))
             if run.target is not None and best is not None and other is not None:
-                rows.append((what, f"{decimal(other - best)} below {run.compared_with}", f"<= {run.target}",
+                side = "below" if best <= other else "above"
+                rows.append((what, f"{decimal(abs(other - best))} {side} {run.compared_with}", f"<= {run.target} below",
                              other - best <= run.target))
         elif run.target is not None:
             measured = ratios(run, results)

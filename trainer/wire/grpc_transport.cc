@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -24,6 +26,10 @@
 
 namespace downpour::wire {
 namespace {
+
+// Encoded gradients of so many bytes are checksummed and written to the socket on a thread of its own: whoever
+// exchanges them encodes the next ones meanwhile. Before others there is nothing to be done.
+constexpr std::size_t kSentLater = 1 << 20;
 
 class Counters {
  public:
@@ -75,7 +81,7 @@ absl::Status FromGrpcStatus(const grpc::Status& status, const std::string& addre
 
 class GrpcDataClient final : public DataClient {
  public:
-  explicit GrpcDataClient(GrpcDataClientOptions options) : options_(options) {}
+  explicit GrpcDataClient(GrpcDataClientOptions options) : options_(options), sender_([this] { SendQueued(); }) {}
 
   ~GrpcDataClient() override {
     Calls in_flight;
@@ -86,37 +92,37 @@ class GrpcDataClient final : public DataClient {
     }
     for (const auto& call : in_flight) call->context.TryCancel();
     in_flight.clear();
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](int* count) { return *count == 0; }, &in_flight_));
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(
+          +[](int* count) { return *count == 0; }, &in_flight_));
+    }
+    sender_.join();
   }
 
   void Exchange(const std::string& address, Frames request, absl::Duration deadline,
                 std::function<void(absl::StatusOr<Frames>)> done) override {
-    absl::StatusOr<std::vector<MessagePart>> parts = EncodeMessage(request);
-    if (!parts.ok()) return done(parts.status());
     auto call = std::make_shared<Call>();
     Call* const raw = call.get();
-    call->address = address;
-    call->request_frames = request.size();
-    call->request = ToByteBuffer(*std::move(parts));
-    call->done = std::move(done);
-    call->context.set_deadline(DeadlineIn(deadline));
-    request.clear();  // the message holds the payloads from here on
-
-    grpc::GenericStub* stub = nullptr;
+    raw->address = address;
+    raw->request_frames = request.size();
+    raw->frames = std::move(request);
+    raw->done = std::move(done);
+    raw->context.set_deadline(DeadlineIn(deadline));
+    const bool later = EncodedBytes(raw->frames) >= kSentLater;
+    bool closed = true;
     {
       absl::MutexLock lock(&mutex_);
-      if (!closing_) {
-        stub = NextStub(address);
+      closed = closing_;
+      if (!closed) {
+        raw->stub = NextStub(address);
         calls_.insert(std::move(call));
         ++in_flight_;
+        if (later) queue_.push_back(raw);
       }
     }
-    if (stub == nullptr) return raw->done(absl::CancelledError("the data client is being destroyed"));
-    counters_.Sent(raw->request.Length());
-    stub->UnaryCall(&raw->context, kExchangeMethod, grpc::StubOptions(), &raw->request, &raw->response,
-                    [this, raw](const grpc::Status& status) { Finish(raw, status); });
+    if (closed) return raw->done(absl::CancelledError("the data client is being destroyed"));
+    if (!later) Send(raw);  // else it may be over by now
   }
 
   TransportCounters counters() const override { return counters_.Read(); }
@@ -124,7 +130,9 @@ class GrpcDataClient final : public DataClient {
  private:
   struct Call {
     std::string address;
+    grpc::GenericStub* stub = nullptr;
     std::size_t request_frames = 0;
+    Frames frames;  // until they are sent
     grpc::ClientContext context;
     grpc::ByteBuffer request;
     grpc::ByteBuffer response;
@@ -146,6 +154,43 @@ class GrpcDataClient final : public DataClient {
       }
     }
     return peer.stubs[peer.next++ % peer.stubs.size()].get();
+  }
+
+  static std::size_t EncodedBytes(const Frames& frames) {
+    std::size_t bytes = 0;
+    for (const core::Frame& frame : frames) {
+      const core::FrameCodec codec = frame.header.codec;
+      if (codec != core::FrameCodec::kNone && codec != core::FrameCodec::kFp32) bytes += frame.payload.size();
+    }
+    return bytes;
+  }
+
+  void Send(Call* call) {
+    absl::StatusOr<std::vector<MessagePart>> parts = EncodeMessage(call->frames);
+    call->frames.clear();  // the message holds the payloads from here on
+    if (!parts.ok()) return Finish(call, parts.status());
+    call->request = ToByteBuffer(*std::move(parts));
+    counters_.Sent(call->request.Length());
+    call->stub->UnaryCall(&call->context, kExchangeMethod, grpc::StubOptions(), &call->request, &call->response,
+                          [this, call](const grpc::Status& status) { Finish(call, Result(*call, status)); });
+  }
+
+  // What is in flight is sent before the client ends, cancelled as it may be.
+  void SendQueued() {
+    const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return !queue_.empty() || (closing_ && in_flight_ == 0);
+    };
+    for (;;) {
+      Call* call;
+      {
+        absl::MutexLock lock(&mutex_);
+        mutex_.Await(absl::Condition(&wanted));
+        if (queue_.empty()) return;
+        call = queue_.front();
+        queue_.pop_front();
+      }
+      Send(call);
+    }
   }
 
   absl::StatusOr<Frames> Result(const Call& call, const grpc::Status& status) {
@@ -170,8 +215,7 @@ class GrpcDataClient final : public DataClient {
     return std::move(reply->frames);
   }
 
-  void Finish(Call* call, const grpc::Status& status) {
-    absl::StatusOr<Frames> result = Result(*call, status);
+  void Finish(Call* call, absl::StatusOr<Frames> result) {
     call->request.Clear();
     call->response.Clear();
     std::exchange(call->done, nullptr)(std::move(result));
@@ -193,6 +237,8 @@ class GrpcDataClient final : public DataClient {
   absl::flat_hash_map<std::string, Peer> peers_ ABSL_GUARDED_BY(mutex_);
   Calls calls_ ABSL_GUARDED_BY(mutex_);  // those that can be cancelled
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<Call*> queue_ ABSL_GUARDED_BY(mutex_);  // of those, what the sender sends
+  std::thread sender_;
 };
 
 }  // namespace

@@ -292,6 +292,45 @@ TEST(GrpcTransportTest, DestroyingTheClientEndsWhatIsInFlight) {
   EXPECT_EQ(cancelled.load(), 8);
 }
 
+// Large and encoded: what the client's own thread sends.
+core::Frame EncodedFrame() {
+  core::Frame frame = FloatFrame(core::FrameKind::kPush, RandomValues(std::size_t{1} << 18, 1));
+  frame.header.codec = core::FrameCodec::kBf16;
+  frame.header.elements *= 2;
+  return frame;
+}
+
+TEST(GrpcTransportTest, EncodedGradientsGoThereAndBack) {
+  TestServer server(EchoHandler);
+  const auto client = MakeGrpcDataClient();
+  const core::Frame frame = EncodedFrame();
+  std::vector<Outcome> outcomes(8);
+  for (Outcome& outcome : outcomes) client->Exchange(server.address(), {frame}, kLimit, outcome.Callback());
+  for (Outcome& outcome : outcomes) {
+    ASSERT_TRUE(outcome.Wait().ok()) << outcome.Wait().status();
+    EXPECT_EQ(outcome.Wait()->front().header.codec, core::FrameCodec::kBf16);
+    EXPECT_EQ(outcome.Wait()->front().payload.size(), frame.payload.size());
+  }
+}
+
+TEST(GrpcTransportTest, DestroyingTheClientEndsWhatIsNotSentYet) {
+  TestServer server(EchoHandler);
+  const core::Frame large = EncodedFrame();
+  constexpr int kExchanges = 32;
+  std::atomic<int> ended{0};
+  std::atomic<int> failed{0};
+  auto client = MakeGrpcDataClient();
+  for (int i = 0; i < kExchanges; ++i) {
+    client->Exchange(server.address(), {large}, kLimit, [&](const absl::StatusOr<Frames>& result) {
+      ++ended;
+      if (!result.ok() && !absl::IsCancelled(result.status())) ++failed;
+    });
+  }
+  client.reset();
+  EXPECT_EQ(ended.load(), kExchanges);
+  EXPECT_EQ(failed.load(), 0);
+}
+
 TEST(GrpcTransportTest, CallbacksMayUseTheClientUntilItIsDestroyed) {
   HeldReplies held;
   TestServer server(held.Handler());
@@ -362,11 +401,12 @@ TEST(GrpcTransportTest, RefusesRepliesThatDoNotMatchTheRequest) {
 
 TEST(GrpcTransportTest, RefusesToSendWhatDoesNotEncode) {
   const auto client = MakeGrpcDataClient();
-  core::Frame frame = FloatFrame(core::FrameKind::kPush, RandomValues(4, 1));
-  frame.header.elements = 5;
-  Outcome outcome;
-  client->Exchange("127.0.0.1:1", {frame}, kLimit, outcome.Callback());
-  EXPECT_EQ(outcome.Wait().status().code(), absl::StatusCode::kInvalidArgument) << outcome.Wait().status();
+  for (core::Frame frame : {FloatFrame(core::FrameKind::kPush, RandomValues(4, 1)), EncodedFrame()}) {
+    ++frame.header.elements;
+    Outcome outcome;
+    client->Exchange("127.0.0.1:1", {frame}, kLimit, outcome.Callback());
+    EXPECT_EQ(outcome.Wait().status().code(), absl::StatusCode::kInvalidArgument) << outcome.Wait().status();
+  }
 }
 
 // What a peer sends that does not speak the format.

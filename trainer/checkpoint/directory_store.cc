@@ -4,8 +4,10 @@
 #include <functional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "trainer/checkpoint/about.h"
 
 namespace downpour::checkpoint {
@@ -105,6 +107,7 @@ class DirectoryStore final : public Store {
     for (int i = 0; i < kTries; ++i) {
       status = About(directory, MakeDirectories(directory));
       if (!status.ok()) return status;
+      if (absl::Status synced = SyncAbove(); !synced.ok()) return synced;
       absl::StatusOr<std::unique_ptr<FileWriter>> file = system_.Create(temporary);
       if (file.ok()) return std::make_unique<Writer>(*this, system_, temporary, path, *std::move(file));
       status = About(path, file.status());
@@ -158,7 +161,7 @@ class DirectoryStore final : public Store {
  private:
   using Visitor = std::function<absl::Status(const std::string& name, const std::string& target, std::uint64_t bytes)>;
 
-  // mkdir -p. What is made above the directory that holds the store is synced at once.
+  // mkdir -p.
   absl::Status MakeDirectories(const std::string& directory) {
     absl::Status made = system_.MakeDirectory(directory);
     const std::string parent = Parent(directory);
@@ -166,8 +169,24 @@ class DirectoryStore final : public Store {
       if (absl::Status above = MakeDirectories(parent); !above.ok()) return above;
       made = system_.MakeDirectory(directory);
     }
-    if (made.ok() && directory.size() < root_.size()) return system_.SyncDirectory(parent);
+    if (made.ok() && directory.size() < root_.size()) {
+      const absl::MutexLock lock(&mutex_);
+      above_synced_ = false;
+    }
     return absl::IsAlreadyExists(made) ? absl::OkStatus() : made;
+  }
+
+  // What SyncUpwards leaves out, all the way up. Once, also where nothing was made: whoever made it may have failed, or
+  // ended, before it was synced.
+  absl::Status SyncAbove() {
+    const absl::MutexLock lock(&mutex_);
+    std::string directory = Parent(root_);
+    for (std::string above = Parent(directory); !above_synced_ && above != directory; above = Parent(directory)) {
+      if (absl::Status synced = About(above, system_.SyncDirectory(above)); !synced.ok()) return synced;
+      directory = above;
+    }
+    above_synced_ = true;
+    return absl::OkStatus();
   }
 
   // Every file whose name, or that of what it would become, begins with `prefix`; `directory` is "" or ends with '/'.
@@ -210,6 +229,8 @@ class DirectoryStore final : public Store {
   FileSystem& system_;
   const std::string uri_;
   std::string root_;
+  absl::Mutex mutex_;
+  bool above_synced_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::Status Writer::Commit() {

@@ -187,6 +187,31 @@ TEST(DirectoryStoreTest, WhateverFailsAFileIsWholeOrAbsent) {
   }
 }
 
+// Also where what failed, or was cut short, was to sync the directories above, which are there when it is tried again.
+TEST(DirectoryStoreTest, WhatSucceedsAfterAFailureIsThereForEver) {
+  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
+    for (std::uint64_t operation = 0;; ++operation) {
+      FakeFileSystem system(seed);
+      std::unique_ptr<Store> store = MakeDirectoryStore(system, "/mnt/s/job");
+      const bool dies = seed % 2 == 0;
+      if (dies) {
+        system.DieAt(operation);
+      } else {
+        system.FailAt(operation, EIO);
+      }
+      const absl::Status first = Put(*store, "a/first", "first");
+      if (system.operations() <= operation) break;  // what follows would meet it
+      if (dies) {
+        system.Restart();
+        store = MakeDirectoryStore(system, "/mnt/s/job");
+      }
+      ASSERT_TRUE(Put(*store, "a/second", "second").ok());
+      system.Crash();
+      EXPECT_EQ(Get(*store, "a/second"), "second") << "seed " << seed << " operation " << operation << ": " << first;
+    }
+  }
+}
+
 TEST(OpenStoreTest, TellsDirectoriesFromOthers) {
   EXPECT_TRUE(OpenStore("/tmp/x").ok());
   EXPECT_TRUE(OpenStore("relative").ok());

@@ -158,7 +158,7 @@ class Posix final : public FileSystem {
     }
     const int error = ::fsync(descriptor) == 0 ? 0 : errno;
     ::close(descriptor);
-    if (error == 0 || IsAbsent(error) || error == EPERM) return absl::OkStatus();
+    if (error == 0 || IsAbsent(error) || error == EPERM || error == EROFS) return absl::OkStatus();
     return SystemError("cannot sync the directory", error);
   }
 

@@ -13,7 +13,7 @@ LBFGS = ROOT / "deploy" / "examples" / "lbfgs.yaml"
 @scenario
 def update_mode(world):
     """A job in three modes one after another, a worker lost on the way: each update is applied once, no other pod moves."""
-    manifest = world.job(epochs=8)
+    manifest = world.job(epochs=20)
     world.wait_ready(3)
     world.wait_progress()
     before = world.pods()

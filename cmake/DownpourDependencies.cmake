@@ -1,4 +1,4 @@
-# Third parties, all from Debian but LibTorch (docker/setup.sh). Their headers are system headers.
+# Third parties, all from Debian but LibTorch and Apache Arrow (docker/setup.sh). Their headers are system headers.
 find_package(Threads REQUIRED)
 find_package(absl CONFIG REQUIRED)
 find_package(Protobuf MODULE REQUIRED)
@@ -10,6 +10,8 @@ find_package(prometheus-cpp CONFIG REQUIRED)
 find_package(spdlog CONFIG REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(JPEG REQUIRED)
+find_package(PNG REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(cpprestsdk CONFIG REQUIRED)
 find_package(simdjson CONFIG REQUIRED)
@@ -39,4 +41,20 @@ if(DOWNPOUR_TORCH)
   target_link_libraries(downpour_torch INTERFACE
     ${DOWNPOUR_TORCH_ROOT}/torch/lib/libtorch_cpu.so ${DOWNPOUR_TORCH_ROOT}/torch/lib/libc10.so)
   target_link_options(downpour_torch INTERFACE -Wl,-rpath-link,${DOWNPOUR_TORCH_ROOT}/nvidia/cu13/lib)
+endif()
+
+if(DOWNPOUR_ARROW)
+  set(DOWNPOUR_ARROW_ROOT ${CMAKE_SOURCE_DIR}/.deps/arrow-26.0.1 CACHE PATH "Apache Arrow, as docker/setup.sh lays it out")
+  if(NOT EXISTS ${DOWNPOUR_ARROW_ROOT}/complete)
+    message(FATAL_ERROR "Arrow is not in ${DOWNPOUR_ARROW_ROOT}: run docker/setup.sh, or configure with -DDOWNPOUR_ARROW=OFF")
+  endif()
+  # Arrow::arrow, Arrow::arrow_s3 and Arrow::parquet: the libraries find each other, as they lie in one folder.
+  foreach(library arrow arrow_s3 parquet)
+    add_library(Arrow::${library} SHARED IMPORTED)
+    set_target_properties(Arrow::${library} PROPERTIES
+      IMPORTED_LOCATION ${DOWNPOUR_ARROW_ROOT}/pyarrow/lib${library}.so.2600
+      INTERFACE_INCLUDE_DIRECTORIES ${DOWNPOUR_ARROW_ROOT}/pyarrow/include)
+  endforeach()
+  target_link_libraries(Arrow::arrow_s3 INTERFACE Arrow::arrow)
+  target_link_libraries(Arrow::parquet INTERFACE Arrow::arrow)
 endif()

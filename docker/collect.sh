@@ -2,23 +2,28 @@
 # Lays out the root file system of one of our images: the program, the shared libraries it needs, and no more of Debian
 # than name resolution, CA certificates and a shell for `kubectl exec` (busybox). Each folder in OUT is one layer.
 # The Dockerfiles and e2e/images.py both use it, so that an image is the same whichever of them makes it.
-# Usage: collect.sh operator|server|trainer BINARIES OUT [LIBTORCH]
+# Usage: collect.sh operator|server|trainer BINARIES OUT [LIBTORCH ARROW]
 set -euo pipefail
 
-image=$1 binaries=$2 out=$3 libtorch=${4:+$(realpath "$4")}
+image=$1 binaries=$2 out=$3 libtorch=${4:+$(realpath "$4")} arrow=${5:+$(realpath "$5")}
 case "$image" in
   operator) program=downpour-operator ;;
   server) program=downpour-server ;;
   trainer) program=downpour-worker ;;
   *) echo "collect: got '$image', expected operator, server or trainer" >&2; exit 2 ;;
 esac
-# Where the trainer's image has LibTorch.
-libtorch_place=/opt/libtorch
+# Where the trainer's image has LibTorch and Apache Arrow.
+libtorch_place=/opt/libtorch arrow_place=/opt/arrow
+arrow_libraries=(libarrow.so.2600 libarrow_s3.so.2600 libparquet.so.2600)
 root=$out/programs
 
 [ -x "$binaries/$program" ] || { echo "collect: no program $binaries/$program; build it first" >&2; exit 1; }
 if [ "$image" = trainer ] && [ ! -f "$libtorch/torch/lib/libtorch_cpu.so" ]; then
   echo "collect: no LibTorch in '$libtorch'; docker/setup.sh installs it into .deps/" >&2
+  exit 1
+fi
+if [ "$image" = trainer ] && [ ! -f "$arrow/pyarrow/${arrow_libraries[0]}" ]; then
+  echo "collect: no Arrow in '$arrow'; docker/setup.sh installs it into .deps/" >&2
   exit 1
 fi
 rm -rf "$out"
@@ -42,7 +47,7 @@ add_library() { # PATH as the loader names it
   files+=("$real")
 }
 
-libraries_of() { # PROGRAM: Debian's, not LibTorch's
+libraries_of() { # PROGRAM: Debian's, not LibTorch's or Arrow's
   local found
   found=$(ldd "$1")
   if grep -q 'not found' <<<"$found"; then
@@ -50,15 +55,21 @@ libraries_of() { # PROGRAM: Debian's, not LibTorch's
     grep 'not found' <<<"$found" >&2
     exit 1
   fi
-  # LibTorch may have been linked by another name of its folder.
+  # They may have been linked by another name of their folders.
   awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' <<<"$found" | xargs realpath --no-symlinks | sort -u |
     while read -r library; do
-      case "$(realpath "$library")" in "${libtorch:-/nowhere}"/*) ;; *) printf '%s\n' "$library" ;; esac
+      case "$(realpath "$library")" in
+        "${libtorch:-/nowhere}"/* | "${arrow:-/nowhere}"/*) ;;
+        *) printf '%s\n' "$library" ;;
+      esac
     done
 }
 
 install -m 755 "$binaries/$program" "$root/usr/bin/$program"
 needed=$(libraries_of "$binaries/$program" && libraries_of /bin/busybox)
+if [ "$image" = trainer ]; then
+  for library in "${arrow_libraries[@]}"; do needed+=$'\n'$(libraries_of "$arrow/pyarrow/$library"); done
+fi
 while read -r library; do add_library "$library"; done < <(sort -u <<<"$needed")
 
 install -m 755 /bin/busybox "$root/usr/bin/busybox"
@@ -90,8 +101,8 @@ sed -E 's/(:[a-z0-9]+)?: .*//' <<<"$owners" | sort -u | while read -r package; d
 done
 
 if [ "$image" = trainer ]; then
-  # The build's own path to LibTorch means nothing in the image.
-  patchelf --set-rpath "$libtorch_place/torch/lib" "$root/usr/bin/$program"
+  # The build's own paths to them mean nothing in the image.
+  patchelf --set-rpath "$libtorch_place/torch/lib:$arrow_place/pyarrow" "$root/usr/bin/$program"
   # The wheels' layout is kept: LibTorch's libraries find each other by it.
   layer=$out/libtorch$libtorch_place
   mkdir -p "$layer/torch/lib"
@@ -102,6 +113,11 @@ if [ "$image" = trainer ]; then
     install -D -m 755 "$libtorch/nvidia/cu13/lib/$library" "$layer/nvidia/cu13/lib/$library"
   done
   cp -r "$libtorch"/torch-*.dist-info "$layer/"
+  layer=$out/arrow$arrow_place
+  for library in "${arrow_libraries[@]}"; do
+    install -D -m 755 "$arrow/pyarrow/$library" "$layer/pyarrow/$library"
+  done
+  cp -r "$arrow"/pyarrow-*.dist-info "$layer/"
   mkdir -p "$out/dataset/usr/share/datasets"
   cp -rL /usr/share/datasets/fashion-mnist "$out/dataset/usr/share/datasets/"
 fi

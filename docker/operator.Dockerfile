@@ -19,7 +19,7 @@ COPY proto proto
 COPY tests tests
 COPY trainer trainer
 COPY docker/collect.sh docker/
-RUN cmake --preset release -DDOWNPOUR_TORCH=OFF \
+RUN cmake --preset release -DDOWNPOUR_TORCH=OFF -DDOWNPOUR_ARROW=OFF \
  && cmake --build --preset release --target downpour-operator \
  && docker/collect.sh operator build/release/bin /image
 

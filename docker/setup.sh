@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Downpour on Debian 12, and says what it installs:
-# the Debian packages listed beside it, and the CPU part of LibTorch from PyPI into .deps/ of the checkout.
+# the Debian packages listed beside it, and from PyPI the CPU part of LibTorch and Apache Arrow into .deps/ of the
+# checkout.
 # `setup.sh e2e` installs what the end-to-end tests need as well (packages-image.txt, packages-e2e.txt).
 # Does nothing, fast, when everything is there.
 set -euo pipefail
@@ -9,6 +10,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
 torch_version=2.11.0
 torch_directory="$root/.deps/libtorch-$torch_version"
+arrow_version=26.0.1
+arrow_directory="$root/.deps/arrow-$arrow_version"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -53,31 +56,52 @@ install_packages() {
   fi
 }
 
-install_libtorch() {
-  [ -f "$torch_directory/complete" ] && return
-  say "installing LibTorch $torch_version (CPU part, about 540 MB to download) into .deps/"
+# Runs UNPACK with a folder of the wheels of LIST and one for what it takes out of them, which becomes DIRECTORY: as a
+# whole, or not at all.
+install_wheels() { # LIST DIRECTORY UNPACK
   local work
   work=$(mktemp -d "$root/.deps.XXXXXX")
   # shellcheck disable=SC2064  # the path is fixed now on purpose
   trap "rm -rf '$work'" EXIT
-  # The interpreter's own version does not matter: only the C++ libraries of the wheel are used.
+  # The interpreter's own version does not matter: only the C++ libraries of the wheels are used.
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
     --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
-    --platform manylinux2014_x86_64 --require-hashes -r "$here/libtorch.txt" -d "$work/wheels" >/dev/null
+    --platform manylinux2014_x86_64 --require-hashes -r "$1" -d "$work/wheels" >/dev/null
   mkdir -p "$work/tree"
-  # The wheels' own layout is kept: libtorch_cpu.so finds the CUDA libraries relative to itself.
-  unzip -q "$work"/wheels/torch-*.whl 'torch/include/*' 'torch/lib/libtorch_cpu.so' 'torch/lib/libtorch.so' \
-    'torch/lib/libc10.so' 'torch/lib/libgomp.so.1' 'torch/share/cmake/*' 'torch-*.dist-info/*LICENSE*' \
-    -d "$work/tree"
-  unzip -q "$work"/wheels/nvidia_cuda_runtime-*.whl 'nvidia/cu13/lib/libcudart.so.13' -d "$work/tree"
-  unzip -q "$work"/wheels/nvidia_cuda_cupti-*.whl 'nvidia/cu13/lib/libcupti.so.13' -d "$work/tree"
+  "$3" "$work/wheels" "$work/tree"
   touch "$work/tree/complete"
   mkdir -p "$root/.deps"
-  rm -rf "$torch_directory"
-  mv "$work/tree" "$torch_directory"
+  rm -rf "$2"
+  mv "$work/tree" "$2"
   rm -rf "$work"
   trap - EXIT
 }
 
+# The wheels' own layout is kept: libtorch_cpu.so finds the CUDA libraries relative to itself.
+unpack_libtorch() { # WHEELS TREE
+  unzip -q "$1"/torch-*.whl 'torch/include/*' 'torch/lib/libtorch_cpu.so' 'torch/lib/libtorch.so' \
+    'torch/lib/libc10.so' 'torch/lib/libgomp.so.1' 'torch/share/cmake/*' 'torch-*.dist-info/*LICENSE*' -d "$2"
+  unzip -q "$1"/nvidia_cuda_runtime-*.whl 'nvidia/cu13/lib/libcudart.so.13' -d "$2"
+  unzip -q "$1"/nvidia_cuda_cupti-*.whl 'nvidia/cu13/lib/libcupti.so.13' -d "$2"
+}
+
+unpack_arrow() { # WHEELS TREE
+  unzip -q "$1"/pyarrow-*.whl 'pyarrow/include/*' 'pyarrow/libarrow.so.*' 'pyarrow/libarrow_s3.so.*' \
+    'pyarrow/libparquet.so.*' 'pyarrow-*.dist-info/*LICENSE*' 'pyarrow-*.dist-info/*NOTICE*' -d "$2"
+}
+
+install_libtorch() {
+  [ -f "$torch_directory/complete" ] && return
+  say "installing LibTorch $torch_version (CPU part, about 540 MB to download) into .deps/"
+  install_wheels "$here/libtorch.txt" "$torch_directory" unpack_libtorch
+}
+
+install_arrow() {
+  [ -f "$arrow_directory/complete" ] && return
+  say "installing Apache Arrow $arrow_version (C++ libraries, about 55 MB to download) into .deps/"
+  install_wheels "$here/arrow.txt" "$arrow_directory" unpack_arrow
+}
+
 install_packages
 install_libtorch
+install_arrow

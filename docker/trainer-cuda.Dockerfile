@@ -21,12 +21,13 @@ COPY tests tests
 COPY trainer trainer
 RUN cmake --preset release \
  && cmake --build --preset release --target downpour-worker \
- && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0
+ && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0 .deps/arrow-26.0.1
 
 FROM scratch
 # What changes least comes first.
 COPY --from=build /cuda /
 COPY --from=build /image/libtorch /
+COPY --from=build /image/arrow /
 COPY --from=build /image/dataset /
 COPY --from=build /image/programs /
 # Read by the NVIDIA container runtime: the driver's libraries come from the node.

@@ -1,4 +1,4 @@
-# The worker, with LibTorch's CPU part and Fashion-MNIST for the examples.
+# The worker, with LibTorch's CPU part, Apache Arrow, and Fashion-MNIST for the examples.
 #
 #     docker build -f docker/trainer.Dockerfile -t downpour.dev/trainer:dev .   # from the root
 #
@@ -19,11 +19,12 @@ COPY tests tests
 COPY trainer trainer
 RUN cmake --preset release \
  && cmake --build --preset release --target downpour-worker \
- && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0
+ && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0 .deps/arrow-26.0.1
 
 FROM scratch
 # What changes least comes first.
 COPY --from=build /image/libtorch /
+COPY --from=build /image/arrow /
 COPY --from=build /image/dataset /
 COPY --from=build /image/programs /
 USER 65532:65532

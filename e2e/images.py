@@ -59,7 +59,8 @@ def make(image, options, folder, name):
     """The fast way. Returns (archive, uncompressed size)."""
     names, config = last_stage(ROOT / "docker" / f"{image}.Dockerfile")
     files = folder / f"{image}.files"
-    run([ROOT / "docker" / "collect.sh", image, options.binaries, files, options.libtorch], seconds=300)
+    run([ROOT / "docker" / "collect.sh", image, options.binaries, files, options.libtorch, options.arrow],
+        seconds=300)
     layers = []
     for layer in names:
         target = folder / f"{image}.{layer}.layer"
@@ -121,6 +122,7 @@ def parse(argv):
     parser.add_argument("image", nargs="*", metavar="IMAGE", help=f"{', '.join(IMAGES)} (default: what is built)")
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", metavar="FOLDER")
     parser.add_argument("--libtorch", type=pathlib.Path, default=ROOT / ".deps" / "libtorch-2.11.0", metavar="FOLDER")
+    parser.add_argument("--arrow", type=pathlib.Path, default=ROOT / ".deps" / "arrow-26.0.1", metavar="FOLDER")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "images", metavar="FOLDER")
     parser.add_argument("--name", default=image_name("{image}"), help="(default: %(default)s)")
     parser.add_argument("--from-source", action="store_true", help="carry out the whole Dockerfile with buildah")

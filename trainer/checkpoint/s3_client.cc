@@ -1,15 +1,9 @@
 #include "trainer/checkpoint/s3_client.h"
 
-#include <curl/curl.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <ctime>
-#include <limits>
-#include <mutex>
 #include <optional>
 #include <random>
 
@@ -22,95 +16,24 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "trainer/checkpoint/s3_xml.h"
+#include "trainer/http/http_client.h"
 
 namespace downpour::checkpoint {
 namespace {
 
 // An error must fit, however little of an object was asked for.
 constexpr std::size_t kErrorBytes = 64 << 10;
-constexpr std::size_t kMessageBytes = 300;
 constexpr std::size_t kMinPartBytes = 5 << 20;
-constexpr long kStallBytesPerSecond = 1024;
 
-// libcurl, told not to touch signals as there are threads, leaves SIGPIPE to us: OpenSSL writes to connections that the
-// server has closed.
-class PipeSignalBlocked {
- public:
-  PipeSignalBlocked() {
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
-    sigemptyset(&pipe_);
-    sigaddset(&pipe_, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  ~PipeSignalBlocked() {
-    if (!was_pending_) {
-      const timespec at_once{};
-      while (sigtimedwait(&pipe_, nullptr, &at_once) == SIGPIPE) {
-      }
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  PipeSignalBlocked(const PipeSignalBlocked&) = delete;
-  PipeSignalBlocked& operator=(const PipeSignalBlocked&) = delete;
-
- private:
-  sigset_t pipe_;
-  sigset_t before_;
-  bool was_pending_;
-};
-
-// As signatures want it.
-std::string Encode(absl::string_view text, bool keep_slashes) {
-  std::string encoded;
-  for (const char c : text) {
-    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_.~", c) ||
-        (keep_slashes && c == '/')) {
-      encoded += c;
-    } else {
-      absl::StrAppendFormat(&encoded, "%%%02X", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
-
-// One line that can be printed, whatever the server sent.
-std::string Printable(absl::string_view text) {
-  std::string line = absl::Utf8SafeCHexEscape(text.substr(0, kMessageBytes));
-  if (text.size() > kMessageBytes) line += "...";
-  return line;
-}
-
-bool HasControlCharacters(absl::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
-}
+using http::Encode;
+using http::HasControlCharacters;
+using http::Printable;
 
 std::string Sha256Hex(absl::Span<const std::uint8_t> bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1) return {};
   return absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(digest), size));
-}
-
-bool IsTransient(CURLcode code) {
-  switch (code) {
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_PARTIAL_FILE:
-    case CURLE_OPERATION_TIMEDOUT:
-    case CURLE_SSL_CONNECT_ERROR:
-    case CURLE_GOT_NOTHING:
-    case CURLE_SEND_ERROR:
-    case CURLE_RECV_ERROR:
-    case CURLE_PROXY:
-      return true;
-    default:
-      return false;
-  }
 }
 
 bool IsTransient(int http_status, absl::string_view code) {
@@ -151,61 +74,6 @@ absl::StatusCode StatusCodeOf(int http_status, absl::string_view code, bool tran
       return absl::StatusCode::kInternal;
   }
 }
-
-// Where libcurl puts what comes in.
-struct Incoming {
-  S3Answer* answer;
-  std::size_t max_bytes;
-  bool has_all_headers = false;
-};
-
-std::size_t TakeBody(char* bytes, std::size_t, std::size_t size, void* to) {
-  const auto* const incoming = static_cast<Incoming*>(to);
-  if (incoming->answer->body.size() + size > incoming->max_bytes) return 0;
-  incoming->answer->body.append(bytes, size);
-  return size;
-}
-
-std::size_t TakeHeader(char* bytes, std::size_t, std::size_t size, void* to) {
-  auto* const incoming = static_cast<Incoming*>(to);
-  S3Answer& answer = *incoming->answer;
-  const absl::string_view line(bytes, size);
-  if (absl::StartsWith(line, "HTTP/")) {
-    answer.headers.clear();  // a proxy's answer, or "100 Continue", came before
-    incoming->has_all_headers = false;
-  }
-  if (absl::StripAsciiWhitespace(line).empty()) incoming->has_all_headers = true;
-  if (const std::size_t colon = line.find(':'); colon != absl::string_view::npos) {
-    answer.headers[absl::AsciiStrToLower(line.substr(0, colon))] =
-        std::string(absl::StripAsciiWhitespace(line.substr(colon + 1)));
-  }
-  return size;
-}
-
-struct EasyDeleter {
-  void operator()(CURL* easy) const { curl_easy_cleanup(easy); }
-};
-using Easy = std::unique_ptr<CURL, EasyDeleter>;
-
-// A list of headers for libcurl.
-class HeaderList {
- public:
-  ~HeaderList() { curl_slist_free_all(list_); }
-  HeaderList() = default;
-  HeaderList(const HeaderList&) = delete;
-  HeaderList& operator=(const HeaderList&) = delete;
-  void Add(const std::string& line) {
-    curl_slist* const longer = curl_slist_append(list_, line.c_str());
-    complete_ = complete_ && longer != nullptr;
-    if (longer != nullptr) list_ = longer;
-  }
-  // Null: no memory.
-  curl_slist* get() const { return complete_ ? list_ : nullptr; }
-
- private:
-  curl_slist* list_ = nullptr;
-  bool complete_ = true;
-};
 
 double RandomFraction() {
   thread_local std::mt19937_64 generator(std::random_device{}());
@@ -264,30 +132,29 @@ bool S3Attempts::Again(absl::Status* failure) {
 
 class S3Client::Impl {
  public:
-  Impl(S3Options options, std::string bucket, std::string url)
+  Impl(S3Options options, std::string bucket, std::string url, std::unique_ptr<http::Client> client)
       : options_(std::move(options)),
         bucket_(std::move(bucket)),
         url_(std::move(url)),
-        provider_(absl::StrCat("aws:amz:", options_.region, ":s3")) {}
+        signature_{absl::StrCat("aws:amz:", options_.region, ":s3"), options_.credentials.access_key_id,
+                   options_.credentials.secret_access_key},
+        client_(std::move(client)) {}
 
   const S3Options& options() const { return options_; }
 
   S3Answer SendOnce(const S3Request& request, const S3Attempts& attempts) {
-    S3Answer answer;
-    char error[CURL_ERROR_SIZE] = "";
-    const CURLcode code = Perform(request, attempts.left(), answer, error);
-    if (code != CURLE_OK) {
-      answer.transient = IsTransient(code);
-      answer.http_status = 0;
-      answer.status = absl::Status(
-          code == CURLE_WRITE_ERROR ? absl::StatusCode::kInternal : absl::StatusCode::kUnavailable,
-          absl::StrCat(Subject(request), code == CURLE_WRITE_ERROR ? "the answer is longer than S3's can be"
-                                         : error[0] != '\0'        ? Printable(error)
-                                                                   : std::string(curl_easy_strerror(code))));
-      return answer;
+    http::Answer answer = client_->Send(HttpRequest(request), attempts.left());
+    S3Answer taken;
+    taken.http_status = answer.http_status;
+    taken.headers = std::move(answer.headers);
+    taken.body = std::move(answer.body);
+    if (answer.status.ok()) {
+      Judge(request, taken);
+    } else {
+      taken.transient = answer.transient;
+      taken.status = absl::Status(answer.status.code(), absl::StrCat(Subject(request), answer.status.message()));
     }
-    Judge(request, answer);
-    return answer;
+    return taken;
   }
 
  private:
@@ -316,109 +183,39 @@ class S3Client::Impl {
     answer.status = absl::Status(StatusCodeOf(answer.http_status, answer.code, answer.transient), message);
   }
 
-  CURLcode Perform(const S3Request& request, absl::Duration left, S3Answer& answer, char* error) {
-    if (left <= absl::ZeroDuration()) return CURLE_OPERATION_TIMEDOUT;
-    Easy easy = Take();
-    if (easy == nullptr) return CURLE_FAILED_INIT;
-
-    std::string url = url_;
-    if (!request.key.empty() || options_.endpoint.empty()) absl::StrAppend(&url, "/", Encode(request.key, true));
+  http::Request HttpRequest(const S3Request& request) const {
+    http::Request sent;
+    sent.method = request.method;
+    sent.url = url_;
+    if (!request.key.empty() || options_.endpoint.empty()) absl::StrAppend(&sent.url, "/", Encode(request.key, true));
     char mark = '?';
     for (const auto& [name, value] : request.query) {
-      url += mark;
-      absl::StrAppend(&url, Encode(name, false), "=", Encode(value, false));
+      sent.url += mark;
+      absl::StrAppend(&sent.url, Encode(name, false), "=", Encode(value, false));
       mark = '&';
     }
-    HeaderList headers;
-    for (const auto& [name, value] : request.headers) headers.Add(absl::StrCat(name, ": ", value));
-    headers.Add(absl::StrCat("x-amz-content-sha256: ", Sha256Hex(request.body)));
+    sent.headers = request.headers;
+    sent.headers.emplace_back("x-amz-content-sha256", Sha256Hex(request.body));
     if (!options_.credentials.session_token.empty()) {
-      headers.Add(absl::StrCat("x-amz-security-token: ", options_.credentials.session_token));
+      sent.headers.emplace_back("x-amz-security-token", options_.credentials.session_token);
     }
-    headers.Add("Expect:");  // would cost a second where the server does not know it
-    const bool has_body = request.method == "PUT" || request.method == "POST";
-    if (has_body) headers.Add("content-type: application/octet-stream");
-    if (headers.get() == nullptr) return CURLE_OUT_OF_MEMORY;
-
-    CURLcode code = CURLE_OK;
-    const auto set = [&](CURLoption option, auto value) {
-      if (code == CURLE_OK) code = curl_easy_setopt(easy.get(), option, value);
-    };
-    const auto milliseconds = [](absl::Duration duration) {
-      return static_cast<long>(
-          std::clamp<std::int64_t>(absl::ToInt64Milliseconds(duration), 1, std::numeric_limits<std::int32_t>::max()));
-    };
-    set(CURLOPT_ERRORBUFFER, error);
-    set(CURLOPT_URL, url.c_str());
-    set(CURLOPT_PATH_AS_IS, 1L);
-    set(CURLOPT_PROTOCOLS_STR, "http,https");
-    set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
-    set(CURLOPT_NOSIGNAL, 1L);
-    set(CURLOPT_TIMEOUT_MS, milliseconds(left));
-    set(CURLOPT_CONNECTTIMEOUT_MS, milliseconds(std::min(left, options_.connect_timeout)));
-    set(CURLOPT_LOW_SPEED_LIMIT, kStallBytesPerSecond);
-    set(CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(absl::ToInt64Seconds(options_.stall_timeout))));
-    if (!options_.ca_bundle.empty()) set(CURLOPT_CAINFO, options_.ca_bundle.c_str());
-    set(CURLOPT_AWS_SIGV4, provider_.c_str());
-    set(CURLOPT_USERNAME, options_.credentials.access_key_id.c_str());
-    set(CURLOPT_PASSWORD, options_.credentials.secret_access_key.c_str());
-    set(CURLOPT_USERAGENT, "downpour");
-    set(CURLOPT_HTTPHEADER, headers.get());
-    Incoming incoming{&answer, std::max(request.max_answer_bytes, kErrorBytes)};
-    set(CURLOPT_WRITEFUNCTION, &TakeBody);
-    set(CURLOPT_WRITEDATA, static_cast<void*>(&incoming));
-    set(CURLOPT_HEADERFUNCTION, &TakeHeader);
-    set(CURLOPT_HEADERDATA, static_cast<void*>(&incoming));
-    if (request.method == "HEAD") {
-      set(CURLOPT_NOBODY, 1L);
-    } else {
-      set(CURLOPT_CUSTOMREQUEST, request.method.c_str());
+    if (request.method == "PUT" || request.method == "POST") {
+      sent.headers.emplace_back("content-type", "application/octet-stream");
     }
-    if (has_body) {
-      set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-      set(CURLOPT_POSTFIELDS, request.body.empty() ? "" : reinterpret_cast<const char*>(request.body.data()));
-    }
-    if (code == CURLE_OK) {
-      const PipeSignalBlocked blocked;
-      code = curl_easy_perform(easy.get());
-    }
-    // libcurl is content with a connection that ends amid the headers.
-    if (code == CURLE_OK && !incoming.has_all_headers) code = CURLE_GOT_NOTHING;
-    long http_status = 0;
-    if (code == CURLE_OK) code = curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &http_status);
-    answer.http_status = static_cast<int>(http_status);
-    GiveBack(std::move(easy));
-    return code;
-  }
-
-  // One that nobody else uses, with its connection; null: it cannot be made.
-  Easy Take() {
-    const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return Easy(curl_easy_init());
-    Easy easy = std::move(idle_.back());
-    idle_.pop_back();
-    return easy;
-  }
-
-  void GiveBack(Easy easy) {
-    curl_easy_reset(easy.get());
-    const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(easy));
+    sent.body = request.body;
+    sent.max_answer_bytes = std::max(request.max_answer_bytes, kErrorBytes);
+    sent.signature = &signature_;
+    return sent;
   }
 
   const S3Options options_;
   const std::string bucket_;
   const std::string url_;
-  const std::string provider_;
-  std::mutex mutex_;
-  std::vector<Easy> idle_;
+  const http::Signature signature_;
+  const std::unique_ptr<http::Client> client_;
 };
 
 absl::StatusOr<std::unique_ptr<S3Client>> S3Client::Create(S3Options options, std::string bucket) {
-  static const CURLcode initialised = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (initialised != CURLE_OK) {
-    return absl::InternalError(absl::StrCat("libcurl: ", curl_easy_strerror(initialised)));
-  }
   if (options.part_bytes < kMinPartBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("parts of ", options.part_bytes, " bytes, expected at least ", kMinPartBytes));
@@ -447,8 +244,11 @@ absl::StatusOr<std::unique_ptr<S3Client>> S3Client::Create(S3Options options, st
   if (!options.random) options.random = RandomFraction;
   absl::StatusOr<std::string> url = BucketUrl(options, bucket);
   if (!url.ok()) return url.status();
+  absl::StatusOr<std::unique_ptr<http::Client>> client =
+      http::Client::Create({options.ca_bundle, options.connect_timeout, options.stall_timeout});
+  if (!client.ok()) return client.status();
   return std::unique_ptr<S3Client>(
-      new S3Client(std::make_unique<Impl>(std::move(options), std::move(bucket), *std::move(url))));
+      new S3Client(std::make_unique<Impl>(std::move(options), std::move(bucket), *std::move(url), *std::move(client))));
 }
 
 S3Client::S3Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

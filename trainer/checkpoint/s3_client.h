@@ -60,8 +60,7 @@ class S3Attempts {
   int failed_ = 0;
 };
 
-// Speaks to one bucket, with signatures of version 4: the one place that knows libcurl. Connections are kept. Proxies
-// of the environment are heeded as libcurl does. Thread-safe.
+// Speaks to one bucket, with signatures of version 4. Connections are kept. Thread-safe.
 class S3Client {
  public:
   // kInvalidArgument: an option that cannot be.

@@ -1,14 +1,6 @@
-// The S3 store against a whole S3 server, versitygw (e2e/cluster/build.sh versitygw), on a loopback socket and a folder
-// of its own. Skipped (exit code 77) where it is not installed.
-#include <arpa/inet.h>
-#include <fcntl.h>
+// The S3 store against a whole S3 server (testing/s3_server.h). Skipped (exit code 77) where it is not installed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -29,6 +21,7 @@
 #include "trainer/checkpoint/s3_client.h"
 #include "trainer/checkpoint/s3_store.h"
 #include "trainer/checkpoint/s3_xml.h"
+#include "trainer/checkpoint/testing/s3_server.h"
 
 namespace downpour::checkpoint {
 namespace {
@@ -38,116 +31,15 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr std::size_t kPart = 5 << 20;
-constexpr char kSecret[] = "a-secret-of-the-test";
 
-std::string ServerProgram() {
-  if (const char* const folder = std::getenv("DOWNPOUR_E2E_CACHE")) return absl::StrCat(folder, "/versitygw");
-  const char* const home = std::getenv("HOME");
-  return absl::StrCat(home == nullptr ? "" : home, "/.cache/downpour-e2e/bin/versitygw");
+S3Options OptionsFor(const S3Server& server) {
+  S3Options options;
+  options.endpoint = server.Endpoint();
+  options.credentials = {S3Server::kKeyId, S3Server::kSecret, ""};
+  options.part_bytes = kPart;
+  options.backoff_max = absl::Milliseconds(200);
+  return options;
 }
-
-// One that nobody listened on a moment ago.
-int FreePort() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    std::perror("FreePort");
-    std::abort();
-  }
-  close(listener);
-  return ntohs(address.sin_port);
-}
-
-// A folder with the bucket "bucket", and the server that serves it; it ends with the test.
-class Server {
- public:
-  Server() : port_(FreePort()) {
-    std::string pattern = absl::StrCat(testing::TempDir(), "s3_server_test.XXXXXX");
-    if (mkdtemp(pattern.data()) == nullptr) {
-      std::perror("mkdtemp");
-      std::abort();
-    }
-    folder_ = pattern;
-    std::filesystem::create_directories(folder_ / "data" / "bucket");
-    std::filesystem::create_directories(folder_ / "metadata");
-    std::filesystem::create_directories(folder_ / "users");
-  }
-  ~Server() {
-    Kill();
-    std::filesystem::remove_all(folder_);
-  }
-  Server(const Server&) = delete;
-  Server& operator=(const Server&) = delete;
-
-  // From the next start on.
-  void UseTls(const kube::Certificate& certificate) {
-    tls_ = true;
-    std::ofstream(folder_ / "certificate.pem") << certificate.Pem();
-    std::ofstream(folder_ / "key.pem") << certificate.KeyPem();
-  }
-  std::string CertificateFile() const { return (folder_ / "certificate.pem").string(); }
-
-  void Start() {
-    const std::string program = ServerProgram();
-    const std::string address = absl::StrCat("127.0.0.1:", port_);
-    const std::string metadata = (folder_ / "metadata").string();
-    const std::string data = (folder_ / "data").string();
-    const std::string users = (folder_ / "users").string();
-    const std::string log = (folder_ / "log").string();
-    const std::string certificate = CertificateFile();
-    const std::string key = (folder_ / "key.pem").string();
-    std::vector<const char*> arguments = {program.c_str(), "--port",    address.c_str(),
-                                          "--keep-alive",  "--iam-dir", users.c_str()};
-    if (tls_) arguments.insert(arguments.end(), {"--cert", certificate.c_str(), "--key", key.c_str()});
-    arguments.insert(arguments.end(), {"posix", "--sidecar", metadata.c_str(), data.c_str(), nullptr});
-    const std::string secret = absl::StrCat("ROOT_SECRET_KEY=", kSecret);
-    const char* const environment[] = {"ROOT_ACCESS_KEY=the-key", secret.c_str(), nullptr};
-    const pid_t parent = getpid();
-    pid_ = fork();
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      const int output = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-      dup2(output, STDOUT_FILENO);
-      dup2(output, STDERR_FILENO);
-      if (getppid() == parent) {
-        execve(arguments[0], const_cast<char* const*>(arguments.data()), const_cast<char* const*>(environment));
-      }
-      _exit(127);
-    }
-  }
-
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-
-  std::filesystem::path bucket() const { return folder_ / "data" / "bucket"; }
-  std::string Log() const {
-    std::ifstream file(folder_ / "log");
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  S3Options Options() const {
-    S3Options options;
-    options.endpoint = absl::StrCat(tls_ ? "https" : "http", "://127.0.0.1:", port_);
-    options.credentials = {"the-key", kSecret, ""};
-    options.part_bytes = kPart;
-    options.backoff_max = absl::Milliseconds(200);
-    return options;
-  }
-
- private:
-  const int port_;
-  std::filesystem::path folder_;
-  bool tls_ = false;
-  pid_t pid_ = 0;
-};
 
 std::vector<std::uint8_t> Pattern(std::size_t size, unsigned seed) {
   std::vector<std::uint8_t> bytes(size);
@@ -181,7 +73,7 @@ class S3ServerTest : public testing::Test {
  protected:
   S3ServerTest() {
     server_.Start();
-    options_ = server_.Options();
+    options_ = OptionsFor(server_);
     store_ = Open("s3://bucket/jobs/a");
     // Its own attempts wait until the server listens.
     const auto files = store_->List("");
@@ -222,7 +114,7 @@ class S3ServerTest : public testing::Test {
     EXPECT_EQ(answer.status, absl::OkStatus());
   }
 
-  Server server_;
+  S3Server server_;
   S3Options options_;
   std::unique_ptr<Store> store_;
 };
@@ -408,7 +300,7 @@ TEST_F(S3ServerTest, PrefixesMayHaveOtherCharacters) {
 
 TEST_F(S3ServerTest, WrongCredentialsAreSaid) {
   for (const bool wrong_key : {true, false}) {
-    options_ = server_.Options();
+    options_ = OptionsFor(server_);
     if (wrong_key) {
       options_.credentials.access_key_id = "nobody";
     } else {
@@ -477,9 +369,10 @@ TEST_F(S3ServerTest, OutlivesAServerThatIsAwayForAWhile) {
 
 TEST_F(S3ServerTest, OverTls) {
   server_.Kill();
-  server_.UseTls(kube::MakeCertificate("the-server", "IP:127.0.0.1", nullptr));
+  const kube::Certificate certificate = kube::MakeCertificate("the-server", "IP:127.0.0.1", nullptr);
+  server_.UseTls(certificate.Pem(), certificate.KeyPem());
   server_.Start();
-  options_ = server_.Options();
+  options_ = OptionsFor(server_);
   options_.ca_bundle = server_.CertificateFile();
   int waits = 3;  // it has been started
   options_.sleep = [&](absl::Duration duration) {
@@ -527,7 +420,7 @@ TEST_F(S3ServerTest, AServerThatStaysAwayIsSaid) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const std::string program = downpour::checkpoint::ServerProgram();
+  const std::string program = downpour::checkpoint::S3Server::Program();
   if (access(program.c_str(), X_OK) != 0) {
     std::printf("skipped: there is no S3 server %s; e2e/cluster/build.sh versitygw builds it\n", program.c_str());
     return 77;

@@ -23,25 +23,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "trainer/checkpoint/file_system.h"
+#include "trainer/checkpoint/safetensors_header.h"
 
 namespace downpour::checkpoint {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "values are written as they lie in memory");
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-constexpr std::uint64_t kLengthBytes = 8;
-constexpr const char* kMetadata = "__metadata__";
-
 // The number of bytes of `shape`, or nothing where it overflows.
 bool ByteCount(const std::vector<std::int64_t>& shape, std::uint64_t* bytes) {
-  std::uint64_t product = sizeof(float);
-  for (std::int64_t extent : shape) {
-    if (extent < 0) return false;
-    if (__builtin_mul_overflow(product, static_cast<std::uint64_t>(extent), &product)) return false;
-  }
-  *bytes = product;
-  return true;
+  return SafetensorsByteCount(shape, sizeof(float), bytes);
 }
 
 absl::Status SystemError(const std::string& path, const char* what, int error) {
@@ -122,31 +113,13 @@ absl::Span<const char> BytesOf(const Value* values, std::size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(Value)};
 }
 
-// Names are printed as a JSON string: they may hold anything.
-std::string Quoted(const std::string& name) { return nlohmann::json(name).dump(); }
-
-absl::StatusOr<std::vector<std::int64_t>> ParseShape(const std::string& name, const nlohmann::json& entry) {
-  const auto shape = entry.find("shape");
-  if (shape == entry.end() || !shape->is_array()) {
-    return absl::DataLossError(absl::StrFormat("tensor %s: no shape", Quoted(name)));
-  }
-  std::vector<std::int64_t> extents;
-  for (const nlohmann::json& extent : *shape) {
-    if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: bad shape", Quoted(name)));
-    }
-    extents.push_back(extent.get<std::int64_t>());
-  }
-  return extents;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> EncodeSafetensorsHeader(const std::vector<TensorShape>& tensors,
                                                     const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header[kMetadata] = metadata;
-  std::set<std::string> names = {kMetadata};
+  if (!metadata.empty()) header[kSafetensorsMetadata] = metadata;
+  std::set<std::string> names = {kSafetensorsMetadata};
   std::uint64_t offset = 0;
   for (const TensorShape& tensor : tensors) {
     std::uint64_t bytes = 0;
@@ -170,9 +143,9 @@ absl::StatusOr<std::string> EncodeSafetensorsHeader(const std::vector<TensorShap
     return absl::InvalidArgumentError("a name or a metadata value is not UTF-8");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kMaxHeaderBytes) return absl::InvalidArgumentError("the header would exceed 100 MB");
+  if (text.size() > kMaxSafetensorsHeaderBytes) return absl::InvalidArgumentError("the header would exceed 100 MB");
   const std::uint64_t length = text.size();
-  return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
+  return std::string(reinterpret_cast<const char*>(&length), kSafetensorsLengthBytes) + text;
 }
 
 absl::StatusOr<WrittenFile> WriteSafetensors(const std::string& path, const std::vector<TensorShape>& tensors,
@@ -252,107 +225,26 @@ absl::Status CheckFinite(const std::vector<NamedTensor>& tensors) {
 
 namespace {
 
-struct TensorPlace {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  // from the start of the file
-  std::uint64_t end = 0;
-};
-
-struct SafetensorsHeader {
-  std::vector<TensorPlace> tensors;  // in the order of their values, which cover the rest of the file
-  std::map<std::string, std::string> metadata;
-};
-
-// `text`: the JSON, behind which the file has so many bytes of data.
-absl::StatusOr<SafetensorsHeader> ParseHeader(absl::Span<const std::uint8_t> text, std::uint64_t data_bytes) {
-  // Duplicate keys would be lost silently in the parsed document, so they are watched for; what is nested deeper than
-  // {name: {field: [..]}} is not kept.
-  constexpr int kMaxDepth = 3;
-  std::set<std::string> names;
-  bool duplicate = false;
-  bool deep = false;
-  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-    using Event = nlohmann::json::parse_event_t;
-    if (event == Event::key && depth == 1) duplicate = !names.insert(parsed.get<std::string>()).second || duplicate;
-    if ((event == Event::array_start || event == Event::object_start) && depth >= kMaxDepth) deep = true;
-    return !deep;
-  };
-  const nlohmann::json header = nlohmann::json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
-  if (text.empty() || text[0] != '{' || deep || !header.is_object()) {
-    return absl::DataLossError("the safetensors header is not a JSON object of tensors");
-  }
-  if (duplicate) return absl::DataLossError("a name appears twice in the safetensors header");
-
-  SafetensorsHeader file;
-  const std::uint64_t data_begin = kLengthBytes + text.size();
-  for (const auto& [name, entry] : header.items()) {
-    if (!entry.is_object()) return absl::DataLossError(absl::StrFormat("%s is not an object", Quoted(name)));
-    if (name == kMetadata) {
-      for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) return absl::DataLossError(absl::StrFormat("metadata %s is not a string", Quoted(key)));
-        file.metadata.emplace(key, value.get<std::string>());
-      }
-      continue;
-    }
-    const auto dtype = entry.find("dtype");
-    if (dtype == entry.end() || !dtype->is_string()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: no dtype", Quoted(name)));
-    }
-    if (*dtype != "F32") {
-      return absl::UnimplementedError(
-          absl::StrFormat("tensor %s: dtype %s, only F32 is supported", Quoted(name), dtype->dump()));
-    }
-    absl::StatusOr<std::vector<std::int64_t>> shape = ParseShape(name, entry);
-    if (!shape.ok()) return shape.status();
-    const auto offsets = entry.find("data_offsets");
-    if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
-        !(*offsets)[1].is_number_unsigned()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: bad data_offsets", Quoted(name)));
-    }
-    const auto begin = (*offsets)[0].get<std::uint64_t>();
-    const auto end = (*offsets)[1].get<std::uint64_t>();
-    std::uint64_t size = 0;
-    if (!ByteCount(*shape, &size) || begin > end || end > data_bytes || end - begin != size) {
-      return absl::DataLossError(
-          absl::StrFormat("tensor %s: data_offsets [%d, %d] do not fit the shape [%s] in %d bytes of data",
-                          Quoted(name), begin, end, absl::StrJoin(*shape, ", "), data_bytes));
-    }
-    file.tensors.push_back({name, *std::move(shape), begin, end});
-  }
-  std::sort(file.tensors.begin(), file.tensors.end(), [](const TensorPlace& a, const TensorPlace& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  std::uint64_t position = 0;
-  for (TensorPlace& tensor : file.tensors) {
-    if (tensor.begin != position) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: data begins at %d, expected %d: a hole or an overlap",
-                                                 Quoted(tensor.name), tensor.begin, position));
-    }
-    position = tensor.end;
-    tensor.begin += data_begin;
-    tensor.end += data_begin;
-  }
-  if (position != data_bytes) {
-    return absl::DataLossError(absl::StrFormat("%d bytes of data belong to no tensor", data_bytes - position));
-  }
-  return file;
+absl::StatusOr<std::uint64_t> BytesOfDtype(const std::string& dtype) {
+  if (dtype == "F32") return sizeof(float);
+  return absl::UnimplementedError(absl::StrFormat("dtype %s, only F32 is supported", nlohmann::json(dtype).dump()));
 }
 
 }  // namespace
 
 absl::StatusOr<LoadedFile> ParseSafetensors(absl::Span<const std::uint8_t> bytes) {
-  if (bytes.size() < kLengthBytes) {
+  if (bytes.size() < kSafetensorsLengthBytes) {
     return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", bytes.size()));
   }
   std::uint64_t header_size = 0;
-  std::memcpy(&header_size, bytes.data(), kLengthBytes);
-  if (header_size > kMaxHeaderBytes || header_size > bytes.size() - kLengthBytes) {
+  std::memcpy(&header_size, bytes.data(), kSafetensorsLengthBytes);
+  if (header_size > kMaxSafetensorsHeaderBytes || header_size > bytes.size() - kSafetensorsLengthBytes) {
     return absl::DataLossError(
         absl::StrFormat("bad header length %d in a safetensors file of %d bytes", header_size, bytes.size()));
   }
   absl::StatusOr<SafetensorsHeader> header =
-      ParseHeader(bytes.subspan(kLengthBytes, header_size), bytes.size() - kLengthBytes - header_size);
+      ParseSafetensorsHeader(bytes.subspan(kSafetensorsLengthBytes, header_size),
+                             bytes.size() - kSafetensorsLengthBytes - header_size, BytesOfDtype);
   if (!header.ok()) return header.status();
   LoadedFile file;
   file.metadata = std::move(header->metadata);

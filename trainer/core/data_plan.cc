@@ -108,14 +108,20 @@ std::uint32_t DataPlan::shards_in_epoch(std::uint32_t dataset_epoch) const {
 }
 
 std::uint64_t DataPlan::updates_in_epoch(std::uint32_t dataset_epoch) const {
+  return UpdatesTo(dataset_epoch, plan_.sample_count());
+}
+
+std::uint64_t DataPlan::UpdatesTo(std::uint32_t dataset_epoch, std::uint64_t position) const {
   std::uint64_t updates = 0;
-  std::uint64_t end = plan_.sample_count();
+  std::uint64_t end = position;
   // From its last segment to its first; between two there are whole data shards.
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     if (segment->epoch > dataset_epoch) continue;
     const std::uint64_t first = segment->epoch == dataset_epoch ? segment->position : 0;
-    updates += (end - first + segment->batch - 1) / segment->batch;
-    end = first;
+    if (first < end) {
+      updates += (end - first + segment->batch - 1) / segment->batch;
+      end = first;
+    }
     if (first == 0) break;
   }
   return updates;

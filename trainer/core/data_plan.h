@@ -31,6 +31,10 @@ class DataPlan {
   std::uint32_t updates_in_shard(std::uint32_t dataset_epoch, std::uint32_t shard) const;
   // Of all epochs before this one.
   std::uint64_t updates_before(std::uint32_t dataset_epoch) const;
+  // And of the data shards of this epoch before that one.
+  std::uint64_t updates_before(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+    return updates_before(dataset_epoch) + UpdatesTo(dataset_epoch, RangeOf(dataset_epoch, shard).first);
+  }
   std::uint64_t updates() const { return updates_before(epochs()); }
   // Of the last epoch.
   std::uint32_t batch_size() const { return segments_.back().batch; }
@@ -71,6 +75,8 @@ class DataPlan {
   const Segment& SegmentOf(std::uint32_t dataset_epoch, std::uint32_t shard) const;
   // Of a data shard; empty: no such shard.
   Range RangeOf(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+  // Of an epoch, up to the position at which a data shard begins or the epoch ends.
+  std::uint64_t UpdatesTo(std::uint32_t dataset_epoch, std::uint64_t position) const;
 
   v1::DataPlan plan_;
   std::vector<Segment> segments_ = {{}};  // in order; the first is of (0, 0)

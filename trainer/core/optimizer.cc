@@ -9,6 +9,7 @@
 #include "trainer/core/name_pattern.h"
 #include "trainer/core/optimizers/optimizers.h"
 #include "trainer/core/sandblaster/vectors.h"
+#include "trainer/core/schedule.h"
 
 namespace downpour::core {
 namespace {
@@ -52,7 +53,7 @@ absl::Status Check(const v1::OptimizerConfig& config) {
     return refuse("initial accumulator", config.initial_accumulator(), kAtLeast0);
   }
   if (!at_least_0(config.lambda())) return refuse("lambda", config.lambda(), kAtLeast0);
-  return absl::OkStatus();
+  return CheckSchedule(config.schedule());
 }
 
 std::unique_ptr<VectorOptimizer> Create(const v1::OptimizerConfig& config, double weight_decay,

@@ -21,7 +21,7 @@ namespace downpour::core {
 
 // What a step depends on beside the slice and the gradient.
 struct StepContext {
-  double learning_rate = 0;  // with what the staleness rule makes of it
+  double learning_rate = 0;  // as the schedule has it (schedule.h), with what the staleness rule makes of it
   double factor = 1;         // multiplies the gradient before anything else
   std::uint64_t staleness = 0;
   // The value that the gradient was computed with; null where it is not known or not asked for (NeedsPulledValues).
@@ -67,7 +67,7 @@ class Optimizer {
 
 // For a slice of the parameter `tensor`, which says whether its weights decay. kUnimplemented: a type that is not
 // known; kInvalidArgument: a learning rate that is not finite and greater than 0 as the float32 that is used, or
-// another number that the type uses and that is outside its range.
+// another number that the type or the schedule uses and that is outside its range.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
                                                            std::uint32_t elements);
 

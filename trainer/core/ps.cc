@@ -92,6 +92,7 @@ absl::Status PsCore::Install(const v1::View& view) {
     // mode.
     const bool switched = view.stamp().epoch() != view_.stamp().epoch();
     view_ = view;
+    SetLearningRate();
     if (switched) BeginMode();
     return absl::OkStatus();
   }
@@ -125,6 +126,7 @@ absl::Status PsCore::Install(const v1::View& view) {
   slice_count_ = static_cast<std::uint32_t>(slices->size());
   plan_ = *std::move(plan);
   view_ = view;
+  SetLearningRate();
   stats_ = fresh;
   complete_ = ShardCompletion();
   least_watermark_ = 0;
@@ -135,12 +137,15 @@ absl::Status PsCore::Install(const v1::View& view) {
   return absl::OkStatus();
 }
 
+void PsCore::SetLearningRate() {
+  const v1::OptimizerConfig& optimizer = view_.optimizer();
+  learning_rate_.emplace(optimizer.schedule(), optimizer.learning_rate(), plan_, StepWidth(view_), RateScale(view_));
+}
+
 void PsCore::BeginMode() {
   open_cut_.reset();  // its forks are of the mode before
   step_width_ = StepWidth(view_);
-  for (auto& [number, state] : slices_) {
-    state.SetStepWidth(step_width_, {.learning_rate = view_.optimizer().learning_rate()});
-  }
+  for (auto& [number, state] : slices_) state.SetStepWidth(step_width_);
   bound_.reset();
   if (view_.mode() == v1::BOUNDED_STALENESS) bound_.emplace(view_.staleness(), slice_numbers(), options_.bug);
   for (auto& [session, state] : sessions_) End(state, &owed_);
@@ -334,7 +339,7 @@ absl::StatusOr<SliceSnapshot> PsCore::TakeSnapshot(std::uint32_t cut, std::uint3
   }
   absl::StatusOr<SliceSnapshot> snapshot = open_cut_->Take(slices_.at(slice));
   if (options_.bug == PlantedBug::kStepSumLost && snapshot.ok()) {
-    return StepSum().Import(&snapshot->optimizer, snapshot->slice.elements).ok() ? *std::move(snapshot) : snapshot;
+    return StepSum().Import(&snapshot->optimizer, snapshot->slice.elements, 0).ok() ? *std::move(snapshot) : snapshot;
   }
   return snapshot;
 }
@@ -355,9 +360,9 @@ absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapsh
     return absl::AbortedError(absl::StrCat("generation ", generation, " is over"));
   }
   if (state->second.initialised()) return absl::OkStatus();  // by a try before
-  absl::Status imported = state->second.Import(snapshot);
+  absl::Status imported = state->second.Import(snapshot, view_.optimizer().learning_rate());
   if (!imported.ok()) return imported;
-  state->second.SettleSum({.learning_rate = view_.optimizer().learning_rate()});
+  state->second.SettleSum();
   complete_.OnRestored(state->second.table());
   // Of the whole history, so that progress goes on where it was.
   stats_.set_applied(stats_.applied() + state->second.version());
@@ -548,8 +553,9 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
   const v1::OptimizerConfig& optimizer = view_.optimizer();
   // The differences of buffers are no gradients: what they are is not to be clipped.
   const bool buffer = view_.tensors(static_cast<int>(state.slice().tensor)).kind() == v1::BUFFER;
-  StepContext context{
-      .learning_rate = optimizer.learning_rate(), .factor = buffer ? 1 : decision.factor, .staleness = staleness};
+  StepContext context{.learning_rate = learning_rate_->At(header.update),
+                      .factor = buffer ? 1 : decision.factor,
+                      .staleness = staleness};
   if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {
     context.learning_rate *= StalenessScale(staleness, optimizer.staleness_clamp());
   }

@@ -17,6 +17,7 @@
 #include "trainer/core/layout.h"
 #include "trainer/core/open_cut.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/schedule.h"
 #include "trainer/core/shard_completion.h"
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/slice_state.h"
@@ -151,6 +152,8 @@ class PsCore {
   explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
 
   absl::Status Install(const v1::View& view);
+  // As the view says it of this plan.
+  void SetLearningRate();
   // What follows from the mode begins anew; nobody pushes before the coordinator says again who may.
   void BeginMode();
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
@@ -190,6 +193,7 @@ class PsCore {
   JobUid uid_;
   v1::View view_;
   DataPlan plan_;
+  std::optional<LearningRate> learning_rate_;  // with a view
   std::map<std::uint32_t, SliceState> slices_;
   std::uint32_t slice_count_ = 0;  // of the whole model
   ShardCompletion complete_;

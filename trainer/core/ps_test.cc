@@ -856,6 +856,42 @@ TEST_F(PsTest, TheLearningRateFallsWithStaleness) {
   }
 }
 
+// What arrives in which order does not matter.
+TEST_F(PsTest, TheLearningRateIsThatOfTheUpdatesPlaceInThePlanTimesTheScaleOfTheView) {
+  v1::View view = MakeView();
+  v1::ScheduleConfig& schedule = *view.mutable_optimizer()->mutable_schedule();
+  schedule.set_type(v1::SCHEDULE_STEP);
+  schedule.set_gamma(0.5);
+  schedule.set_every_updates(2);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Initialise();
+  float expected = 0;
+  const auto push = [&](const UpdateId& update, float rate) {
+    expected += rate;
+    ASSERT_EQ(SendOne(Push(0, update, Verdict::kApply)), ReplyStatus::kApplied);
+    EXPECT_EQ(Value(0), All(expected));
+  };
+  push({0, 0, 3}, 0.5f);
+  push({1, 0, 0}, 1 / 64.0f);
+  push({0, 0, 0}, 1);
+  push({0, 1, 1}, 0.25f);
+
+  v1::View scaled = view;
+  scaled.mutable_stamp()->set_epoch(2);
+  scaled.set_learning_rate_scale(0.25);
+  ASSERT_EQ(ps_->OnDirect(MakeDirective(scaled, {kWorker}, 2), absl::ZeroDuration()).status(), v1::SYNC_OK);
+  Frame next = Push(0, {0, 0, 2}, Verdict::kApply);
+  next.header.epoch = 2;
+  ASSERT_EQ(SendOne(next), ReplyStatus::kApplied);
+  EXPECT_EQ(Value(0), All(expected + 0.125f));
+}
+
+TEST_F(PsTest, AScheduleThatIsOutsideItsRangeIsRefused) {
+  v1::View view = MakeView();
+  view.mutable_optimizer()->mutable_schedule()->set_type(v1::SCHEDULE_STEP);
+  EXPECT_EQ(ps_->OnDirect(MakeDirective(view, {kWorker}, 1), absl::ZeroDuration()).status(), v1::SYNC_REFUSED);
+}
+
 TEST_F(PsTest, ABufferTakesDifferencesAsTheyAreAndEachOnce) {
   v1::View view = MakeView();
   view.mutable_tensors(1)->set_kind(v1::BUFFER);

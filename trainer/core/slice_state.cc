@@ -37,17 +37,22 @@ bool SliceState::Initialise(const Payload& value) {
   return true;
 }
 
-void SliceState::SetStepWidth(std::uint32_t width, const StepContext& context) {
+void SliceState::TakeSum() {
+  const StepContext context{.learning_rate = sum_.learning_rate()};
   if (!sum_.empty()) TakeStep(sum_.TakeMean(), context);
+}
+
+void SliceState::SetStepWidth(std::uint32_t width) {
+  TakeSum();
   sum_ = StepSum();
   width_ = width;
   before_.reset();
   if (width_ != 0) FindStep({table_.watermark(), 0, 0});
 }
 
-void SliceState::SettleSum(const StepContext& context) {
+void SliceState::SettleSum() {
   if (sum_.empty() || sum_.width() == width_) return;
-  TakeStep(sum_.TakeMean(), context);
+  TakeSum();
   sum_ = StepSum();
 }
 
@@ -93,9 +98,7 @@ void SliceState::TakeStep(const EncodedGradient& gradient, const StepContext& co
 
 bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGradient& gradient,
                        const StepContext& context) {
-  StepContext of_step = context;
-  of_step.factor = 1;  // is in the sum
-  SettleSum(of_step);
+  SettleSum();
   if (verdict != Verdict::kApply) {
     ++skipped_;
     optimizer_->Skip();
@@ -104,7 +107,8 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGra
   } else if (width_ == 0) {
     TakeStep(gradient, context);
   } else {
-    sum_.Add(width_, gradient, slice_.elements, context.factor, table_.plan().samples_in_update(update));
+    sum_.Add(width_, gradient, slice_.elements, context.factor, table_.plan().samples_in_update(update),
+             context.learning_rate);
   }
   ++version_;
   const bool complete = table_.Insert(update);
@@ -114,7 +118,7 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGra
     if (SoleOwner(before_)) spare_ = std::move(before_);
     before_ = value_;
     step_before_ = step_;
-    if (!sum_.empty()) TakeStep(sum_.TakeMean(), of_step);
+    TakeSum();
     FindStep(step_);
   }
   return complete;
@@ -167,7 +171,7 @@ absl::Status SliceState::ImportBefore(OptimizerState* state, std::shared_ptr<std
   return absl::OkStatus();
 }
 
-absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
+absl::Status SliceState::Import(const SliceSnapshot& snapshot, double learning_rate) {
   if (snapshot.value == nullptr || snapshot.value->size() != slice_.elements) {
     return absl::InvalidArgumentError(absl::StrCat("slice ", number_, ": ",
                                                    snapshot.value == nullptr ? 0 : snapshot.value->size(),
@@ -179,7 +183,7 @@ absl::Status SliceState::Import(const SliceSnapshot& snapshot) {
   StepSum sum;
   std::shared_ptr<std::vector<float>> before;
   StepId step_before;
-  absl::Status taken = sum.Import(&state, slice_.elements);
+  absl::Status taken = sum.Import(&state, slice_.elements, learning_rate);
   if (taken.ok()) taken = ImportBefore(&state, &before, &step_before);
   if (taken.ok()) taken = optimizer_->Import(state);
   if (!taken.ok()) return absl::Status(taken.code(), absl::StrCat("slice ", number_, ": ", taken.message()));

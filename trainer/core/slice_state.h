@@ -40,10 +40,10 @@ class SliceState {
 
   // From now on steps have so many updates; 0: each is one. What has arrived of a step by now is a step of its own, and
   // what is in the table counts as there, in whatever order it came: the steps begin with the first that is not whole.
-  void SetStepWidth(std::uint32_t width, const StepContext& context);
+  void SetStepWidth(std::uint32_t width);
   std::uint32_t step_width() const { return width_; }
   // Takes what has arrived of a step of another width, before the import.
-  void SettleSum(const StepContext& context);
+  void SettleSum();
   // The first step that is not complete, with a step width; behind the last epoch: there is none.
   const StepId& step() const { return step_; }
   // The value to compute an update of `step` with. It is kept for one step beyond: other slices may not have it yet.
@@ -71,8 +71,8 @@ class SliceState {
   // with the fork.
   SliceState Fork();
   // Becomes what the snapshot holds. kInvalidArgument: another size, another update rule, or a table beyond the plan;
-  // then it stays as it was.
-  absl::Status Import(const SliceSnapshot& snapshot);
+  // then it stays as it was. `learning_rate` is that of half a step whose snapshot says none (step_sum.h).
+  absl::Status Import(const SliceSnapshot& snapshot, double learning_rate);
   // Memory of value, optimizer and steps.
   std::uint64_t bytes() const { return slice_.bytes() * (1 + optimizer_->vectors() + (width_ == 0 ? 0 : 2)); }
 
@@ -81,6 +81,8 @@ class SliceState {
              std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
 
   void TakeStep(const EncodedGradient& gradient, const StepContext& context);
+  // As far as it has come, if anything has.
+  void TakeSum();
   // Of the steps from `step` on, the first that the table has not whole.
   void FindStep(StepId step);
   bool BandComplete(const StepId& step, std::uint32_t shards) const;

@@ -48,7 +48,7 @@ TEST(SliceStateTest, WhatWasExportedStaysAsItWas) {
 TEST(SliceStateTest, UpdatesOfAStepAreOneStepWithTheirMean) {
   const DataPlan plan = Plan();
   SliceState state = Make();
-  state.SetStepWidth(2, {});
+  state.SetStepWidth(2);
   EXPECT_EQ(state.step(), (StepId{0, 0, 0}));
   const std::vector<float> first = *state.value();
   Push(state, {0, 0, 0}, 1);
@@ -74,15 +74,15 @@ TEST(SliceStateTest, UpdatesOfAStepAreOneStepWithTheirMean) {
 
 TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
   SliceState whole = Make();
-  whole.SetStepWidth(2, {});
+  whole.SetStepWidth(2);
   Push(whole, {0, 0, 0}, 1);
   const SliceSnapshot snapshot = whole.Export();
   SliceState fork = whole.Fork();
   Push(whole, {0, 1, 0}, 5);
 
   SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-  restored.SetStepWidth(2, {});
-  ASSERT_TRUE(restored.Import(snapshot).ok());
+  restored.SetStepWidth(2);
+  ASSERT_TRUE(restored.Import(snapshot, 0.5).ok());
   for (SliceState* state : {&fork, &restored}) {
     EXPECT_EQ(state->step(), (StepId{0, 0, 0}));
     Push(*state, {0, 1, 0}, 5);
@@ -90,11 +90,11 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
   }
   SliceSnapshot half = snapshot;
   half.optimizer.vectors.pop_back();
-  EXPECT_EQ(restored.Import(half).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(restored.Import(half, 0.5).code(), absl::StatusCode::kInvalidArgument);
 
   // In another mode what had arrived is a step of its own before the next one.
   SliceState other(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-  ASSERT_TRUE(other.Import(snapshot).ok());
+  ASSERT_TRUE(other.Import(snapshot, 0.5).ok());
   Push(other, {0, 1, 0}, 5);
   SliceState alone = Make();
   Push(alone, {0, 0, 0}, 1);
@@ -104,19 +104,19 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
 
 TEST(SliceStateTest, WithOtherStepsThatOfBeforeIsSettledAndForgotten) {
   SliceState whole = Make();
-  whole.SetStepWidth(1, {});
+  whole.SetStepWidth(1);
   Push(whole, {0, 0, 0}, 1);  // leaves the value before its step
   const SliceSnapshot after_a_step = whole.Export();
   ASSERT_EQ(after_a_step.optimizer.vectors.size(), 2u);
   whole = Make();
-  whole.SetStepWidth(2, {});
+  whole.SetStepWidth(2);
   Push(whole, {0, 0, 0}, 1);
   const SliceSnapshot within_a_step = whole.Export();
   for (const SliceSnapshot& snapshot : {after_a_step, within_a_step}) {
     SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-    restored.SetStepWidth(3, {});
-    ASSERT_TRUE(restored.Import(snapshot).ok());
-    restored.SettleSum({.learning_rate = 0.5});
+    restored.SetStepWidth(3);
+    ASSERT_TRUE(restored.Import(snapshot, 0.5).ok());
+    restored.SettleSum();
     SliceState alone = Make();
     Push(alone, {0, 0, 0}, 1);
     EXPECT_EQ(*restored.value(), *alone.value());
@@ -130,7 +130,7 @@ TEST(SliceStateTest, StepsThatAreWholeAlreadyArePassedOver) {
   SliceState state = Make();
   for (std::uint32_t group = 0; group < 3; ++group) Push(state, {0, 0, group}, 1);
   for (std::uint32_t group = 0; group < 2; ++group) Push(state, {0, 1, group}, 1);
-  state.SetStepWidth(2, {});
+  state.SetStepWidth(2);
   EXPECT_EQ(state.step(), (StepId{0, 0, 2}));
   Push(state, {0, 1, 2}, 1);
   EXPECT_EQ(state.step(), (StepId{0, 0, 3}));
@@ -140,11 +140,11 @@ TEST(SliceStateTest, StepsThatAreWholeAlreadyArePassedOver) {
 TEST(SliceStateTest, AStepInTheMiddleIsTakenWhereAnotherModeBegins) {
   for (const std::uint32_t width : {0u, 2u, 3u}) {
     SliceState state = Make();
-    state.SetStepWidth(2, {});
+    state.SetStepWidth(2);
     Push(state, {0, 0, 0}, 1);
     Push(state, {0, 1, 0}, 1);
     Push(state, {0, 0, 1}, 3);
-    state.SetStepWidth(width, {.learning_rate = 0.5});
+    state.SetStepWidth(width);
     SliceState alone = Make();
     Push(alone, {0, 0, 0}, 1);
     Push(alone, {0, 0, 1}, 3);
@@ -164,14 +164,14 @@ TEST(SliceStateTest, AStepInTheMiddleIsTakenWhereAnotherModeBegins) {
 TEST(SliceStateTest, TheValueBeforeIsExportedThoughSomethingOfTheNextStepWasThere) {
   SliceState state = Make();
   Push(state, {0, 0, 1}, 1);
-  state.SetStepWidth(2, {});
+  state.SetStepWidth(2);
   const std::vector<float> first = *state.value();
   Push(state, {0, 0, 0}, 1);
   Push(state, {0, 1, 0}, 1);
   ASSERT_EQ(state.step(), (StepId{0, 0, 1}));
   SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
-  restored.SetStepWidth(2, {});
-  ASSERT_TRUE(restored.Import(state.Export()).ok());
+  restored.SetStepWidth(2);
+  ASSERT_TRUE(restored.Import(state.Export(), 0.5).ok());
   EXPECT_EQ(*restored.value_at({0, 0, 0}), first);
 }
 
@@ -220,7 +220,7 @@ TEST(SliceStateTest, GoesOnFromASnapshotAsTheOriginalDoes) {
     }
     SliceState restored(3, Slice{1, 8, kElements}, std::make_unique<TestMomentum>(kElements), Plan());
     EXPECT_FALSE(restored.initialised());
-    ASSERT_TRUE(restored.Import(original.Export()).ok());
+    ASSERT_TRUE(restored.Import(original.Export(), 0.5).ok());
     EXPECT_TRUE(restored.initialised());
     ExpectAlike(restored.Export(), original.Export());
     for (std::uint32_t number = cut; number < 24; ++number) {
@@ -237,7 +237,7 @@ TEST(SliceStateTest, ASnapshotThatDoesNotFitChangesNothing) {
   Push(state, {0, 0, 0}, 1);
   const SliceSnapshot before = state.Export();
   const auto refused = [&](const SliceSnapshot& snapshot, const char* why) {
-    const absl::Status imported = state.Import(snapshot);
+    const absl::Status imported = state.Import(snapshot, 0.5);
     EXPECT_EQ(imported.code(), absl::StatusCode::kInvalidArgument) << why;
     ExpectAlike(state.Export(), before);
   };

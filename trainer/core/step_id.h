@@ -51,6 +51,18 @@ std::uint32_t ForEachUpdateOf(const StepId& step, std::uint32_t width, const Dat
   return updates;
 }
 
+// Updates that the plan has before the step: those of all earlier ones.
+inline std::uint64_t UpdatesBefore(const StepId& step, std::uint32_t width, const DataPlan& plan) {
+  const std::uint32_t shards = plan.shards_in_epoch(step.dataset_epoch);
+  const std::uint64_t first = std::uint64_t{step.band} * width;
+  if (first >= shards) return plan.updates_before(step.dataset_epoch + 1);
+  const std::uint64_t end = std::min<std::uint64_t>(first + width, shards);
+  // Of the data shards of a band, only the last one may have fewer updates than the others.
+  const std::uint32_t last = plan.updates_in_shard(step.dataset_epoch, static_cast<std::uint32_t>(end - 1));
+  return plan.updates_before(step.dataset_epoch, static_cast<std::uint32_t>(first)) + (end - first - 1) * step.group +
+         std::min(step.group, last);
+}
+
 }  // namespace downpour::core
 
 #endif  // DOWNPOUR_TRAINER_CORE_STEP_ID_H_

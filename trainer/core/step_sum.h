@@ -22,21 +22,25 @@ class StepSum {
   bool empty() const { return samples_ == 0; }
   // Of the steps that it is of; 0: of none.
   std::uint32_t width() const { return width_; }
+  // The learning rate of the step.
+  double learning_rate() const { return learning_rate_; }
   // `gradient` has `elements` values and is the mean over so many samples; `factor` multiplies it.
   void Add(std::uint32_t width, const EncodedGradient& gradient, std::size_t elements, double factor,
-           std::uint64_t samples);
+           std::uint64_t samples, double learning_rate);
   // The mean over all samples, which is the gradient of one minibatch that has all of them. It must not be empty, and
   // is from then on; the result is good until the next Add.
   Payload TakeMean();
 
   void Export(OptimizerState* state) const;
-  // Takes what Export wrote out of `state`, if anything is there. kInvalidArgument: another size, or half of it.
-  absl::Status Import(OptimizerState* state, std::size_t elements);
+  // Takes what Export wrote out of `state`, if anything is there. A sum of a version without schedules says no learning
+  // rate: it is `learning_rate`. kInvalidArgument: another size, or half of it.
+  absl::Status Import(OptimizerState* state, std::size_t elements, double learning_rate);
 
  private:
   std::shared_ptr<std::vector<float>> sum_;
   double samples_ = 0;
   std::uint32_t width_ = 0;
+  double learning_rate_ = 0;
 };
 
 }  // namespace downpour::core

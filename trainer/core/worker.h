@@ -122,6 +122,7 @@ class WorkerCore {
   const std::optional<absl::Status>& finished() const { return finished_; }
   const v1::WorkerStats& stats() const { return stats_; }
   const std::optional<DataPlan>& plan() const { return plan_; }
+  const v1::View& view() const { return view_; }
   std::uint64_t session() const { return session_; }
   // Updates that it has finished in this generation, and those that it need not catch up with; see StalenessBound.
   std::uint64_t clock() const { return clock_; }

@@ -1,6 +1,7 @@
 #include "trainer/coordinator/server.h"
 
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/service/wall_time.h"
+#include "trainer/tracking/run_tracking.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::coordinator {
@@ -32,13 +34,16 @@ constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
 class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
  public:
-  Impl(core::CoordinatorOptions options, std::unique_ptr<checkpoint::JobStore> store)
+  // `tracking` may be null.
+  Impl(core::CoordinatorOptions options, std::unique_ptr<checkpoint::JobStore> store,
+       std::unique_ptr<tracking::RunTracking> tracking)
       : core_(std::move(options), service::MonotonicNow()),
         store_(store == nullptr ? nullptr
                                 : std::make_unique<StoreThread>(std::move(store),
                                                                 [this](std::uint64_t call, core::StoreReply reply) {
                                                                   OnStoreReply(call, std::move(reply));
                                                                 })),
+        tracking_(std::move(tracking)),
         timer_([this] { OnTimer(); }) {}
 
   ~Impl() override {
@@ -46,6 +51,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
     store_.reset();
     calls_.CancelAndWait();
+    EndTracking();
   }
 
   absl::Status Serve(const std::string& listen, const std::string& metrics_listen) {
@@ -100,6 +106,8 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
       if (request->job_uid() != job_uid()) return;
       core_.ReportFailures(*request);
       *reply = core_.GetProgress(service::MonotonicNow());
+      if (tracking_ == nullptr) return;
+      for (std::string& warning : tracking_->Warnings()) reply->add_warnings(std::move(warning));
     });
   }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
@@ -161,7 +169,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
       }
     }
     Send(std::move(directives));
-    if (publish) Publish(progress);
+    if (!publish) return;
+    Publish(progress);
+    Track(progress);
   }
 
   std::vector<core::DirectCall> TakeDirectives() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -265,9 +275,41 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     }
   }
 
+  // Not at the same time from two threads.
+  void Track(const v1::ProgressReply& progress) {
+    if (tracking_ == nullptr) return;
+    tracking_->Add(service::MonotonicNow(), service::SecondsSince1970(), progress);
+    for (const std::unique_ptr<tracking::TrackerThread>& thread : tracking_->threads()) {
+      metrics_.SetCounter("downpour_tracker_dropped_total",
+                          "Points of figures that a tracker did not take, since this coordinator started.",
+                          {{"tracker", thread->name()}}, static_cast<double>(thread->dropped()));
+    }
+  }
+
+  // With what came after the last timer. A coordinator that was replaced leaves the end of the run to the other one.
+  void EndTracking() {
+    if (tracking_ == nullptr || server_ == nullptr) return;
+    v1::ProgressReply progress;
+    bool fenced = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      progress = core_.GetProgress(service::MonotonicNow());
+      fenced = core_.fenced().has_value();
+    }
+    Track(progress);
+    std::optional<tracking::Outcome> outcome;
+    if (!fenced) {
+      outcome = progress.phase() == v1::PHASE_DONE     ? tracking::Outcome::kSucceeded
+                : progress.phase() == v1::PHASE_FAILED ? tracking::Outcome::kFailed
+                                                       : tracking::Outcome::kStopped;
+    }
+    tracking_->End(outcome, service::SecondsSince1970());
+  }
+
   absl::Mutex mutex_;
   core::CoordinatorCore core_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<StoreThread> store_;
+  const std::unique_ptr<tracking::RunTracking> tracking_;  // null: there is none
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::string> logged_ ABSL_GUARDED_BY(mutex_);
   core::Time next_metrics_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();
@@ -292,7 +334,11 @@ absl::StatusOr<std::unique_ptr<CoordinatorServer>> CoordinatorServer::Start(core
     if (!opened.ok()) return opened.status();
     store = *std::move(opened);
   }
-  auto impl = std::make_unique<Impl>(std::move(options), std::move(store));
+  absl::StatusOr<std::unique_ptr<tracking::RunTracking>> trackers =
+      tracking::RunTracking::Start(options.config, options.incarnation, service::SecondsSince1970(),
+                                   [](const std::string& message) { spdlog::warn("{}", message); });
+  if (!trackers.ok()) return trackers.status();
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(store), *std::move(trackers));
   impl->set_job_uid(std::move(uid));
   const absl::Status served = impl->Serve(listen, metrics_listen);
   if (!served.ok()) return served;

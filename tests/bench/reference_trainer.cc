@@ -22,13 +22,14 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "trainer/data/dataset.h"
+#include "trainer/data/open_dataset.h"
 
 namespace {
 
@@ -180,7 +181,7 @@ class Loader {
       std::shuffle(order_.begin(), order_.end(), random_);
       next_ = 0;
     }
-    const downpour::data::Batch read = dataset_.Read({order_.data() + next_, batch_});
+    const downpour::data::Batch read = dataset_.Read({order_.data() + next_, batch_}, std::nullopt).value();
     if (read.inputs[0].type == downpour::data::ElementType::kU8) {
       const absl::Span<const std::uint8_t> pixels = read.inputs[0].values<std::uint8_t>();
       batch.samples.resize(pixels.size());

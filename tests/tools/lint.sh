@@ -23,7 +23,7 @@ if git grep -nE 'absl::Now\(|system_clock::now|(Wait|Await|LockWhen)WithDeadline
 fi
 
 # Generated protobuf headers must be there for clang-tidy to parse what includes them.
-cmake --build "$build" --target downpour_grpc >/dev/null
+cmake --build "$build" --target downpour_grpc downpour_tensorboard_proto downpour_tensorflow_example >/dev/null
 # A file is checked again only when it, how it is compiled, a header of ours that it includes, or the checks changed.
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/downpour-clang-tidy"
 mkdir -p "$cache"

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,43 +13,22 @@
 
 namespace downpour::data {
 
-// Samples, addressed by index. Immutable after opening: Read may be called from several threads.
+// Samples, addressed by index. Thread-safe.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   virtual const SampleFields& fields() const = 0;
-  // The samples in the order of `indices`, which must be in [0, size()).
-  virtual Batch Read(absl::Span<const std::int64_t> indices) const = 0;
+  // The samples in the order of `indices`, which must be in [0, size()); without those that are skipped. What is random
+  // about them is a function of the seed and of each one's index; none: nothing is random. Errors are those of
+  // SampleSource::Read.
+  virtual absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                                     std::optional<std::uint64_t> seed) const = 0;
+  // How many broken samples Read left out so far.
+  virtual std::uint64_t skipped() const { return 0; }
 };
 
 enum class Split { kTrain, kTest };
-
-// Generated data (synthetic.h). 0 or empty: what is usual for the kind.
-struct SyntheticSpec {
-  std::string kind = {};  // "Images", "Text", "Speech", "Radar"
-  std::uint64_t samples = 0;
-  std::uint64_t test_samples = 0;
-  std::uint64_t seed = 0;
-  std::vector<std::int64_t> shape = {};  // of an input, but for Text
-  std::uint64_t classes = 0;             // but for Radar
-  std::uint64_t vocabulary = 0;          // of Text, as are the lengths, in words
-  std::uint64_t min_length = 0;
-  std::uint64_t max_length = 0;
-};
-
-// Which data set.
-struct DatasetSpec {
-  std::string format = {};     // "IDX", "Synthetic"
-  std::string directory = {};  // of IDX
-  SyntheticSpec synthetic = {};
-};
-
-// The data set of a known format (idx_dataset.h, synthetic.h), with its errors. kUnimplemented: another format.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(const DatasetSpec& spec, Split split);
-
-// The fields alone, of the training set, without reading what they hold.
-absl::StatusOr<SampleFields> ReadFields(const DatasetSpec& spec);
 
 }  // namespace downpour::data
 

@@ -75,7 +75,8 @@ class IdxDataset final : public Dataset {
   std::int64_t size() const override { return images_.shape[0]; }
   const SampleFields& fields() const override { return fields_; }
 
-  Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                             std::optional<std::uint64_t> /*seed*/) const override {
     const std::int64_t samples = static_cast<std::int64_t>(indices.size());
     Batch batch{{MakeArray(fields_.inputs[0], samples)}, {MakeArray(fields_.targets[0], samples)}};
     std::uint8_t* to = batch.inputs[0].mutable_values<std::uint8_t>().data();

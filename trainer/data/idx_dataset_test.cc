@@ -100,7 +100,7 @@ TEST_F(IdxDatasetTest, ReadsWhatWasWritten) {
 
     std::vector<std::int64_t> indices(1 + random() % 20);
     for (std::int64_t& index : indices) index = static_cast<std::int64_t>(random() % count);
-    const Batch batch = (*dataset)->Read(indices);
+    const Batch batch = *(*dataset)->Read(indices, std::nullopt);
     EXPECT_EQ(batch.size(), static_cast<std::int64_t>(indices.size()));
     const absl::Span<const std::uint8_t> samples = batch.inputs.at(0).values<std::uint8_t>();
     const absl::Span<const std::int64_t> read_labels = batch.targets.at(0).values<std::int64_t>();
@@ -253,7 +253,7 @@ TEST(FashionMnist, OpensWhereItIsInstalled) {
     EXPECT_EQ((*dataset)->fields().inputs.at(0).shape, (std::vector<std::int64_t>{1, 28, 28}));
     std::vector<std::int64_t> per_class(10), indices(count);
     for (std::int64_t i = 0; i < count; ++i) indices[i] = i;
-    const Batch batch = (*dataset)->Read(indices);
+    const Batch batch = *(*dataset)->Read(indices, std::nullopt);
     const absl::Span<const std::uint8_t> samples = batch.inputs.at(0).values<std::uint8_t>();
     for (const std::int64_t label : batch.targets.at(0).values<std::int64_t>()) ++per_class[label];
     EXPECT_THAT(per_class, ::testing::Each(count / 10));  // the set is balanced

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "trainer/data/random.h"
 
 // Everything is computed in integers, of which floats are fractions: so the same bits come out on every machine.
 namespace downpour::data {
@@ -133,36 +134,6 @@ std::int64_t SizeOf(const SyntheticSpec& spec, Split split) {
 // What random numbers are for: each has its own.
 enum class Purpose : std::uint64_t { kTrainingSample, kTestSample, kPattern };
 
-// SplitMix64 (Steele, Lea and Flood 2014).
-class Random {
- public:
-  Random(std::uint64_t seed, Purpose purpose, std::uint64_t number)
-      : state_(Mix(Mix(Mix(seed) + static_cast<std::uint64_t>(purpose)) + number)) {}
-
-  std::uint64_t Next() {
-    const std::uint64_t value = Mix(state_);
-    state_ += kIncrement;
-    return value;
-  }
-
-  // Uniform in [least, most], which are at most 2^32 numbers.
-  std::int64_t Between(std::int64_t least, std::int64_t most) {
-    const std::uint64_t count = static_cast<std::uint64_t>(most - least) + 1;
-    return least + static_cast<std::int64_t>((Next() >> 32) * count >> 32);
-  }
-
- private:
-  static constexpr std::uint64_t kIncrement = 0x9e3779b97f4a7c15u;
-  static std::uint64_t Mix(std::uint64_t value) {
-    value += kIncrement;
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return value ^ (value >> 31);
-  }
-
-  std::uint64_t state_;
-};
-
 // Fixed point: 256 parts of a cell of a grid, or of a pixel.
 constexpr int kFractionBits = 8;
 constexpr std::int64_t kOne = std::int64_t{1} << kFractionBits;
@@ -223,11 +194,12 @@ class SyntheticDataset : public Dataset {
   std::size_t values() const { return static_cast<std::size_t>(values_); }  // of a sample's input
 
   Random ForSample(std::int64_t index) const {
-    return {spec_.seed, split_ == Split::kTrain ? Purpose::kTrainingSample : Purpose::kTestSample,
+    return {spec_.seed,
+            static_cast<std::uint64_t>(split_ == Split::kTrain ? Purpose::kTrainingSample : Purpose::kTestSample),
             static_cast<std::uint64_t>(index)};
   }
   Random ForPattern(std::int64_t number) const {
-    return {spec_.seed, Purpose::kPattern, static_cast<std::uint64_t>(number)};
+    return {spec_.seed, static_cast<std::uint64_t>(Purpose::kPattern), static_cast<std::uint64_t>(number)};
   }
   std::int64_t Label(std::int64_t index) const { return index % static_cast<std::int64_t>(spec_.classes); }
 
@@ -249,7 +221,8 @@ class Images final : public SyntheticDataset {
  public:
   using SyntheticDataset::SyntheticDataset;
 
-  Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                             std::optional<std::uint64_t> /*seed*/) const override {
     Batch batch{{MakeArray(fields().inputs[0], static_cast<std::int64_t>(indices.size()))}, {Labels(indices)}};
     std::uint8_t* to = batch.inputs[0].mutable_values<std::uint8_t>().data();
     std::vector<std::int16_t> pattern(static_cast<std::size_t>(extent(1) * extent(2)));
@@ -284,7 +257,8 @@ class Text final : public SyntheticDataset {
  public:
   using SyntheticDataset::SyntheticDataset;
 
-  Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                             std::optional<std::uint64_t> /*seed*/) const override {
     std::vector<std::int64_t> lengths;
     lengths.reserve(indices.size());
     for (const std::int64_t index : indices) {
@@ -325,7 +299,8 @@ class Speech final : public SyntheticDataset {
  public:
   using SyntheticDataset::SyntheticDataset;
 
-  Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                             std::optional<std::uint64_t> /*seed*/) const override {
     Batch batch{{MakeArray(fields().inputs[0], static_cast<std::int64_t>(indices.size()))}, {Labels(indices)}};
     float* to = batch.inputs[0].mutable_values<float>().data();
     std::vector<std::int16_t> pattern(values());
@@ -353,7 +328,8 @@ class Radar final : public SyntheticDataset {
  public:
   using SyntheticDataset::SyntheticDataset;
 
-  Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
+                             std::optional<std::uint64_t> /*seed*/) const override {
     const std::int64_t samples = static_cast<std::int64_t>(indices.size());
     Batch batch{{MakeArray(fields().inputs[0], samples)}, {MakeArray(fields().targets[0], samples)}};
     float* input = batch.inputs[0].mutable_values<float>().data();

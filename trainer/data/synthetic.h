@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/dataset_spec.h"
 
 // Generated data, for trying things out: nothing is downloaded or stored. A sample is a function of seed, split and
 // index, computed when it is read, with the same bits on every machine. Training and test samples differ, but follow

@@ -39,7 +39,7 @@ std::vector<std::int64_t> Iota(std::int64_t count) {
   return indices;
 }
 
-Batch ReadAll(const Dataset& dataset) { return dataset.Read(Iota(dataset.size())); }
+Batch ReadAll(const Dataset& dataset) { return *dataset.Read(Iota(dataset.size()), std::nullopt); }
 
 // The bytes of one sample. Of a text, how long it is and its words: padding depends on the batch, but must be zero.
 std::string Sample(const Batch& batch, std::int64_t sample) {
@@ -97,7 +97,7 @@ TEST(Synthetic, FieldsAndCounts) {
     EXPECT_EQ(Make(spec)->size(), std::int64_t{1} << 40);
     EXPECT_EQ(Make(spec, Split::kTest)->size(), 7);
     EXPECT_EQ(Make(spec, Split::kTest)->fields(), *SyntheticFields(spec));
-    EXPECT_EQ(Make(spec)->Read({(std::int64_t{1} << 40) - 1}).size(), 1);
+    EXPECT_EQ(Make(spec)->Read({(std::int64_t{1} << 40) - 1}, std::nullopt)->size(), 1);
   }
 }
 
@@ -170,7 +170,7 @@ TEST(Synthetic, SamplesAreFunctionsOfTheirIndex) {
 
     std::vector<std::int64_t> indices(1 + below(60));
     for (std::int64_t& index : indices) index = static_cast<std::int64_t>(below(spec.samples));
-    const Batch some = Make(spec)->Read(indices);
+    const Batch some = *Make(spec)->Read(indices, std::nullopt);
     for (std::size_t i = 0; i < indices.size(); ++i) {
       ASSERT_EQ(Sample(some, static_cast<std::int64_t>(i)), samples[indices[i]]) << indices[i];
     }
@@ -228,7 +228,7 @@ TEST(Synthetic, TheBitsAreTheSameEverywhere) {
                                                                      {"Speech", 0xb4ca4ff4794a87e0u},
                                                                      {"Radar", 0x1cac5e97fae8fa12u}};
   for (const auto& [kind, expected] : hashes) {
-    const Batch batch = Make({.kind = kind, .seed = 42}, Split::kTest)->Read({0, 1, 999});
+    const Batch batch = *Make({.kind = kind, .seed = 42}, Split::kTest)->Read({0, 1, 999}, std::nullopt);
     EXPECT_EQ(Hash(Sample(batch, 0) + Sample(batch, 1) + Sample(batch, 2)), expected) << kind;
   }
 }
@@ -242,7 +242,7 @@ TEST(Synthetic, ThreadsMayReadTogether) {
     threads.reserve(batches.size());
     for (Batch& batch : batches) {
       threads.emplace_back([&] {
-        for (int round = 0; round < 5; ++round) batch = dataset->Read(indices);
+        for (int round = 0; round < 5; ++round) batch = *dataset->Read(indices, std::nullopt);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -102,6 +102,11 @@ TEST(LocalOptimizerTest, StepsAreThoseOfTheFormulas) {
     const Values initial = ValuesOf(*model);
     PlainOptimizer optimizer(options);
     for (std::uint64_t step = 0; step < 6; ++step) {
+      if (step > 2) {
+        const double learning_rate = options.learning_rate / static_cast<double>(step);
+        model->SetLearningRate(learning_rate);
+        optimizer.SetLearningRate(learning_rate);
+      }
       const data::Batch batch = RandomBatch(step);
       const absl::StatusOr<StepResult> taken = model->TakeStep(batch, step, nullptr);
       ASSERT_TRUE(taken.ok()) << taken.status();

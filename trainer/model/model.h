@@ -123,6 +123,8 @@ class Model {
                                               const OnLoss& /*on_loss*/) {
     return absl::FailedPreconditionError("this model has no optimizer of its own");
   }
+  // Of the steps from now on; at first it is that of the options.
+  virtual void SetLearningRate(double /*learning_rate*/) {}
   // The next step is taken as if it were the first.
   virtual void ForgetSteps() {}
 

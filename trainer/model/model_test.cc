@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trainer/data/dataset.h"
+#include "trainer/data/open_dataset.h"
 
 namespace downpour::model {
 namespace {
@@ -394,7 +394,10 @@ TEST(Model, Bf16GradientsAreCloseToFp32) {
 TEST(Model, SequentialSgdOnRealImagesReducesTheLoss) {
   const std::string directory = "/usr/share/datasets/fashion-mnist";
   if (!std::filesystem::exists(directory)) FAIL() << directory << " is not installed";
-  const auto dataset = data::OpenDataset({.format = "IDX", .directory = directory}, data::Split::kTest);
+  data::DatasetSpec spec;
+  spec.format = "IDX";
+  spec.directory = directory;
+  const auto dataset = data::OpenDataset(spec, data::Split::kTest);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   for (const char* name : {"LeNet", "MLP"}) {
     ModelOptions options = Options(name, 1, LayoutChoice::kFused);
@@ -403,7 +406,7 @@ TEST(Model, SequentialSgdOnRealImagesReducesTheLoss) {
     const auto read = [&](std::int64_t from, std::int64_t count) {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(count));
       std::iota(indices.begin(), indices.end(), from);
-      return (*dataset)->Read(indices);
+      return *(*dataset)->Read(indices, std::nullopt);
     };
     const data::Batch held_out = read(9000, 1000);
     const auto before = model->Evaluate(held_out);

@@ -283,6 +283,11 @@ class TorchModel final : public Model {
     });
   }
 
+  void SetLearningRate(double learning_rate) override {
+    if (local_ == nullptr) return;
+    for (torch::optim::OptimizerParamGroup& group : local_->param_groups()) group.options().set_lr(learning_rate);
+  }
+
   void ForgetSteps() override {
     if (local_ != nullptr) local_->state().clear();
   }

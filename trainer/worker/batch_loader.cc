@@ -26,7 +26,7 @@ void BatchLoader::Run() {
       request = *std::exchange(request_, std::nullopt);
       loading_ = request.minibatch;
     }
-    data::Batch batch = dataset_->Read(request.indices);
+    absl::StatusOr<data::Batch> batch = dataset_->Read(request.indices, request.seed);
     absl::MutexLock lock(&mutex_);
     batch_ = std::move(batch);
     loaded_ = request.minibatch;
@@ -35,12 +35,12 @@ void BatchLoader::Run() {
 }
 
 void BatchLoader::Prefetch(const core::DataPlan& plan, const Minibatch& minibatch) {
-  Request request{minibatch, Indices(plan, minibatch)};
+  Request request = MakeRequest(plan, minibatch);
   absl::MutexLock lock(&mutex_);
   if (loaded_ != minibatch && loading_ != minibatch) request_ = std::move(request);
 }
 
-data::Batch BatchLoader::Take(const core::DataPlan& plan, const Minibatch& minibatch) {
+absl::StatusOr<data::Batch> BatchLoader::Take(const core::DataPlan& plan, const Minibatch& minibatch) {
   {
     absl::MutexLock lock(&mutex_);
     // The loader never blocks on anything but the data set, so waiting for it is no longer than reading it here.
@@ -53,7 +53,8 @@ data::Batch BatchLoader::Take(const core::DataPlan& plan, const Minibatch& minib
       return std::move(batch_);
     }
   }
-  return dataset_->Read(Indices(plan, minibatch));
+  const Request request = MakeRequest(plan, minibatch);
+  return dataset_->Read(request.indices, request.seed);
 }
 
 }  // namespace downpour::worker

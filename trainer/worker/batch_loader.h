@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/data/dataset.h"
@@ -33,17 +34,19 @@ class BatchLoader {
   BatchLoader& operator=(const BatchLoader&) = delete;
 
   void Prefetch(const core::DataPlan& plan, const Minibatch& minibatch);
-  // From the prefetch if that was the minibatch prefetched, read now otherwise.
-  data::Batch Take(const core::DataPlan& plan, const Minibatch& minibatch);
+  // From the prefetch if that was the minibatch prefetched, read now otherwise; with the data set's errors.
+  absl::StatusOr<data::Batch> Take(const core::DataPlan& plan, const Minibatch& minibatch);
 
  private:
   struct Request {
     Minibatch minibatch;
     std::vector<std::int64_t> indices;
+    std::uint64_t seed = 0;
   };
   void Run();
-  std::vector<std::int64_t> Indices(const core::DataPlan& plan, const Minibatch& minibatch) const {
-    return plan.SampleIndices(minibatch.update, minibatch.number, size_);
+  Request MakeRequest(const core::DataPlan& plan, const Minibatch& minibatch) const {
+    return {minibatch, plan.SampleIndices(minibatch.update, minibatch.number, size_),
+            plan.UpdateSeed(minibatch.update, minibatch.number)};
   }
 
   const data::Dataset* dataset_;
@@ -52,7 +55,7 @@ class BatchLoader {
   std::optional<Request> request_ ABSL_GUARDED_BY(mutex_);
   std::optional<Minibatch> loading_ ABSL_GUARDED_BY(mutex_);
   std::optional<Minibatch> loaded_ ABSL_GUARDED_BY(mutex_);
-  data::Batch batch_ ABSL_GUARDED_BY(mutex_);
+  absl::StatusOr<data::Batch> batch_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };

@@ -2,7 +2,7 @@
 #define DOWNPOUR_TRAINER_WORKER_DATASET_SPEC_H_
 
 #include "downpour/v1/config.pb.h"
-#include "trainer/data/dataset.h"
+#include "trainer/data/dataset_spec.h"
 
 namespace downpour::worker {
 

@@ -16,8 +16,11 @@
 #include "grpcpp/grpcpp.h"
 #include "spdlog/spdlog.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/core/schedule.h"
+#include "trainer/core/step_id.h"
 #include "trainer/core/worker.h"
-#include "trainer/data/dataset.h"
+#include "trainer/data/files/shown_path.h"
+#include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/model/objective.h"
 #include "trainer/service/calls.h"
@@ -249,10 +252,14 @@ class WorkerProcess::Impl {
   }
 
   void Train(const core::Work& work) {
+    const v1::LocalStepsConfig& steps = options_.config.local_steps();
     std::optional<core::DataPlan> plan;
+    std::optional<core::LearningRate> learning_rate;  // of local steps
     {
       absl::MutexLock lock(&mutex_);
       plan = core_.plan();
+      learning_rate.emplace(steps.schedule(), steps.learning_rate(), *plan, core::StepWidth(core_.view()),
+                            core::RateScale(core_.view()));
     }
     core::Time begun = service::MonotonicNow();
     if (work.fetched) store_.Load();
@@ -266,14 +273,22 @@ class WorkerProcess::Impl {
     const auto on_loss = [&finite](double loss) { return finite = std::isfinite(loss); };
     for (std::uint32_t number = 0; number < count && finite; ++number) {
       if (number > 0 && Abandoned()) return;
-      const data::Batch batch = loader_.Take(*plan, {work.update, number});
+      const absl::StatusOr<data::Batch> read = loader_.Take(*plan, {work.update, number});
+      if (!read.ok()) return Fail(read.status());
+      const data::Batch& batch = *read;
+      // All of its samples are broken, and skipped: there is no gradient of none.
+      if (batch.size() == 0) finite = false;
+      if (!finite) break;
       if (number + 1 < count) {
         loader_.Prefetch(*plan, {work.update, number + 1});
       } else if (const std::optional<core::UpdateId> next = NextUpdate(); next.has_value()) {
         loader_.Prefetch(*plan, {*next, 0});
       }
       result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
-      const double part = static_cast<double>(batch.size()) / static_cast<double>(result.samples);
+      // Of the samples that are planned: those that are left out as broken ones do not make it weigh less.
+      const std::uint64_t begin = std::uint64_t{number} * options_.config.batch_size();
+      const auto planned = std::min<std::uint64_t>(result.samples - begin, options_.config.batch_size());
+      const double part = static_cast<double>(planned) / static_cast<double>(result.samples);
       const bool last = number + 1 == count;
       std::vector<std::pair<std::size_t, std::vector<float>>> moved;
       const auto on_gradient = [&](std::size_t tensor, absl::Span<const float> gradient) {
@@ -286,6 +301,7 @@ class WorkerProcess::Impl {
           core.OnGradient(work.token, static_cast<std::uint32_t>(tensor), now, output);
         });
       };
+      if (local) model_->SetLearningRate(learning_rate->At(work.update, static_cast<double>(number) / count));
       const std::uint64_t seed = plan->UpdateSeed(work.update, number);
       const absl::StatusOr<model::StepResult> step =
           local ? model_->TakeStep(batch, seed, on_loss) : model_->ComputeGradients(batch, seed, on_loss, on_gradient);
@@ -379,10 +395,15 @@ class WorkerProcess::Impl {
   absl::Status EvaluateTestSet(v1::TaskResult* result) {
     model::Measured loss;
     std::vector<model::Measured> metrics;
+    std::int64_t samples = 0;
     for (std::int64_t first = 0; first < test_->size(); first += kEvaluationBatch) {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kEvaluationBatch, test_->size() - first)));
       std::iota(indices.begin(), indices.end(), first);
-      const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(test_->Read(indices));
+      const absl::StatusOr<data::Batch> batch = test_->Read(indices, std::nullopt);
+      if (!batch.ok()) return batch.status();
+      if (batch->size() == 0) continue;  // all are broken, and skipped
+      samples += batch->size();
+      const absl::StatusOr<model::EvaluationResult> part = model_->Evaluate(*batch);
       if (!part.ok()) return part.status();
       Add(part->loss, &loss);
       for (std::size_t i = 0; i < part->metrics.size(); ++i) {
@@ -390,7 +411,7 @@ class WorkerProcess::Impl {
         Add(part->metrics[i], &metrics[i]);
       }
     }
-    result->set_samples(static_cast<std::uint64_t>(test_->size()));
+    result->set_samples(static_cast<std::uint64_t>(samples));
     result->set_loss(Mean(loss));
     for (const model::Measured& measured : metrics) {
       v1::Metric* metric = result->add_metrics();
@@ -457,8 +478,10 @@ class WorkerProcess::Impl {
                         {}, static_cast<double>(stats.duplicates()));
     metrics_.SetCounter("downpour_worker_steps_total", "Updates that this worker finished.", {},
                         static_cast<double>(stats.steps()));
-    metrics_.SetCounter("downpour_worker_skipped_total", "Updates recorded as skipped: loss or gradient not finite.",
-                        {}, static_cast<double>(stats.skipped()));
+    metrics_.SetCounter(
+        "downpour_worker_skipped_total",
+        "Updates recorded as skipped: loss or gradient not finite, or no sample of a minibatch could be read.", {},
+        static_cast<double>(stats.skipped()));
     metrics_.SetCounter("downpour_worker_push_bytes_total", "Bytes of gradients, as they were sent.", {},
                         static_cast<double>(stats.push_bytes()));
     metrics_.SetCounter("downpour_worker_push_bytes_saved_total",
@@ -518,21 +541,17 @@ class WorkerProcess::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {
-  const data::DatasetSpec spec = MakeDatasetSpec(options.config.dataset());
-  absl::StatusOr<std::unique_ptr<data::Dataset>> train = data::OpenDataset(spec, data::Split::kTrain);
-  if (!train.ok()) return train.status();
-  // Read to its last byte now: what is wrong with it must not come up when the training is done.
-  std::unique_ptr<data::Dataset> test;
-  if (options.config.evaluate()) {
-    absl::StatusOr<std::unique_ptr<data::Dataset>> opened = data::OpenDataset(spec, data::Split::kTest);
-    if (!opened.ok()) return opened.status();
-    test = *std::move(opened);
-  }
-  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(MakeModelOptions(options.config, **train));
+  data::DatasetSpec spec = MakeDatasetSpec(options.config.dataset());
+  if (!spec.cache_directory.empty()) absl::StrAppend(&spec.cache_directory, "/worker-", options.index);
+  // The test set too: what is wrong with it must not come up when the training is done.
+  absl::StatusOr<data::Datasets> datasets = data::OpenDatasets(spec, options.config.evaluate(), options.arrow);
+  if (!datasets.ok()) return datasets.status();
+  absl::StatusOr<std::unique_ptr<model::Model>> model =
+      model::CreateModel(MakeModelOptions(options.config, *datasets->train));
   if (!model.ok()) return model.status();
   spdlog::info("{} on {}, {} training samples", ModelName(options.config.model()), (*model)->description(),
-               (*train)->size());
-  return Create(std::move(options), *std::move(train), std::move(test), *std::move(model));
+               datasets->train->size());
+  return Create(std::move(options), std::move(datasets->train), std::move(datasets->test), *std::move(model));
 }
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options,
@@ -543,10 +562,11 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
     return absl::InvalidArgumentError("evaluate: there is no test set");
   }
   if (test != nullptr && test->fields() != train->fields()) {
-    return absl::DataLossError(absl::StrCat(options.config.dataset().path(), ": samples of the test set have ",
-                                            data::ToString(test->fields()), ", those of the training set ",
-                                            data::ToString(train->fields())));
+    return absl::DataLossError(absl::StrCat(data::ShownPath(options.config.dataset().path()),
+                                            ": samples of the test set have ", data::ToString(test->fields()),
+                                            ", those of the training set ", data::ToString(train->fields())));
   }
+  if (absl::Status known = core::CheckSchedule(options.config.local_steps().schedule()); !known.ok()) return known;
   if (!options.config.output_directory().empty()) {
     absl::Status writable = checkpoint::CheckWritable(OutputPath(options.config, kModelFile));
     if (!writable.ok()) return writable;

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 
 namespace downpour::worker {
@@ -18,6 +19,7 @@ struct WorkerProcessOptions {
   std::uint32_t process_incarnation = 1;
   std::string coordinator;     // host:port, or @FILE that holds it
   std::string metrics_listen;  // empty: none
+  data::ArrowReaders arrow;    // empty: data that need Apache Arrow are refused
 };
 
 // WorkerCore with a model, a data set and the network around it. The model computes on the thread that calls Run;

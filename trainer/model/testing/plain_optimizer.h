@@ -26,6 +26,8 @@ class PlainOptimizer {
  public:
   explicit PlainOptimizer(const LocalOptimizer& options) : options_(options) {}
 
+  void SetLearningRate(double learning_rate) { options_.learning_rate = learning_rate; }
+
   // Moves the first `parameters` of `values` by their gradients, the others by differences.
   void Step(const Values& gradients, std::size_t parameters, Values* values) {
     using Type = LocalOptimizer::Type;
@@ -68,7 +70,7 @@ class PlainOptimizer {
   }
 
  private:
-  const LocalOptimizer options_;
+  LocalOptimizer options_;
   int steps_ = 0;
   std::vector<std::vector<double>> first_, second_;  // moments; the first is the velocity of momentum
 };

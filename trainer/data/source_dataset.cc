@@ -1,0 +1,228 @@
+#include "trainer/data/source_dataset.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "trainer/data/parallel.h"
+
+namespace downpour::data {
+namespace {
+
+// From a column to a field, ready to be applied.
+struct Chain {
+  std::vector<std::size_t> columns;   // more than one: single numbers, in a row
+  std::vector<Transform> to_numbers;  // of these: each as fp32
+  std::vector<Transform> transforms;
+  Field field;
+  bool target = false;
+};
+
+absl::StatusOr<std::size_t> Find(const std::vector<Column>& columns, const std::string& name) {
+  const auto found =
+      std::find_if(columns.begin(), columns.end(), [&name](const Column& column) { return column.name == name; });
+  if (found != columns.end()) return static_cast<std::size_t>(found - columns.begin());
+  return absl::InvalidArgumentError(absl::StrCat(
+      "column \"", name, "\": there is none of this name; there are ",
+      absl::StrJoin(columns, ", ", [](std::string* text, const Column& column) { text->append(column.name); })));
+}
+
+// What a field of several columns begins with.
+absl::StatusOr<Column> Row(const std::vector<Column>& columns, const SourceField& field, Chain* chain) {
+  for (const std::string& name : field.columns) {
+    const absl::StatusOr<std::size_t> at = Find(columns, name);
+    if (!at.ok()) return at.status();
+    const Column& column = columns[*at];
+    if (column.text || !column.shape.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "column \"", name, "\": a field of several columns is of single numbers, not of ", TypeText(column)));
+    }
+    absl::StatusOr<Transform> number = Cast(column, ElementType::kF32);
+    if (!number.ok()) return number.status();
+    chain->columns.push_back(*at);
+    chain->to_numbers.push_back(*std::move(number));
+  }
+  return Column{field.name, ElementType::kF32, {static_cast<std::int64_t>(field.columns.size())}};
+}
+
+absl::StatusOr<Chain> Bind(const std::vector<Column>& columns, const SourceField& field) {
+  Chain chain;
+  chain.target = field.target;
+  Column column;
+  if (field.columns.empty()) {
+    const absl::StatusOr<std::size_t> at = Find(columns, field.column);
+    if (!at.ok()) return at.status();
+    chain.columns = {*at};
+    column = columns[*at];
+  } else {
+    absl::StatusOr<Column> row = Row(columns, field, &chain);
+    if (!row.ok()) return row.status();
+    column = *std::move(row);
+  }
+  const std::string& name = field.columns.empty() ? field.column : field.name;
+  for (const SourceField::Step& step : field.steps) {
+    if (step == nullptr) {
+      chain.transforms.emplace_back();
+      continue;
+    }
+    absl::StatusOr<Transform> transform = step(column);
+    if (!transform.ok()) {
+      return absl::Status(transform.status().code(),
+                          absl::StrCat("column \"", name, "\": ", transform.status().message()));
+    }
+    column = transform->output;
+    chain.transforms.push_back(*std::move(transform));
+  }
+  if (column.text) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("column \"", name, "\": text is nothing that a model takes: it needs Tokenize"));
+  }
+  if (!column.shape.empty() &&
+      std::find(column.shape.begin() + 1, column.shape.end(), kAnyExtent) != column.shape.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("column \"", name, "\": ", TypeText(column),
+                                                   " has another shape in each sample: it needs Resize or a crop"));
+  }
+  chain.field = {field.name.empty() ? field.column : field.name, column.type, column.shape, column.classes};
+  return chain;
+}
+
+class SourceDataset final : public Dataset {
+ public:
+  SourceDataset(std::shared_ptr<const SampleSource> source, std::vector<Chain> chains, BadSamplePolicy policy,
+                int threads)
+      : source_(std::move(source)), chains_(std::move(chains)), policy_(policy), parallel_(threads) {
+    for (const Chain& chain : chains_) (chain.target ? fields_.targets : fields_.inputs).push_back(chain.field);
+  }
+
+  std::int64_t size() const override { return source_->size(); }
+  const SampleFields& fields() const override { return fields_; }
+  std::uint64_t skipped() const override { return skipped_.load(std::memory_order_relaxed); }
+
+  absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices, std::optional<std::uint64_t> seed) const override {
+    std::vector<absl::StatusOr<Sample>> read(indices.size());
+    parallel_.ForEach(indices.size(), [&](std::size_t i) { read[i] = ReadOne(indices[i], seed); });
+    std::vector<Sample> samples;  // values in the order of the chains
+    samples.reserve(indices.size());
+    for (absl::StatusOr<Sample>& sample : read) {
+      if (sample.ok()) {
+        samples.push_back(*std::move(sample));
+      } else if (absl::Status status = Skip(sample.status()); !status.ok()) {
+        return status;
+      }
+    }
+    Batch batch;
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      (chains_[i].target ? batch.targets : batch.inputs).push_back(Collect(chains_[i].field, samples, i));
+    }
+    return batch;
+  }
+
+ private:
+  absl::StatusOr<Sample> ReadOne(std::int64_t index, std::optional<std::uint64_t> seed) const {
+    absl::StatusOr<Sample> stored = source_->Read(index);
+    if (!stored.ok()) return stored;
+    Sample sample;
+    sample.reserve(chains_.size());
+    for (const Chain& chain : chains_) {
+      absl::StatusOr<Value> begun = Begin(chain, *stored);
+      if (!begun.ok()) return begun.status();
+      Value value = *std::move(begun);
+      for (std::size_t step = 0; step < chain.transforms.size(); ++step) {
+        if (chain.transforms[step].apply == nullptr) continue;
+        // The same numbers for the same step of each field: an image and its mask are moved alike.
+        std::optional<Random> random;
+        if (seed.has_value()) random.emplace(*seed, step, static_cast<std::uint64_t>(index));
+        absl::StatusOr<Value> transformed =
+            chain.transforms[step].apply(std::move(value), random.has_value() ? &*random : nullptr);
+        if (!transformed.ok()) {
+          return absl::Status(transformed.status().code(), absl::StrCat("sample ", index, ", ", chain.field.name, ": ",
+                                                                        transformed.status().message()));
+        }
+        value = *std::move(transformed);
+      }
+      sample.push_back(std::move(value));
+    }
+    return sample;
+  }
+
+  // Copies: another field may be made of the same.
+  static absl::StatusOr<Value> Begin(const Chain& chain, const Sample& stored) {
+    if (chain.to_numbers.empty()) return stored[chain.columns.front()];
+    Value row{{static_cast<std::int64_t>(chain.columns.size())}, {}};
+    for (std::size_t i = 0; i < chain.columns.size(); ++i) {
+      absl::StatusOr<Value> number = chain.to_numbers[i].apply(stored[chain.columns[i]], nullptr);
+      if (!number.ok()) return number.status();
+      row.bytes.insert(row.bytes.end(), number->bytes.begin(), number->bytes.end());
+    }
+    return row;
+  }
+
+  // OK: it is left out.
+  absl::Status Skip(const absl::Status& status) const {
+    if (!absl::IsDataLoss(status) || !policy_.skip) return status;
+    if (skipped_.fetch_add(1, std::memory_order_relaxed) < policy_.most) return absl::OkStatus();
+    return absl::DataLossError(
+        absl::StrCat(status.message(), "; ", policy_.most, " broken samples were skipped before, and no more may be"));
+  }
+
+  static Array Collect(const Field& field, const std::vector<Sample>& samples, std::size_t chain) {
+    std::vector<std::int64_t> lengths;
+    if (field.ragged()) {
+      for (const Sample& sample : samples) lengths.push_back(sample[chain].shape.front());
+    }
+    Array array = field.ragged() ? MakeRaggedArray(field, std::move(lengths))
+                                 : MakeArray(field, static_cast<std::int64_t>(samples.size()));
+    const std::size_t stride = samples.empty() ? 0 : array.bytes.size() / samples.size();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const std::vector<std::byte>& bytes = samples[i][chain].bytes;
+      std::copy(bytes.begin(), bytes.end(), array.bytes.begin() + static_cast<std::ptrdiff_t>(i * stride));
+    }
+    return array;
+  }
+
+  const std::shared_ptr<const SampleSource> source_;
+  const std::vector<Chain> chains_;
+  const BadSamplePolicy policy_;
+  SampleFields fields_;
+  mutable std::atomic<std::uint64_t> skipped_{0};
+  mutable Parallel parallel_;
+};
+
+}  // namespace
+
+std::vector<SourceField> UsualFields(const std::vector<Column>& columns) {
+  std::vector<SourceField> fields;
+  fields.reserve(columns.size());
+  for (const Column& column : columns) {
+    fields.push_back(
+        {.column = column.name, .target = column.classes > 0 || column.name == "label" || column.name == "target"});
+  }
+  return fields;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> MakeSourceDataset(std::shared_ptr<const SampleSource> source,
+                                                           const std::vector<SourceField>& fields,
+                                                           BadSamplePolicy policy, int threads) {
+  std::vector<Chain> chains;
+  for (const SourceField& field : fields) {
+    absl::StatusOr<Chain> chain = Bind(source->columns(), field);
+    if (!chain.ok()) return chain.status();
+    chains.push_back(*std::move(chain));
+  }
+  const auto none = [&chains](bool target) {
+    return std::none_of(chains.begin(), chains.end(), [target](const Chain& chain) { return chain.target == target; });
+  };
+  for (const bool target : {false, true}) {
+    if (!none(target)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no column is ", target ? "a target" : "an input", " among ",
+        absl::StrJoin(fields, ", ", [](std::string* text, const auto& field) { text->append(field.column); })));
+  }
+  return std::make_unique<SourceDataset>(std::move(source), std::move(chains), policy, threads);
+}
+
+}  // namespace downpour::data

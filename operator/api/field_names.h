@@ -44,7 +44,32 @@ inline constexpr Name<std::string_view> kMetrics[] = {{"Accuracy", "Accuracy"},
                                                       {"Top5Accuracy", "Top5Accuracy"},
                                                       {"BinaryAccuracy", "BinaryAccuracy"},
                                                       {"MeanAbsoluteError", "MeanAbsoluteError"}};
-inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"}, {"Synthetic", "Synthetic"}};
+inline constexpr Name<std::string_view> kDatasetFormats[] = {{"IDX", "IDX"},
+                                                             {"CIFAR10", "CIFAR10"},
+                                                             {"CIFAR100", "CIFAR100"},
+                                                             {"ImageFolder", "ImageFolder"},
+                                                             {"CSV", "CSV"},
+                                                             {"Text", "Text"},
+                                                             {"NPY", "NPY"},
+                                                             {"SafeTensors", "SafeTensors"},
+                                                             {"Parquet", "Parquet"},
+                                                             {"TFRecord", "TFRecord"},
+                                                             {"WebDataset", "WebDataset"},
+                                                             {"Synthetic", "Synthetic"}};
+inline constexpr Name<bool> kFieldRoles[] = {{"Input", false}, {"Target", true}};
+inline constexpr Name<std::string_view> kTransforms[] = {
+    {"Resize", "Resize"},         {"CenterCrop", "CenterCrop"},   {"RandomCrop", "RandomCrop"},
+    {"RandomFlip", "RandomFlip"}, {"ColorJitter", "ColorJitter"}, {"Normalize", "Normalize"},
+    {"Tokenize", "Tokenize"},     {"OneHot", "OneHot"},           {"Cast", "Cast"}};
+inline constexpr Name<std::string_view> kElementTypes[] = {
+    {"u8", "u8"}, {"i32", "i32"}, {"i64", "i64"}, {"fp32", "fp32"}};
+inline constexpr Name<std::string_view> kColumnTypes[] = {{"u8", "u8"},       {"i32", "i32"},
+                                                          {"i64", "i64"},     {"fp32", "fp32"},
+                                                          {"text", "text"},   {"categorical", "categorical"},
+                                                          {"bytes", "bytes"}, {"image", "image"}};
+inline constexpr Name<std::string_view> kTextLayouts[] = {
+    {"Lines", "Lines"}, {"LabelledLines", "LabelledLines"}, {"Folders", "Folders"}};
+inline constexpr Name<bool> kBadSampleActions[] = {{"Fail", false}, {"Skip", true}};
 inline constexpr Name<std::string_view> kSyntheticKinds[] = {
     {"Images", "Images"}, {"Text", "Text"}, {"Speech", "Speech"}, {"Radar", "Radar"}};
 inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
@@ -66,6 +91,11 @@ inline constexpr Name<Compensation> kCompensations[] = {{"Constant", Compensatio
                                                         {"Adaptive", Compensation::kAdaptive}};
 inline constexpr Name<StalenessRule> kStalenessRules[] = {{"Divide", StalenessRule::kDivide},
                                                           {"Gap", StalenessRule::kGap}};
+inline constexpr Name<ScheduleType> kSchedules[] = {{"Constant", ScheduleType::kConstant},
+                                                    {"Step", ScheduleType::kStep},
+                                                    {"Exponential", ScheduleType::kExponential},
+                                                    {"Cosine", ScheduleType::kCosine},
+                                                    {"OneCycle", ScheduleType::kOneCycle}};
 inline constexpr Name<LocalOptimizerType> kLocalOptimizers[] = {{"SGD", LocalOptimizerType::kSgd},
                                                                 {"Momentum", LocalOptimizerType::kMomentum},
                                                                 {"Adam", LocalOptimizerType::kAdam},
@@ -98,6 +128,8 @@ inline constexpr std::int64_t kDay = 24 * kHour;
 inline constexpr std::int64_t kYear = 365 * kDay;
 inline constexpr int kMaxWorkers = 10000;
 inline constexpr int kMaxParameterServers = 1000;
+inline constexpr int kMaxEpochs = 100000;
+inline constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 48;
 inline constexpr int kMaxRestarts = 1000000;
 // With the greatest batchSize, the samples of an update fit the numbers of the data plan.
 inline constexpr int kMaxMinibatches = 2048;

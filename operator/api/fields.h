@@ -185,15 +185,88 @@ void Fields(Visitor& v, SyntheticSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, SplitSpec& s) {
+  v.Field("validation", s.validation, Fraction{0, 1}, Presence::kRequired);
+  v.Field("seed", s.seed, Integer{0});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, DatasetFieldSpec& s) {
+  v.Field("column", s.column, Text{IsColumnName});  // or columns, see relations.h
+  v.Field("columns", s.columns, ListOf<Text>{{IsColumnName}, 0, 1000, /*ordered=*/true});
+  v.Field("name", s.name, Text{IsColumnName});
+  v.Field("role", s.target, Choice(kFieldRoles));
+  v.Field("classes", s.classes, Integer{1, 1 << 20});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, TransformSpec& s) {
+  v.Field("type", s.type, Choice(kTransforms), Presence::kRequired);
+  v.Field("field", s.field, Text{IsColumnName});
+  // What is of some types only, see relations.h.
+  v.Field("height", s.height, Integer{1, 65536});
+  v.Field("width", s.width, Integer{1, 65536});
+  v.Field("padding", s.padding, Integer{0, 65536});
+  v.Field("probability", s.probability, Share{});
+  v.Field("brightness", s.brightness, Share{});
+  v.Field("contrast", s.contrast, Share{});
+  v.Field("saturation", s.saturation, Share{});
+  v.Field("mean", s.mean, ListOf<Number>{{}, 0, 1024, /*ordered=*/true});
+  v.Field("std", s.std, ListOf<PositiveFloat>{{}, 0, 1024, /*ordered=*/true});
+  v.Field("vocabulary", s.vocabulary, Integer{1, 1 << 24});
+  v.Field("maxLength", s.max_length, Integer{1, 1 << 20});
+  v.Field("classes", s.classes, Integer{1, 1 << 20});
+  v.Field("dtype", s.dtype, Choice(kElementTypes));
+}
+
+template <class Visitor>
+void Fields(Visitor& v, ColumnSpec& s) {
+  v.Field("name", s.name, Text{IsColumnName}, Presence::kRequired);
+  v.Field("type", s.type, Choice(kColumnTypes));
+  v.Field("shape", s.shape, ListOf<Integer>{{1, 1 << 24}, 0, 8, /*ordered=*/true});
+  v.Field("classNames", s.class_names, ListOf<Text>{{IsColumnName}, 0, 100});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, CsvSpec& s) {
+  v.Field("header", s.header, Flag{});
+  v.Field("delimiter", s.delimiter, Text{IsOneCharacter});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, BadSampleSpec& s) {
+  v.Field("action", s.skip, Choice(kBadSampleActions));
+  v.Field("limit", s.limit, Integer{0});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, DatasetCacheSpec& s) {
+  v.Field("directory", s.directory, Text{IsPath}, Presence::kRequired);
+  v.Field("size", s.size, Text{IsMemory});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("format", s.format, Choice(kDatasetFormats), Presence::kRequired);
-  v.Field("path", s.path, Text{IsPath});  // required for IDX, see relations.h
+  v.Field("path", s.path, Text{IsPath});  // required but for Synthetic, see relations.h
+  v.Field("testPath", s.test_path, Text{IsPath});
+  v.Field("split", s.split, Object{});
+  v.Field("fields", s.fields, ListOf<Object>{{}, 0, 30, /*ordered=*/true});
+  v.Field("transforms", s.transforms, ListOf<Object>{{}, 0, 100, /*ordered=*/true});
+  v.Field("columns", s.columns, ListOf<Object>{{}, 0, 200, /*ordered=*/true});
+  v.Field("classNames", s.class_names, ListOf<Text>{{IsColumnName}, 0, 1000});
+  v.Field("csv", s.csv, Object{});
+  v.Field("textLayout", s.text_layout, Choice(kTextLayouts));
+  v.Field("channels", s.channels, Integer{1, 3});
+  v.Field("threads", s.threads, Integer{0, 1024});
+  v.Field("onBadSample", s.on_bad_sample, Object{});
+  v.Field("cache", s.cache, Object{});
   v.Field("synthetic", s.synthetic, Object{});
 }
 
 template <class Visitor>
 void Fields(Visitor& v, TrainingSpec& s) {
-  v.Field("epochs", s.epochs, Integer{1, 100000});
+  v.Field("epochs", s.epochs, Integer{1, kMaxEpochs});
   v.Field("batchSize", s.batch_size, Integer{1, 1048576});
   v.Field("seed", s.seed, Integer{0});
   v.Field("device", s.device, Choice(kDevices));
@@ -234,6 +307,32 @@ void Fields(Visitor& v, LocalOptimizerSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, ScheduleInterval& s) {
+  v.Field("updates", s.updates, Integer{1, kMaxUpdates});
+  v.Field("epochs", s.epochs, Integer{1, kMaxEpochs});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, WarmupSpec& s) {
+  v.Field("updates", s.updates, Integer{1, kMaxUpdates});
+  v.Field("fraction", s.fraction, Share{});
+  v.Field("from", s.from, Fraction{0, 1});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, ScheduleSpec& s) {
+  v.Field("type", s.type, Choice(kSchedules));
+  // What is of some types only, see relations.h.
+  v.Field("gamma", s.gamma, Share{});
+  v.Field("every", s.every, Object{});
+  v.Field("etaMin", s.eta_min, Fraction{0, 1000});
+  v.Field("pctStart", s.pct_start, Fraction{0, 1});
+  v.Field("divFactor", s.div_factor, PositiveFloat{});
+  v.Field("finalDivFactor", s.final_div_factor, PositiveFloat{});
+  v.Field("warmup", s.warmup, Object{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, LbfgsSpec& s) {
   v.Field("history", s.history, Integer{1, 100});
   v.Field("gradientTolerance", s.gradient_tolerance, PositiveFloat{});
@@ -247,6 +346,7 @@ void Fields(Visitor& v, UpdateSpec& s) {
   v.Field("warmStart", s.warm_start, Integer{1, 1000000000});
   v.Field("updatesPerStep", s.updates_per_step, Integer{1, 4096});
   v.Field("optimizer", s.optimizer, Object{});
+  v.Field("schedule", s.schedule, Object{});
   v.Field("codec", s.codec, Choice(kCodecs));
   v.Field("topK", s.top_k, Share{});
   v.Field("pullCodec", s.pull_codec, Choice(kPullCodecs));
@@ -262,6 +362,25 @@ template <class Visitor>
 void Fields(Visitor& v, OutputSpec& s) {
   v.Field("directory", s.directory, Text{IsPathOrEmpty});
   v.Field("keepSeconds", s.keep_seconds, Integer{0, kYear});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, TensorBoardSpec& s) {
+  v.Field("directory", s.directory, Text{IsDirectory}, Presence::kRequired);
+  v.Field("histograms", s.histograms, Flag{});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, MlflowSpec& s) {
+  v.Field("experiment", s.experiment, Text{IsLine});
+  v.Field("runName", s.run_name, Text{IsLineOrEmpty});
+  v.Field("uri", s.uri, Text{IsHttpUriOrEmpty});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, TrackingSpec& s) {
+  v.Field("tensorboard", s.tensorboard, Object{});
+  v.Field("mlflow", s.mlflow, Object{});
 }
 
 template <class Visitor>
@@ -286,6 +405,7 @@ void Fields(Visitor& v, TrainingJobSpec& s) {
   v.Field("training", s.training, Object{});
   v.Field("update", s.update, Object{});
   v.Field("output", s.output, Object{});
+  v.Field("tracking", s.tracking, Object{});
 }
 
 template <class Visitor>

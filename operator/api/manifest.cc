@@ -31,30 +31,37 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   DocumentNode* const spec = root.Find("spec");
   if (spec == nullptr || directory.empty()) return false;
   using Path = std::vector<const char*>;
-  constexpr std::string_view kCheckpoint = "checkpoint";
-  for (const Path& path :
-       {Path{"dataset", "path"}, Path{"output", "directory"}, Path{"model", "plugin", "path"},
-        Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"}, Path{"checkpoint", "resumeFrom", "uri"}}) {
+  for (const Path& path : {Path{"dataset", "path"}, Path{"dataset", "testPath"}, Path{"dataset", "cache", "directory"},
+                           Path{"output", "directory"}, Path{"model", "plugin", "path"},
+                           Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"},
+                           Path{"checkpoint", "resumeFrom", "uri"}, Path{"tracking", "tensorboard", "directory"}}) {
     DocumentNode* node = spec;
     for (std::size_t i = 0; i < path.size() && node != nullptr; ++i) node = node->Find(path[i]);
     if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;
     // What no path may be is refused as it is written.
     if (!schema::IsPath(node->text).empty() || node->text.starts_with('/')) continue;
-    if (path[0] == kCheckpoint && node->text.find("://") != std::string::npos) continue;
+    const bool may_be_uri = std::string_view(path.back()) == "uri" || std::string_view(path[0]) == "tracking" ||
+                            std::string_view(path[0]) == "dataset";
+    if (may_be_uri && node->text.find("://") != std::string::npos) continue;
     node->text = (fs::path(directory) / node->text).lexically_normal().string();
     relative = true;
   }
   return relative;
 }
 
-// On a cluster nobody says from where a path would be taken, and checkpoints have to be found again.
-void RefuseRelativeCheckpoints(const CheckpointSpec& checkpoint, FieldErrors& errors) {
-  const auto check = [&errors](const std::string& path, const std::string& uri) {
-    if (uri.empty() || uri.starts_with('/') || uri.starts_with("s3://") || !errors.IsClean(path)) return;
-    errors.Add(path, absl::StrCat("must be an absolute path or s3://BUCKET/PREFIX on a cluster, got ", Quote(uri)));
+// On a cluster nobody says from where a path would be taken, and what is written there has to be found again.
+void RefuseRelativePaths(const TrainingJobSpec& spec, FieldErrors& errors) {
+  const auto check = [&errors](const std::string& path, const std::string& value, const char* expected) {
+    if (value.empty() || value.starts_with('/') || value.starts_with("s3://") || !errors.IsClean(path)) return;
+    errors.Add(path, absl::StrCat("must be an absolute path", expected, " on a cluster, got ", Quote(value)));
   };
-  check("spec.checkpoint.uri", checkpoint.uri);
-  check("spec.checkpoint.resumeFrom.uri", checkpoint.resume_from.uri);
+  if (spec.checkpoint.has_value()) {
+    check("spec.checkpoint.uri", spec.checkpoint->uri, " or s3://BUCKET/PREFIX");
+    check("spec.checkpoint.resumeFrom.uri", spec.checkpoint->resume_from.uri, " or s3://BUCKET/PREFIX");
+  }
+  if (spec.tracking.has_value() && spec.tracking->tensorboard.has_value()) {
+    check("spec.tracking.tensorboard.directory", spec.tracking->tensorboard->directory, "");
+  }
 }
 
 ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
@@ -77,8 +84,8 @@ ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::str
     CheckRelations(parsed.job.spec, errors);
     if (!stored) {
       for (FieldError& error : CheckPodTemplates(parsed.job.spec)) errors.Add(error.path, std::move(error.message));
-    } else if (parsed.job.spec.checkpoint.has_value()) {
-      RefuseRelativeCheckpoints(*parsed.job.spec.checkpoint, errors);
+    } else {
+      RefuseRelativePaths(parsed.job.spec, errors);
     }
   }
   if (document.root.Find("metadata") != nullptr && document.root.Find("metadata")->kind == DocumentNode::Kind::kMap) {

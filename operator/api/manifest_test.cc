@@ -192,6 +192,17 @@ TEST(ManifestTest, RelativePathsAreTakenFromTheFolderOfTheManifest) {
   EXPECT_EQ(ParseManifest(text).job.spec.dataset.path, "../data") << "of no file, as on a cluster";
 }
 
+TEST(ManifestTest, RelativePathsOfDataAreTakenFromTheFolderOfTheManifest) {
+  const std::string text =
+      "apiVersion: training.downpour.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n"
+      "  parameterServer: {replicas: 1}\n  model: {name: LeNet}\n"
+      "  dataset: {format: CSV, path: train.csv, testPath: s3://bucket/test.csv, cache: {directory: cache}}\n";
+  const DatasetSpec dataset = ParseManifest(text, {}, "/jobs/one").job.spec.dataset;
+  EXPECT_EQ(dataset.path, "/jobs/one/train.csv");
+  EXPECT_EQ(dataset.test_path, "s3://bucket/test.csv");
+  EXPECT_EQ(dataset.cache->directory, "/jobs/one/cache");
+}
+
 TEST(ManifestTest, RelativeCheckpointsAreTakenFromTheFolderOfTheManifestAndRefusedOnACluster) {
   const std::string text = Minimal() + "  checkpoint: {uri: ckpt, resumeFrom: {uri: ../before}}\n";
   const ParsedManifest read = ParseManifest(text, {}, "/jobs/one");
@@ -207,6 +218,17 @@ TEST(ManifestTest, RelativeCheckpointsAreTakenFromTheFolderOfTheManifestAndRefus
   const std::string remote = Minimal() + "  checkpoint: {uri: \"s3://bucket/a\"}\n";
   EXPECT_EQ(ParseManifest(remote, {}, "/jobs/one").job.spec.checkpoint->uri, "s3://bucket/a");
   EXPECT_THAT(Lines(ParseStored(remote).errors), IsEmpty());
+}
+
+TEST(ManifestTest, ARelativeTensorBoardDirectoryIsLikeThatOfCheckpoints) {
+  const std::string text = Minimal() + "  tracking: {tensorboard: {directory: board}}\n";
+  EXPECT_EQ(ParseManifest(text, {}, "/jobs/one").job.spec.tracking->tensorboard->directory, "/jobs/one/board");
+  EXPECT_THAT(Lines(ParseStored(text).errors),
+              ElementsAre("spec.tracking.tensorboard.directory: must be an absolute path on a cluster, got \"board\""));
+  const std::string remote = Minimal() + "  tracking: {tensorboard: {directory: \"s3://bucket/a\"}}\n";
+  EXPECT_THAT(Lines(ParseManifest(remote, {}, "/jobs/one").errors),
+              ElementsAre("spec.tracking.tensorboard.directory: must be a directory, and no URI, got "
+                          "\"s3://bucket/a\""));
 }
 
 TEST(ManifestTest, OneJobIsTakenAndTheRestIsNamed) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "operator/api/dataset_relations.h"
 #include "operator/api/document.h"
 #include "operator/api/field_names.h"
 
@@ -37,6 +38,34 @@ void CheckUpdate(const UpdateSpec& update, FieldErrors& errors) {
   check_type(optimizer.epsilon, "epsilon", moments, "types Adam and AdamW");
 }
 
+void CheckSchedule(const ScheduleSpec& schedule, FieldErrors& errors) {
+  const std::string path = "spec.update.schedule";
+  using Type = ScheduleType;
+  const auto only_with = [&](const char* field, bool given, std::initializer_list<Type> types, const char* names) {
+    if (!given || std::find(types.begin(), types.end(), schedule.type) != types.end()) return;
+    const std::string type(schema::Choice<Type>(schema::kSchedules).NameOf(schedule.type));
+    errors.Add(JoinPath(path, field), absl::StrCat("only with ", names, "; the type is ", type));
+  };
+  only_with("gamma", schedule.gamma.has_value(), {Type::kStep, Type::kExponential}, "Step, Exponential");
+  only_with("every", schedule.every.has_value(), {Type::kStep, Type::kExponential}, "Step, Exponential");
+  only_with("etaMin", schedule.eta_min.has_value(), {Type::kCosine}, "Cosine");
+  only_with("pctStart", schedule.pct_start.has_value(), {Type::kOneCycle}, "OneCycle");
+  only_with("divFactor", schedule.div_factor.has_value(), {Type::kOneCycle}, "OneCycle");
+  only_with("finalDivFactor", schedule.final_div_factor.has_value(), {Type::kOneCycle}, "OneCycle");
+  if (schedule.type == Type::kStep && !schedule.every.has_value()) {
+    errors.Add(path + ".every", "is required for the type Step");
+  }
+  if (schedule.type == Type::kExponential && !schedule.gamma.has_value()) {
+    errors.Add(path + ".gamma", "is required for the type Exponential");
+  }
+  if (schedule.every.has_value() && schedule.every->updates.has_value() == schedule.every->epochs.has_value()) {
+    errors.Add(path + ".every", "must have exactly one of updates and epochs");
+  }
+  if (schedule.warmup.has_value() && schedule.warmup->updates.has_value() == schedule.warmup->fraction.has_value()) {
+    errors.Add(path + ".warmup", "must have exactly one of updates and fraction");
+  }
+}
+
 void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
   if (update.mode != UpdateMode::kSandblaster) {
     if (update.lbfgs.has_value()) errors.Add("spec.update.lbfgs", "is for the mode Sandblaster");
@@ -46,6 +75,7 @@ void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
     if (given) errors.Add(path, "is not for the mode Sandblaster");
   };
   refuse("spec.update.optimizer", !(update.optimizer == OptimizerSpec{}));
+  refuse("spec.update.schedule", update.schedule.has_value());
   refuse("spec.update.accumulate", update.accumulate > 1);
   refuse("spec.update.localSteps", update.local_steps > 1);
   refuse("spec.update.clipNorm", update.clip_norm.has_value());
@@ -175,17 +205,8 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   if (errors.IsClean("spec.update.codec") && spec.update.top_k.has_value() && spec.update.codec != Codec::kTopK) {
     errors.Add("spec.update.topK", "is for the codec topK");
   }
-  if (errors.IsClean("spec.dataset")) {
-    const DatasetSpec& dataset = spec.dataset;
-    const bool generated = dataset.format == "Synthetic";
-    if (dataset.path.empty() && !generated) errors.Add("spec.dataset.path", "is required for the format IDX");
-    if (!dataset.path.empty() && generated) errors.Add("spec.dataset.path", "is not for the format Synthetic");
-    if (!dataset.synthetic.has_value() && generated) {
-      errors.Add("spec.dataset.synthetic", "is required for the format Synthetic");
-    }
-    if (dataset.synthetic.has_value() && !generated) {
-      errors.Add("spec.dataset.synthetic", "is for the format Synthetic");
-    }
+  if (errors.IsClean("spec.dataset") && errors.IsClean("spec.training.evaluate")) {
+    CheckDataset(spec.dataset, spec.training.evaluate, errors);
   }
   if (errors.IsClean("spec.checkpoint") && errors.IsClean("spec.model") && spec.checkpoint.has_value() &&
       !spec.checkpoint->keep_best.empty()) {
@@ -201,6 +222,9 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   if (errors.IsClean("spec.update")) {
     CheckSandblaster(spec.update, errors);
     CheckUpdate(spec.update, errors);
+  }
+  if (errors.IsClean("spec.update.schedule") && spec.update.schedule.has_value()) {
+    CheckSchedule(*spec.update.schedule, errors);
   }
   if (errors.IsClean("spec.update.optimizer")) CheckOptimizer(spec.update.optimizer, errors);
   const std::string policy = "spec.failurePolicy";
@@ -219,6 +243,10 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   };
   check_unique(model.metrics, "spec.model.metrics");
   check_unique(model.frozen, "spec.model.frozen");
+  check_unique(spec.dataset.class_names, "spec.dataset.classNames");
+  for (std::size_t i = 0; i < spec.dataset.columns.size(); ++i) {
+    check_unique(spec.dataset.columns[i].class_names, absl::StrCat("spec.dataset.columns[", i, "].classNames"));
+  }
   check_unique(spec.update.optimizer.no_decay, "spec.update.optimizer.noDecay");
   std::set<std::string> names;
   const std::vector<FailureRule>& rules = spec.failure_policy.rules;

@@ -114,6 +114,34 @@ std::string_view IsPathOrEmpty(std::string_view text) {
   if (HasControlCharacter(text)) return "must not contain control characters";
   return text.size() <= 4096 ? "" : "must be at most 4096 bytes";
 }
+std::string_view IsDirectory(std::string_view text) {
+  if (const std::string_view wrong = IsPath(text); !wrong.empty()) return wrong;
+  return text.find("://") == std::string_view::npos ? "" : "must be a directory, and no URI";
+}
+std::string_view IsLine(std::string_view text) { return text.empty() ? "must not be empty" : IsLineOrEmpty(text); }
+std::string_view IsLineOrEmpty(std::string_view text) {
+  if (HasControlCharacter(text)) return "must not contain control characters";
+  return text.size() <= 250 ? "" : "must be at most 250 bytes";
+}
+std::string_view IsColumnName(std::string_view text) {
+  if (text.empty()) return "must not be empty";
+  if (HasControlCharacter(text)) return "must not contain control characters";
+  // Of UTF-8, all bytes but the first of a character begin with the bits 10.
+  const auto characters = std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  return characters <= 128 ? "" : "must be at most 128 characters";
+}
+std::string_view IsOneCharacter(std::string_view text) {
+  const bool good = text.size() == 1 && static_cast<unsigned char>(text.front()) < 0x7f &&
+                    (text.front() == '\t' || text.front() >= ' ');
+  return good ? "" : "must be one character of ASCII";
+}
+std::string_view IsHttpUriOrEmpty(std::string_view text) {
+  if (text.empty()) return "";
+  const std::size_t scheme = text.starts_with("http://") ? 7 : text.starts_with("https://") ? 8 : 0;
+  const bool good = scheme > 0 && text.size() > scheme && text[scheme] != '/' && text.size() <= 4096 &&
+                    text.find_first_of("@?# ") == std::string_view::npos && !HasControlCharacter(text);
+  return good ? "" : "must be http(s)://HOST[:PORT][/PREFIX], without a user";
+}
 std::string_view IsCheckpointUri(std::string_view text) {
   if (const std::string_view wrong = IsPath(text); !wrong.empty()) return wrong;
   constexpr std::string_view kS3 = "s3://";

@@ -22,8 +22,14 @@ std::string_view IsParameterPattern(std::string_view text);  // as conv1.*
 std::string_view IsPluginName(std::string_view text);        // of what a plug-in holds
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
-std::string_view IsCheckpointUri(std::string_view text);  // a path, or s3://BUCKET/PREFIX
-std::string_view IsMemory(std::string_view text);         // as 512Mi
+std::string_view IsDirectory(std::string_view text);  // a path, and no URI
+std::string_view IsLine(std::string_view text);       // what people call something: at most 250 bytes
+std::string_view IsLineOrEmpty(std::string_view text);
+std::string_view IsColumnName(std::string_view text);      // at most 128 characters
+std::string_view IsOneCharacter(std::string_view text);    // of ASCII, as ;
+std::string_view IsHttpUriOrEmpty(std::string_view text);  // http(s)://HOST[:PORT][/PREFIX]
+std::string_view IsCheckpointUri(std::string_view text);   // a path, or s3://BUCKET/PREFIX
+std::string_view IsMemory(std::string_view text);          // as 512Mi
 
 }  // namespace downpour::api::schema
 

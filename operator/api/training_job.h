@@ -23,6 +23,7 @@ enum class UpdateMode { kAsync, kBoundedStaleness, kSynchronous, kSandblaster };
 enum class OptimizerType { kSgd, kMomentum, kNesterov, kAdagrad, kRmsProp, kAdam, kAdamW, kLamb, kDelayCompensatedSgd };
 enum class Compensation { kConstant, kAdaptive };
 enum class StalenessRule { kDivide, kGap };
+enum class ScheduleType { kConstant, kStep, kExponential, kCosine, kOneCycle };
 enum class LocalOptimizerType { kSgd, kMomentum, kAdam, kAdamW };
 enum class Codec { kFp32, kBf16, kInt8, kTopK, kOneBit };
 enum class Device { kAuto, kCpu, kCuda };
@@ -162,9 +163,82 @@ struct SyntheticSpec {
   friend bool operator==(const SyntheticSpec&, const SyntheticSpec&) = default;
 };
 
+struct SplitSpec {
+  std::optional<double> validation;  // the share of samples that are held out to be tested on
+  std::int64_t seed = 1;
+  friend bool operator==(const SplitSpec&, const SplitSpec&) = default;
+};
+
+struct DatasetFieldSpec {
+  std::string column;                // or columns, single numbers that make one field
+  std::vector<std::string> columns;  // which needs a name
+  std::string name;                  // empty: that of the column
+  bool target = false;
+  std::optional<int> classes;  // of one integer, which is below this
+  friend bool operator==(const DatasetFieldSpec&, const DatasetFieldSpec&) = default;
+};
+
+// Each type has some of these; which, see relations.h.
+struct TransformSpec {
+  std::string type;
+  std::string field;  // empty: each that it is for
+  std::optional<int> height;
+  std::optional<int> width;
+  std::optional<int> padding;
+  std::optional<double> probability;
+  std::optional<double> brightness;
+  std::optional<double> contrast;
+  std::optional<double> saturation;
+  std::vector<double> mean;
+  std::vector<double> std;
+  std::optional<int> vocabulary;  // words
+  std::optional<int> max_length;  // likewise
+  std::optional<int> classes;
+  std::string dtype;
+  friend bool operator==(const TransformSpec&, const TransformSpec&) = default;
+};
+
+struct ColumnSpec {
+  std::string name;
+  std::string type;  // empty: it is found out
+  std::vector<int> shape;
+  std::vector<std::string> class_names;
+  friend bool operator==(const ColumnSpec&, const ColumnSpec&) = default;
+};
+
+struct CsvSpec {
+  bool header = true;
+  std::string delimiter = ",";
+  friend bool operator==(const CsvSpec&, const CsvSpec&) = default;
+};
+
+struct BadSampleSpec {
+  bool skip = false;
+  std::int64_t limit = 100;  // that one worker skips
+  friend bool operator==(const BadSampleSpec&, const BadSampleSpec&) = default;
+};
+
+struct DatasetCacheSpec {
+  std::string directory;
+  std::string size = "8Gi";  // of what is kept of remote files
+  friend bool operator==(const DatasetCacheSpec&, const DatasetCacheSpec&) = default;
+};
+
 struct DatasetSpec {
-  std::string format;  // IDX, Synthetic
-  std::string path;    // of IDX: directory with the four files, gzipped or not
+  std::string format = {};
+  std::string path = {};       // but for Synthetic: a file, a directory, or a URI
+  std::string test_path = {};  // where the format does not say itself which samples are for tests
+  std::optional<SplitSpec> split = std::nullopt;
+  std::vector<DatasetFieldSpec> fields = {};
+  std::vector<TransformSpec> transforms = {};
+  std::vector<ColumnSpec> columns = {};
+  std::vector<std::string> class_names = {};
+  std::optional<CsvSpec> csv = std::nullopt;
+  std::string text_layout = {};      // of Text
+  std::optional<int> channels = {};  // of images
+  std::optional<int> threads = {};   // of each worker, that read and transform
+  std::optional<BadSampleSpec> on_bad_sample = std::nullopt;
+  std::optional<DatasetCacheSpec> cache = std::nullopt;
   std::optional<SyntheticSpec> synthetic = std::nullopt;
   friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };
@@ -214,6 +288,35 @@ struct LocalOptimizerSpec {
   friend bool operator==(const LocalOptimizerSpec&, const LocalOptimizerSpec&) = default;
 };
 
+// Exactly one of both.
+struct ScheduleInterval {
+  std::optional<std::int64_t> updates = {};
+  std::optional<int> epochs = {};
+  friend bool operator==(const ScheduleInterval&, const ScheduleInterval&) = default;
+};
+
+// Exactly one of updates and fraction.
+struct WarmupSpec {
+  std::optional<std::int64_t> updates = {};
+  std::optional<double> fraction = {};  // of the job's updates
+  double from = 0;                      // of the learning rate
+  friend bool operator==(const WarmupSpec&, const WarmupSpec&) = default;
+};
+
+// How the learning rate changes: that of localOptimizer where there are local steps, otherwise that of optimizer. What
+// is absent is as docs/manifest.md says.
+struct ScheduleSpec {
+  ScheduleType type = ScheduleType::kConstant;
+  std::optional<double> gamma = {};            // of kStep and kExponential
+  std::optional<ScheduleInterval> every = {};  // likewise
+  std::optional<double> eta_min = {};          // of kCosine
+  std::optional<double> pct_start = {};        // of kOneCycle
+  std::optional<double> div_factor = {};
+  std::optional<double> final_div_factor = {};
+  std::optional<WarmupSpec> warmup = {};
+  friend bool operator==(const ScheduleSpec&, const ScheduleSpec&) = default;
+};
+
 // Of kSandblaster.
 struct LbfgsSpec {
   int history = 10;                  // pairs of steps and of changes of the gradient that are kept
@@ -228,10 +331,11 @@ struct UpdateSpec {
   std::optional<int> warm_start;        // so many updates one worker makes alone; not of kSynchronous
   std::optional<int> updates_per_step;  // of kSynchronous; absent: one a worker
   OptimizerSpec optimizer;
-  Codec codec = Codec::kFp32;       // of gradients
-  std::optional<double> top_k;      // of kTopK: the fraction that is kept; absent: 0.01
-  Codec pull_codec = Codec::kFp32;  // of values; kFp32 or kBf16
-  int accumulate = 1;               // minibatches an update, with one mean gradient
+  std::optional<ScheduleSpec> schedule;  // of the learning rate; absent: it is constant
+  Codec codec = Codec::kFp32;            // of gradients
+  std::optional<double> top_k;           // of kTopK: the fraction that is kept; absent: 0.01
+  Codec pull_codec = Codec::kFp32;       // of values; kFp32 or kBf16
+  int accumulate = 1;                    // minibatches an update, with one mean gradient
   int local_steps = 1;  // minibatches an update, with a step of local_optimizer each; 1: gradients are pushed
   int fetch_every = 1;  // updates from one that begins with new values to the next, where local_steps is more than 1
   std::optional<LocalOptimizerSpec> local_optimizer;  // where local_steps is more than 1
@@ -271,6 +375,27 @@ struct CheckpointSpec {
   std::optional<OnDisruption> on_disruption;
   ResumeFrom resume_from;
   friend bool operator==(const CheckpointSpec&, const CheckpointSpec&) = default;
+};
+
+// Event files of TensorBoard.
+struct TensorBoardSpec {
+  std::string directory;    // each job has a folder of its own in it
+  bool histograms = false;  // of what differs from worker to worker
+  friend bool operator==(const TensorBoardSpec&, const TensorBoardSpec&) = default;
+};
+
+struct MlflowSpec {
+  std::string experiment = "Default";  // by name
+  std::string run_name;                // empty: that of the job
+  std::string uri;  // of the tracking server; empty: MLFLOW_TRACKING_URI in the environment of the coordinator
+  friend bool operator==(const MlflowSpec&, const MlflowSpec&) = default;
+};
+
+// Where the figures of the run go besides.
+struct TrackingSpec {
+  std::optional<TensorBoardSpec> tensorboard;
+  std::optional<MlflowSpec> mlflow;
+  friend bool operator==(const TrackingSpec&, const TrackingSpec&) = default;
 };
 
 struct AvoidNodes {
@@ -325,6 +450,7 @@ struct TrainingJobSpec {
   TrainingSpec training;
   UpdateSpec update;
   OutputSpec output;
+  std::optional<TrackingSpec> tracking;
   friend bool operator==(const TrainingJobSpec&, const TrainingJobSpec&) = default;
 };
 

@@ -93,10 +93,82 @@ v1::CheckpointConfig ToProto(const api::CheckpointSpec& spec, const std::string&
   return config;
 }
 
+v1::TrackingConfig ToProto(const api::TrackingSpec& spec, const std::string& name) {
+  v1::TrackingConfig config;
+  if (spec.tensorboard.has_value()) {
+    config.mutable_tensorboard()->set_directory(FolderOf(spec.tensorboard->directory, name));
+    config.mutable_tensorboard()->set_histograms(spec.tensorboard->histograms);
+  }
+  if (spec.mlflow.has_value()) {
+    config.mutable_mlflow()->set_uri(spec.mlflow->uri);
+    config.mutable_mlflow()->set_experiment(spec.mlflow->experiment);
+    config.mutable_mlflow()->set_run_name(spec.mlflow->run_name);
+  }
+  return config;
+}
+
+v1::TransformConfig ToProto(const api::TransformSpec& spec) {
+  const auto number = [](const std::optional<int>& value) { return static_cast<std::uint32_t>(value.value_or(0)); };
+  v1::TransformConfig config;
+  config.set_type(spec.type);
+  config.set_field(spec.field);
+  config.set_height(number(spec.height));
+  config.set_width(number(spec.width));
+  config.set_padding(number(spec.padding));
+  config.set_probability(spec.probability.value_or(0.5));
+  config.set_brightness(spec.brightness.value_or(0));
+  config.set_contrast(spec.contrast.value_or(0));
+  config.set_saturation(spec.saturation.value_or(0));
+  config.mutable_mean()->Add(spec.mean.begin(), spec.mean.end());
+  config.mutable_deviation()->Add(spec.std.begin(), spec.std.end());
+  config.set_words(number(spec.vocabulary));
+  config.set_max_length(number(spec.max_length));
+  config.set_classes(number(spec.classes));
+  config.set_element_type(spec.dtype);
+  return config;
+}
+
 v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
   v1::DatasetConfig config;
   config.set_format(spec.format);
   config.set_path(spec.path);
+  config.set_test_path(spec.test_path);
+  if (spec.split.has_value()) {
+    config.set_validation(spec.split->validation.value_or(0));
+    config.set_split_seed(static_cast<std::uint64_t>(spec.split->seed));
+  }
+  for (const api::DatasetFieldSpec& field : spec.fields) {
+    v1::DatasetFieldConfig& to = *config.add_fields();
+    to.set_column(field.column);
+    to.set_name(field.name);
+    to.set_target(field.target);
+    to.set_classes(static_cast<std::uint32_t>(field.classes.value_or(0)));
+    to.mutable_columns()->Add(field.columns.begin(), field.columns.end());
+  }
+  for (const api::TransformSpec& transform : spec.transforms) *config.add_transforms() = ToProto(transform);
+  for (const api::ColumnSpec& column : spec.columns) {
+    v1::ColumnConfig& to = *config.add_columns();
+    to.set_name(column.name);
+    to.set_type(column.type);
+    to.mutable_shape()->Add(column.shape.begin(), column.shape.end());
+    to.mutable_class_names()->Add(column.class_names.begin(), column.class_names.end());
+  }
+  config.mutable_class_names()->Add(spec.class_names.begin(), spec.class_names.end());
+  if (spec.csv.has_value()) {
+    config.set_no_header(!spec.csv->header);
+    config.set_delimiter(spec.csv->delimiter);
+  }
+  config.set_text_layout(spec.text_layout);
+  config.set_channels(static_cast<std::uint32_t>(spec.channels.value_or(0)));
+  if (spec.on_bad_sample.has_value() && spec.on_bad_sample->skip) {
+    config.set_skip_bad_samples(true);
+    config.set_most_bad_samples(static_cast<std::uint64_t>(spec.on_bad_sample->limit));
+  }
+  if (spec.threads.has_value()) config.set_threads(static_cast<std::uint32_t>(*spec.threads));
+  if (spec.cache.has_value()) {
+    config.set_cache_directory(spec.cache->directory);
+    config.set_cache_bytes(static_cast<std::uint64_t>(api::ParseMemory(spec.cache->size).value_or(0)));
+  }
   if (!spec.synthetic.has_value()) return config;
   const auto number = [](const std::optional<std::int64_t>& value) {
     return static_cast<std::uint64_t>(value.value_or(0));
@@ -126,6 +198,44 @@ v1::LocalStepsConfig::Optimizer ToProto(api::LocalOptimizerType type) {
       break;
   }
   return v1::LocalStepsConfig::SGD;
+}
+
+// Absent numbers are those of torch.optim.lr_scheduler.
+v1::ScheduleConfig ToProto(const api::ScheduleSpec& spec) {
+  v1::ScheduleConfig config;
+  const auto set_every = [&](double gamma) {
+    config.set_gamma(spec.gamma.value_or(gamma));
+    const api::ScheduleInterval every = spec.every.value_or(api::ScheduleInterval{.epochs = 1});
+    config.set_every_updates(static_cast<std::uint64_t>(every.updates.value_or(0)));
+    config.set_every_epochs(static_cast<std::uint32_t>(every.epochs.value_or(0)));
+  };
+  switch (spec.type) {
+    case api::ScheduleType::kConstant:
+      break;
+    case api::ScheduleType::kStep:
+      config.set_type(v1::SCHEDULE_STEP);
+      set_every(0.1);
+      break;
+    case api::ScheduleType::kExponential:
+      config.set_type(v1::SCHEDULE_EXPONENTIAL);
+      set_every(1);
+      break;
+    case api::ScheduleType::kCosine:
+      config.set_type(v1::SCHEDULE_COSINE);
+      config.set_eta_min(spec.eta_min.value_or(0));
+      break;
+    case api::ScheduleType::kOneCycle:
+      config.set_type(v1::SCHEDULE_ONE_CYCLE);
+      config.set_pct_start(spec.pct_start.value_or(0.3));
+      config.set_div_factor(spec.div_factor.value_or(25));
+      config.set_final_div_factor(spec.final_div_factor.value_or(1e4));
+      break;
+  }
+  if (!spec.warmup.has_value()) return config;
+  config.mutable_warm_up()->set_updates(static_cast<std::uint64_t>(spec.warmup->updates.value_or(0)));
+  config.mutable_warm_up()->set_fraction(spec.warmup->fraction.value_or(0));
+  config.mutable_warm_up()->set_from(spec.warmup->from);
+  return config;
 }
 
 v1::LocalStepsConfig ToProto(const api::UpdateSpec& update) {
@@ -267,8 +377,15 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_evaluate(spec.training.evaluate);
   config.set_threads(spec.training.threads);
   if (spec.checkpoint.has_value()) *config.mutable_checkpoint() = ToProto(*spec.checkpoint, job.metadata.name);
+  if (spec.tracking.has_value()) *config.mutable_tracking() = ToProto(*spec.tracking, job.metadata.name);
   config.set_accumulate(spec.update.accumulate);
   if (spec.update.local_optimizer.has_value()) *config.mutable_local_steps() = ToProto(spec.update);
+  if (spec.update.schedule.has_value()) {
+    // The steps are the worker's then, and the parameter servers average.
+    v1::ScheduleConfig& schedule = config.has_local_steps() ? *config.mutable_local_steps()->mutable_schedule()
+                                                            : *config.mutable_optimizer()->mutable_schedule();
+    schedule = ToProto(*spec.update.schedule);
+  }
   config.set_clip_norm(spec.update.clip_norm.value_or(0));
   return config;
 }

@@ -152,6 +152,36 @@ TEST(TrainingConfigTest, AnOptimizerHasTheNumbersOfItsTypeAndOnlyThose) {
             "type: DELAY_COMPENSATED_SGD lambda: 0.04");
 }
 
+TEST(TrainingConfigTest, AScheduleHasTheNumbersOfItsTypeAndIsThatOfWhoStepsByGradients) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(ToTrainingConfig(job, "", "").optimizer().has_schedule());
+  const auto config_of = [&job](const api::ScheduleSpec& schedule) {
+    job.spec.update.schedule = schedule;
+    return ToTrainingConfig(job, "", "").optimizer().schedule().ShortDebugString();
+  };
+  using Type = api::ScheduleType;
+  EXPECT_EQ(config_of({}), "");
+  EXPECT_EQ(config_of({.type = Type::kStep, .every = api::ScheduleInterval{.updates = 7}}),
+            "type: SCHEDULE_STEP gamma: 0.1 every_updates: 7");
+  EXPECT_EQ(config_of({.type = Type::kStep, .gamma = 0.5, .every = api::ScheduleInterval{.epochs = 30}}),
+            "type: SCHEDULE_STEP gamma: 0.5 every_epochs: 30");
+  EXPECT_EQ(config_of({.type = Type::kExponential, .gamma = 0.9}),
+            "type: SCHEDULE_EXPONENTIAL gamma: 0.9 every_epochs: 1");
+  EXPECT_EQ(config_of({.type = Type::kCosine}), "type: SCHEDULE_COSINE");
+  EXPECT_EQ(config_of({.type = Type::kCosine, .eta_min = 0.001}), "type: SCHEDULE_COSINE eta_min: 0.001");
+  EXPECT_EQ(config_of({.type = Type::kOneCycle}),
+            "type: SCHEDULE_ONE_CYCLE pct_start: 0.3 div_factor: 25 final_div_factor: 10000");
+  EXPECT_EQ(config_of({.type = Type::kOneCycle, .pct_start = 0.5, .div_factor = 2, .final_div_factor = 3}),
+            "type: SCHEDULE_ONE_CYCLE pct_start: 0.5 div_factor: 2 final_div_factor: 3");
+  EXPECT_EQ(config_of({.warmup = api::WarmupSpec{.updates = 5}}), "warm_up { updates: 5 }");
+  EXPECT_EQ(config_of({.warmup = api::WarmupSpec{.fraction = 0.25, .from = 0.5}}),
+            "warm_up { fraction: 0.25 from: 0.5 }");
+  job.spec.update.local_steps = 8;
+  job.spec.update.local_optimizer.emplace();
+  EXPECT_EQ(config_of({.type = Type::kCosine}), "");
+  EXPECT_EQ(ToTrainingConfig(job, "", "").local_steps().schedule().ShortDebugString(), "type: SCHEDULE_COSINE");
+}
+
 TEST(TrainingConfigTest, AModelIsTakenOverWhole) {
   api::TrainingJob job = MakeJob();
   job.spec.model = {.name = "",
@@ -232,6 +262,21 @@ TEST(TrainingConfigTest, EachJobHasAFolderOfItsOwnBelowTheUri) {
   EXPECT_EQ(config().resume_uri(), "/one/checkpoint");
   job.spec.checkpoint->resume_from = {api::ResumeMode::kNever, "", ""};
   EXPECT_EQ(config().resume(), v1::RESUME_NEVER);
+}
+
+TEST(TrainingConfigTest, TrackersAreTakenOverWithAFolderForEachJob) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(ToTrainingConfig(job, "abc", "/out").has_tracking());
+  job.spec.tracking.emplace().tensorboard = api::TensorBoardSpec{"/runs/", true};
+  v1::TrackingConfig tracking = ToTrainingConfig(job, "abc", "/out").tracking();
+  EXPECT_EQ(tracking.tensorboard().directory(), "/runs/demo");
+  EXPECT_TRUE(tracking.tensorboard().histograms());
+  EXPECT_FALSE(tracking.has_mlflow());
+  job.spec.tracking->mlflow = api::MlflowSpec{"digits", "first", "http://mlflow"};
+  tracking = ToTrainingConfig(job, "abc", "/out").tracking();
+  EXPECT_EQ(tracking.mlflow().experiment(), "digits");
+  EXPECT_EQ(tracking.mlflow().run_name(), "first");
+  EXPECT_EQ(tracking.mlflow().uri(), "http://mlflow");
 }
 
 TEST(TrainingConfigTest, GeneratedDataAreTakenOverWhole) {

@@ -74,6 +74,7 @@ class RandomFill {
                                         "two\nlines\ttab\x01",
                                         "training.downpour.dev/operator",
                                         "512Mi",
+                                        ";",
                                         kApiVersion,
                                         kKind};
     do {
@@ -157,6 +158,79 @@ inline void DropUnused(OptimizerSpec& optimizer) {
   if (!optimizer.staleness_aware.value_or(true)) optimizer.staleness_rule = StalenessRule::kDivide;
 }
 
+// Likewise, and what it needs is given.
+inline void DropUnused(ScheduleSpec& schedule) {
+  const bool counts = schedule.type == ScheduleType::kStep || schedule.type == ScheduleType::kExponential;
+  if (!counts) schedule.gamma.reset();
+  if (!counts) schedule.every.reset();
+  if (schedule.type == ScheduleType::kStep && !schedule.every.has_value()) schedule.every.emplace();
+  if (schedule.type == ScheduleType::kExponential && !schedule.gamma.has_value()) schedule.gamma = 0.5;
+  if (schedule.every.has_value()) {
+    if (schedule.every->updates.has_value()) schedule.every->epochs.reset();
+    if (!schedule.every->updates.has_value() && !schedule.every->epochs.has_value()) schedule.every->epochs = 3;
+  }
+  if (schedule.type != ScheduleType::kCosine) schedule.eta_min.reset();
+  if (schedule.type != ScheduleType::kOneCycle) {
+    schedule.pct_start = schedule.div_factor = schedule.final_div_factor = std::nullopt;
+  }
+  if (schedule.warmup.has_value()) {
+    if (schedule.warmup->updates.has_value()) schedule.warmup->fraction.reset();
+    if (!schedule.warmup->updates.has_value() && !schedule.warmup->fraction.has_value()) schedule.warmup->updates = 9;
+  }
+}
+
+// Likewise.
+inline void DropUnused(TransformSpec& transform) {
+  const std::string type = transform.type;
+  const bool sized = type == "Resize" || type == "CenterCrop" || type == "RandomCrop";
+  if (sized && !transform.height.has_value()) transform.height = 7;
+  if (sized && !transform.width.has_value()) transform.width = 8;
+  if (!sized) transform.height = transform.width = std::nullopt;
+  if (type != "RandomCrop") transform.padding.reset();
+  if (type != "RandomFlip") transform.probability.reset();
+  if (type != "ColorJitter") transform.brightness = transform.contrast = transform.saturation = std::nullopt;
+  transform.mean.assign(type == "Normalize" ? 2 : 0, 0.25);
+  transform.std.assign(type == "Normalize" ? 2 : 0, 0.5);
+  if (type != "Tokenize") transform.vocabulary = transform.max_length = std::nullopt;
+  if (type == "Tokenize" && !transform.vocabulary.has_value()) transform.vocabulary = 1000;
+  if (type != "OneHot") transform.classes.reset();
+  transform.dtype = type == "Cast" ? "i32" : "";
+}
+
+inline void DropUnused(DatasetSpec& dataset, bool evaluates) {
+  const bool generated = dataset.synthetic.has_value();
+  if (generated) dataset.format = "Synthetic";
+  if (!generated && dataset.format == "Synthetic") dataset.format = "IDX";
+  const std::string& format = dataset.format;
+  dataset.path = generated ? "" : "/data";
+  const bool tested = generated || format == "IDX" || format == "CIFAR10" || format == "CIFAR100";
+  if (tested) dataset.test_path.clear();
+  if (tested || !dataset.test_path.empty()) dataset.split.reset();
+  if (!tested && evaluates && dataset.test_path.empty() && !dataset.split.has_value()) dataset.test_path = "/test";
+  if (dataset.split.has_value() && !dataset.split->validation.has_value()) dataset.split->validation = 0.25;
+  for (TransformSpec& transform : dataset.transforms) DropUnused(transform);
+  for (DatasetFieldSpec& field : dataset.fields) {
+    if (!field.columns.empty()) field.column.clear();
+    if (!field.columns.empty()) field.classes.reset();
+    if (field.columns.empty() && field.column.empty()) field.column = "a";
+    if (field.name.empty()) field.name = "b";
+  }
+  const bool typed = format == "CSV" || format == "TFRecord";
+  const bool chosen = typed || format == "Parquet" || format == "SafeTensors" || format == "WebDataset";
+  if (!chosen) dataset.columns.clear();
+  for (ColumnSpec& column : dataset.columns) {
+    column.type = typed ? "i64" : "";
+    if (format != "TFRecord") column.shape.clear();
+    column.class_names.clear();
+  }
+  if (format != "ImageFolder" && format != "Text") dataset.class_names.clear();
+  if (format != "CSV") dataset.csv.reset();
+  if (format != "Text") dataset.text_layout.clear();
+  if (format != "ImageFolder" && format != "TFRecord" && format != "WebDataset") dataset.channels.reset();
+  if (dataset.channels == 2) dataset.channels = 1;
+  MakeUnique(dataset.class_names);
+}
+
 inline TrainingJob RandomJob(std::mt19937_64& random) {
   TrainingJob job;
   RandomFill fill(random);
@@ -173,9 +247,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     model.metrics = {"Accuracy", "Top5Accuracy"};
     if (model.loss.has_value()) model.loss->type = "Huber";
   }
-  DatasetSpec& dataset = job.spec.dataset;
-  dataset.format = dataset.synthetic.has_value() ? "Synthetic" : "IDX";
-  dataset.path = dataset.synthetic.has_value() ? "" : "/data";
+  DropUnused(job.spec.dataset, job.spec.training.evaluate);
   if (model.loss.has_value()) {
     if (model.loss->type != "CrossEntropy") model.loss->label_smoothing.reset();
     if (model.loss->type != "Huber") model.loss->delta.reset();
@@ -223,6 +295,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   }
   MakeUnique(model.frozen);
   DropUnused(job.spec.update.optimizer);
+  if (update.schedule.has_value()) DropUnused(*update.schedule);
   FailurePolicy& policy = job.spec.failure_policy;
   if (policy.backoff.initial_seconds > policy.backoff.max_seconds) policy.backoff.max_seconds = 86400;
   if (std::optional<ElasticSpec>& elastic = job.spec.elastic; elastic.has_value()) {

@@ -1,6 +1,7 @@
 #include "cli/audit.h"
 
 #include <cstdint>
+#include <optional>
 
 #include "cli/ledger/ledger.h"
 #include "cli/ledger/read_ledgers.h"
@@ -11,10 +12,10 @@ namespace downpour::cli {
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
                                        const std::vector<std::string>& addresses, absl::Duration time_limit) {
   const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset);
-  if (!samples.ok()) return samples.status();
+  if (!samples.ok() && !absl::IsUnimplemented(samples.status())) return samples.status();
   LedgerExpectation expectation;
   expectation.job_uid = job_uid;
-  expectation.sample_count = *samples;
+  expectation.sample_count = samples.ok() ? std::optional<std::uint64_t>(*samples) : std::nullopt;
   expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size * spec.update.minibatches());
   expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs);
   expectation.may_converge = spec.update.mode == api::UpdateMode::kSandblaster;

@@ -22,6 +22,17 @@ constexpr char kEphemeral[] = "127.0.0.1:0";
 
 std::string Absolute(const std::string& path) { return fs::absolute(path).lexically_normal().string(); }
 
+// What is in it, whoever reads it says.
+absl::Status CheckPresent(const char* field, const std::string& path) {
+  if (path.empty() || path.find("://") != std::string::npos || path.find('{') != std::string::npos) {
+    return absl::OkStatus();  // none, elsewhere, or a range of files
+  }
+  std::error_code error;
+  if (fs::exists(path, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", path, ": ", error ? error.message() : "there is no such file or directory"));
+}
+
 }  // namespace
 
 std::string MakeJobUid() {
@@ -50,17 +61,24 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
                                        const std::string& output_directory) {
   const auto absolute = [](const std::string& path) { return path.empty() ? path : Absolute(path); };
   v1::TrainingConfig config = job::ToTrainingConfig(job, job_uid, absolute(output_directory));
-  config.mutable_dataset()->set_path(absolute(config.dataset().path()));
+  const auto in_place = [&absolute](const std::string& path) {
+    return path.find("://") == std::string::npos ? absolute(path) : path;
+  };
+  v1::DatasetConfig& dataset = *config.mutable_dataset();
+  dataset.set_path(in_place(dataset.path()));
+  dataset.set_test_path(in_place(dataset.test_path()));
+  dataset.set_cache_directory(absolute(dataset.cache_directory()));
   v1::ModelConfig& model = *config.mutable_model();
   if (model.has_plugin()) model.mutable_plugin()->set_path(absolute(model.plugin().path()));
   model.set_torch_script(absolute(model.torch_script()));
   if (config.has_checkpoint()) {
     v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
-    const auto in_place = [&absolute](const std::string& uri) {
-      return uri.starts_with("s3://") ? uri : absolute(uri);
-    };
     checkpoint.set_uri(in_place(checkpoint.uri()));
     checkpoint.set_resume_uri(in_place(checkpoint.resume_uri()));
+  }
+  if (config.tracking().has_tensorboard()) {
+    v1::TensorBoardConfig& tensorboard = *config.mutable_tracking()->mutable_tensorboard();
+    tensorboard.set_directory(absolute(tensorboard.directory()));
   }
   return job::TrainingConfigToJson(config);
 }
@@ -92,6 +110,10 @@ ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_dir
 
 absl::Status CheckDataset(const api::TrainingJob& job) {
   if (job.spec.dataset.synthetic.has_value()) return absl::OkStatus();  // nothing to read
+  if (job.spec.dataset.format != "IDX") {
+    if (absl::Status train = CheckPresent("spec.dataset.path", job.spec.dataset.path); !train.ok()) return train;
+    return CheckPresent("spec.dataset.testPath", job.spec.dataset.test_path);
+  }
   const std::string& path = job.spec.dataset.path;
   const std::string field = absl::StrCat("spec.dataset.path: ", path);
   std::error_code error;

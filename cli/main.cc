@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -7,6 +10,7 @@
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/launch.h"
 #include "cli/manifest_input.h"
 #include "operator/api/manifest.h"
 #include "proto/host_port.h"
@@ -90,6 +94,17 @@ LogChoice ReadLogChoice(const CLI::App& logs, const Arguments& arguments) {
   return choice;
 }
 
+// A program of its own, for the libraries that it reads data with: others would have to load them, and their threads.
+int RunDataProgram(const std::vector<std::string>& arguments) {
+  const std::string program = BinaryDirectory() + "/downpour-data";
+  std::vector<const char*> words = {"downpour data"};
+  for (const std::string& argument : arguments) words.push_back(argument.c_str());
+  words.push_back(nullptr);
+  std::cout << std::flush;
+  execv(program.c_str(), const_cast<char* const*>(words.data()));
+  return Complain(absl::ErrnoToStatus(errno, program + " cannot be run"));
+}
+
 int Main(int argument_count, char** argument_values) {
   CLI::App app("Downpour trains deep networks with parameter servers.", "downpour");
   app.require_subcommand(1);
@@ -145,6 +160,9 @@ int Main(int argument_count, char** argument_values) {
       ->check(CheckPeerAddress)
       ->required()
       ->allow_extra_args(false);
+  CLI::App* const data = app.add_subcommand("data", "looks at data sets, and generates some");
+  data->prefix_command();  // all that follows is for the other program
+  data->set_help_flag();
   CLI::App* const checkpoints = app.add_subcommand("checkpoints", "lists, verifies, removes and exports checkpoints");
   checkpoints->require_subcommand(1);
   constexpr char kWhichCheckpoints[] =
@@ -166,15 +184,9 @@ int Main(int argument_count, char** argument_values) {
     return app.exit(error) == 0 ? kExitDone : kExitBadInput;
   }
 
-  Overrides overrides;
-  for (const std::string& text : arguments.overrides) {
-    const absl::StatusOr<std::pair<std::string, std::string>> parsed = ParseOverride(text);
-    if (!parsed.ok()) {
-      std::cerr << "downpour: " << std::string(parsed.status().message()) << std::endl;
-      return kExitBadInput;
-    }
-    overrides.push_back(*parsed);
-  }
+  const absl::StatusOr<Overrides> parsed = ParseOverrides(arguments.overrides);
+  if (!parsed.ok()) return Complain(parsed.status());
+  const Overrides& overrides = *parsed;
   const bool json = arguments.output == "json";
   if (run->parsed())
     return RunCommand({arguments.file, overrides, json, arguments.run_directory, arguments.audit_seconds});
@@ -182,6 +194,7 @@ int Main(int argument_count, char** argument_values) {
   if (ledger->parsed()) {
     return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});
   }
+  if (data->parsed()) return RunDataProgram(data->remaining());
   if (list->parsed()) return ListCheckpointsCommand(arguments.file, json);
   if (verify->parsed()) return VerifyCheckpointsCommand(arguments.checkpoints);
   if (remove->parsed()) return RemoveCheckpointsCommand(arguments.checkpoints);

@@ -16,6 +16,16 @@ absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::str
   return std::make_pair(text.substr(0, sign), text.substr(sign + 1));
 }
 
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseOverrides(const std::vector<std::string>& texts) {
+  std::vector<std::pair<std::string, std::string>> overrides;
+  for (const std::string& text : texts) {
+    absl::StatusOr<std::pair<std::string, std::string>> parsed = ParseOverride(text);
+    if (!parsed.ok()) return parsed.status();
+    overrides.push_back(*std::move(parsed));
+  }
+  return overrides;
+}
+
 api::ParsedManifest LoadManifest(const std::string& file,
                                  const std::vector<std::pair<std::string, std::string>>& overrides) {
   absl::StatusOr<api::ParsedManifest> manifest = api::ReadManifest(file, overrides);

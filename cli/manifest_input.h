@@ -13,6 +13,7 @@ namespace downpour::cli {
 
 // "path=value" of --set, at the first '='. kInvalidArgument: there is none, or nothing before it.
 absl::StatusOr<std::pair<std::string, std::string>> ParseOverride(const std::string& text);
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> ParseOverrides(const std::vector<std::string>& texts);
 
 // Reads the manifest, "-" is standard input; a file that cannot be read is an error of the document. Says on standard
 // error what of the text was left out.

@@ -3,11 +3,12 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/launch.h"
 #include "cli/process_backend.h"
 #include "operator/job/training_config.h"
-#include "trainer/data/dataset.h"
+#include "trainer/data/open_dataset.h"
 #include "trainer/model/model_plan.h"
 #include "trainer/worker/dataset_spec.h"
 #include "trainer/worker/model_spec.h"
@@ -20,9 +21,9 @@ constexpr double kTrialSeconds = 120;
 
 }  // namespace
 
-api::FieldError SplitPath(const std::string& message) {
+api::FieldError SplitPath(const std::string& field, const std::string& message) {
   const std::size_t colon = message.find(": ");
-  if (colon == std::string::npos) return {"spec.model", message};
+  if (colon == std::string::npos || !absl::StartsWith(message, "spec.")) return {field, message};
   return {message.substr(0, colon), message.substr(colon + 2)};
 }
 
@@ -32,14 +33,14 @@ std::vector<api::FieldError> PlanErrors(const api::TrainingJob& job) {
   const v1::TrainingConfig config = job::ToTrainingConfig(job, "", "");
   const absl::StatusOr<data::SampleFields> fields = data::ReadFields(worker::MakeDatasetSpec(config.dataset()));
   if (!fields.ok()) {
-    // Of files, whoever needs them says so.
-    if (config.dataset().format() == "IDX") return {};
-    return {SplitPath(std::string(fields.status().message()))};
+    // Files that are not here, or are read by the worker alone: whoever needs them says so.
+    if (config.dataset().format() == "IDX" || !absl::IsInvalidArgument(fields.status())) return {};
+    return {SplitPath("spec.dataset", std::string(fields.status().message()))};
   }
   if (NeedsTrial(job.spec.model)) return {};
   const absl::StatusOr<model::ModelPlan> plan = model::PlanModel(worker::MakeModelSpec(config.model()), *fields);
   if (plan.ok()) return {};
-  return {SplitPath(std::string(plan.status().message()))};
+  return {SplitPath("spec.model", std::string(plan.status().message()))};
 }
 
 absl::Status TryModel(const std::string& binary_directory, const std::string& config_path, const std::string& log_path,

@@ -17,8 +17,8 @@ namespace downpour::cli {
 // cannot be looked at here is no error: a manifest may be meant for a cluster.
 std::vector<api::FieldError> PlanErrors(const api::TrainingJob& job);
 
-// "spec.model.layers[2]: needs ..." in its two parts.
-api::FieldError SplitPath(const std::string& message);
+// "spec.model.layers[2]: needs ..." in its two parts; a message without a path is of `field`.
+api::FieldError SplitPath(const std::string& field, const std::string& message);
 
 // A plug-in and a TorchScript module can only be tried: no plan knows what is in them.
 bool NeedsTrial(const api::ModelSpec& model);

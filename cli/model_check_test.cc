@@ -56,9 +56,10 @@ TEST(PlanErrorsTest, NoPlanKnowsWhatIsInAPlugin) {
   EXPECT_TRUE(NeedsTrial(job.spec.model));
 }
 
-TEST(SplitPathTest, AMessageWithoutAPathIsOfTheModel) {
-  EXPECT_EQ(SplitPath("spec.model.layers[2]: a: b").ToString(), "spec.model.layers[2]: a: b");
-  EXPECT_EQ(SplitPath("out of memory").ToString(), "spec.model: out of memory");
+TEST(SplitPathTest, AMessageWithoutAPathIsOfTheField) {
+  EXPECT_EQ(SplitPath("spec.model", "spec.model.layers[2]: a: b").ToString(), "spec.model.layers[2]: a: b");
+  EXPECT_EQ(SplitPath("spec.model", "out of memory").ToString(), "spec.model: out of memory");
+  EXPECT_EQ(SplitPath("spec.dataset", "/data/a.csv: is empty").ToString(), "spec.dataset: /data/a.csv: is empty");
 }
 
 class TryModelTest : public testing::Test {

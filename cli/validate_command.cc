@@ -59,7 +59,7 @@ void TryHere(const api::TrainingJob& job, std::vector<api::FieldError>* errors,
   if (tried.ok()) tried = TryInTemporaryFolder(job);
   if (tried.ok()) return;
   if (absl::IsInvalidArgument(tried)) {
-    errors->push_back(SplitPath(std::string(tried.message())));
+    errors->push_back(SplitPath("spec.model", std::string(tried.message())));
   } else {
     warnings->push_back({field, absl::StrCat("the model was not looked at: ", tried.message())});
   }

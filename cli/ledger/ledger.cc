@@ -240,8 +240,8 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     }
     if (!reply.has_data()) return absl::FailedPreconditionError(absl::StrCat(name, " has no data plan yet"));
     const v1::DataPlan& data = reply.data();
-    if (data.sample_count() != expectation.sample_count) {
-      return Differs(reply, "a sample count of", data.sample_count(), expectation.sample_count);
+    if (data.sample_count() != *expectation.sample_count) {
+      return Differs(reply, "a sample count of", data.sample_count(), *expectation.sample_count);
     }
     const std::uint32_t batch_size =
         data.changes().empty() ? data.batch_size() : data.changes(data.changes_size() - 1).batch_size();
@@ -295,13 +295,17 @@ absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
 
 }  // namespace
 
-absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
-                                          const std::vector<v1::LedgerReply>& replies) {
+absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& given, const std::vector<v1::LedgerReply>& replies) {
+  LedgerExpectation expectation = given;
+  if (!expectation.sample_count.has_value() && !replies.empty()) {
+    expectation.sample_count = replies.front().data().sample_count();
+  }
+  if (!expectation.sample_count.has_value()) return absl::FailedPreconditionError("no parameter server answered");
   if (expectation.sample_count == 0 || expectation.batch_size == 0 || expectation.epochs == 0) {
     return absl::InvalidArgumentError("the expectation needs a sample count, a batch size and epochs");
   }
   if (expectation.sample_count > std::numeric_limits<std::uint32_t>::max()) {
-    return absl::InvalidArgumentError("an idx file cannot hold so many samples");
+    return absl::InvalidArgumentError("there cannot be so many samples");
   }
   const auto shape = CheckReplies(expectation, replies);
   if (!shape.ok()) return shape.status();

@@ -17,7 +17,7 @@ namespace downpour::cli {
 // From the manifest and the data set, never from the job under audit.
 struct LedgerExpectation {
   std::string job_uid;
-  std::uint64_t sample_count = 0;  // CountTrainingSamples
+  std::optional<std::uint64_t> sample_count = 0;  // CountTrainingSamples; none: what the ps say, if all say the same
   std::uint32_t batch_size = 0;
   std::uint32_t epochs = 0;
   bool may_converge = false;  // it may end before, after any dataset epoch: then those have to be whole that are begun

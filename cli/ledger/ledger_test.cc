@@ -57,7 +57,7 @@ Model MakeModel(std::mt19937_64& random, bool finished) {
   model.updates_per_shard = static_cast<std::uint32_t>(Pick(random, 1, 20));
   model.ps_count = static_cast<std::uint32_t>(Pick(random, 1, 4));
   model.epoch_updates = 0;
-  for (std::uint64_t first = 0; first < model.expectation.sample_count; first += model.expectation.batch_size) {
+  for (std::uint64_t first = 0; first < *model.expectation.sample_count; first += model.expectation.batch_size) {
     ++model.epoch_updates;
   }
   const std::uint64_t whole = finished ? model.expectation.epochs : Pick(random, 0, model.expectation.epochs);
@@ -127,7 +127,7 @@ std::vector<v1::LedgerReply> Encode(std::mt19937_64& random, const Model& model)
     reply.set_ps_index(i);
     reply.mutable_stamp()->set_generation(7);
     reply.mutable_stamp()->set_epoch(i);  // a ps may lag behind within a generation
-    reply.mutable_data()->set_sample_count(model.expectation.sample_count);
+    reply.mutable_data()->set_sample_count(*model.expectation.sample_count);
     reply.mutable_data()->set_batch_size(model.expectation.batch_size);
     reply.mutable_data()->set_epochs(model.expectation.epochs);
     reply.mutable_data()->set_updates_per_shard(model.updates_per_shard);
@@ -313,7 +313,7 @@ TEST(AuditLedgerTest, FaultyRepliesAreRefused) {
       {"another sample count", kForeign, "a sample count of",
        [](auto& random, const Model& model, Replies replies) {
          (*replies)[Pick(random, 0, replies->size() - 1)].mutable_data()->set_sample_count(
-             model.expectation.sample_count + 1);
+             *model.expectation.sample_count + 1);
        }},
       {"another batch size", kForeign, "a batch size of",
        [](auto& random, const Model& model, Replies replies) {

@@ -29,6 +29,7 @@ absl::StatusOr<std::uint64_t> CountTrainingSamples(const api::DatasetSpec& datas
   if (dataset.synthetic.has_value()) {
     return static_cast<std::uint64_t>(dataset.synthetic->samples.value_or(kUsualSyntheticSamples));
   }
+  if (dataset.format != "IDX") return absl::UnimplementedError(absl::StrCat("not of the format ", dataset.format));
   const std::string plain = dataset.path + "/train-labels-idx1-ubyte";
   std::string path;
   for (const std::string& candidate : {plain + ".gz", plain}) {

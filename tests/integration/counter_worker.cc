@@ -33,7 +33,8 @@ class CounterDataset final : public data::Dataset {
         fields_{{{"number", data::ElementType::kI64, {}, size}}, {{"label", data::ElementType::kI64, {}, 1}}} {}
   std::int64_t size() const override { return size_; }
   const data::SampleFields& fields() const override { return fields_; }
-  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<data::Batch> Read(absl::Span<const std::int64_t> indices,
+                                   std::optional<std::uint64_t> /*seed*/) const override {
     const std::int64_t samples = static_cast<std::int64_t>(indices.size());
     data::Batch batch{{data::MakeArray(fields_.inputs[0], samples)}, {data::MakeArray(fields_.targets[0], samples)}};
     std::copy(indices.begin(), indices.end(), batch.inputs[0].mutable_values<std::int64_t>().begin());

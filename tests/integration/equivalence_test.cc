@@ -23,7 +23,7 @@
 #include "trainer/coordinator/server.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/step_id.h"
-#include "trainer/data/dataset.h"
+#include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/model/testing/plain_optimizer.h"
 #include "trainer/ps/server.h"
@@ -47,7 +47,10 @@ class FirstSamples final : public data::Dataset {
   FirstSamples(std::shared_ptr<const data::Dataset> all, std::int64_t size) : all_(std::move(all)), size_(size) {}
   std::int64_t size() const override { return size_; }
   const data::SampleFields& fields() const override { return all_->fields(); }
-  data::Batch Read(absl::Span<const std::int64_t> indices) const override { return all_->Read(indices); }
+  absl::StatusOr<data::Batch> Read(absl::Span<const std::int64_t> indices,
+                                   std::optional<std::uint64_t> seed) const override {
+    return all_->Read(indices, seed);
+  }
 
  private:
   std::shared_ptr<const data::Dataset> all_;
@@ -58,8 +61,10 @@ class FirstSamples final : public data::Dataset {
 std::shared_ptr<const data::Dataset> FashionMnist() {
   static const std::shared_ptr<const data::Dataset> dataset = []() -> std::shared_ptr<const data::Dataset> {
     if (!std::filesystem::exists(kFashionMnist)) return nullptr;
-    absl::StatusOr<std::unique_ptr<data::Dataset>> all =
-        data::OpenDataset({.format = "IDX", .directory = kFashionMnist}, data::Split::kTrain);
+    data::DatasetSpec spec;
+    spec.format = "IDX";
+    spec.directory = kFashionMnist;
+    absl::StatusOr<std::unique_ptr<data::Dataset>> all = data::OpenDataset(spec, data::Split::kTrain);
     EXPECT_TRUE(all.ok()) << all.status();
     return all.ok() ? *std::move(all) : nullptr;
   }();
@@ -72,7 +77,8 @@ class Words final : public data::Dataset {
   explicit Words(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   const data::SampleFields& fields() const override { return fields_; }
-  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<data::Batch> Read(absl::Span<const std::int64_t> indices,
+                                   std::optional<std::uint64_t> /*seed*/) const override {
     std::vector<std::int64_t> lengths;
     for (const std::int64_t index : indices) lengths.push_back(1 + index % 7);
     data::Batch batch{{data::MakeRaggedArray(fields_.inputs[0], lengths)},
@@ -140,12 +146,18 @@ struct Rule {
   std::optional<model::LocalOptimizer> local = std::nullopt;
   double clip_norm = 0;
   double learning_rate = kLearningRate;
+  bool cosine = false;  // the learning rate goes down to 0, with local steps that of these
   std::int64_t samples = std::int64_t{kBatchSize} * kUpdates;
   // Mode Synchronous.
   std::uint32_t updates_per_step = 0;
   std::uint32_t workers = 1;
   std::uint32_t updates_per_shard = kUpdates;  // one data shard, so the order of its updates is the only one
 };
+
+// As torch.optim.lr_scheduler.CosineAnnealingLR has it of the update number `update` of `plan`.
+double CosineRate(const Rule& rule, double rate, double update, const core::DataPlan& plan) {
+  return rule.cosine ? rate * (1 + std::cos(M_PI * update / static_cast<double>(plan.updates()))) / 2 : rate;
+}
 
 std::unique_ptr<data::Dataset> TrainingSamples(const Trained& trained, const Rule& rule = {}) {
   if (trained.words) return std::make_unique<Words>(rule.samples);
@@ -183,6 +195,10 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
   config.set_accumulate(rule.accumulate);
   config.mutable_local_steps()->set_count(rule.local_steps);
   config.mutable_local_steps()->set_fetch_every(rule.fetch_every);
+  if (rule.local.has_value()) config.mutable_local_steps()->set_learning_rate(rule.local->learning_rate);
+  v1::ScheduleConfig& schedule = rule.local.has_value() ? *config.mutable_local_steps()->mutable_schedule()
+                                                        : *config.mutable_optimizer()->mutable_schedule();
+  if (rule.cosine) schedule.set_type(v1::SCHEDULE_COSINE);
   config.set_clip_norm(rule.clip_norm);
   config.mutable_optimizer()->set_staleness_aware(true);  // one worker is never stale
   config.set_output_directory(output_directory);
@@ -217,7 +233,7 @@ Weights TrainSequentially(const Trained& trained) {
   const core::DataPlan plan = MakePlan();
   for (std::uint32_t group = 0; group < kUpdates; ++group) {
     const core::UpdateId update{0, 0, group};
-    const data::Batch batch = dataset->Read(plan.SampleIndices(update));
+    const data::Batch batch = *dataset->Read(plan.SampleIndices(update), std::nullopt);
     Weights weights = WeightsOf(*model);
     const absl::StatusOr<model::StepResult> step = model->ComputeGradients(
         batch, plan.UpdateSeed(update), [](double) { return true; },
@@ -273,8 +289,9 @@ Weights TrainSequentially(const Trained& trained, const Rule& rule) {
     const Weights start = WeightsOf(*model);
     Weights sum = start;
     for (std::vector<float>& tensor : sum) std::fill(tensor.begin(), tensor.end(), 0.0f);
-    for (std::uint32_t part = 0; part < plan.minibatches_in_update(update, size); ++part) {
-      const data::Batch batch = dataset->Read(plan.SampleIndices(update, part, size));
+    const std::uint32_t parts = plan.minibatches_in_update(update, size);
+    for (std::uint32_t part = 0; part < parts; ++part) {
+      const data::Batch batch = *dataset->Read(plan.SampleIndices(update, part, size), std::nullopt);
       const Weights gradients = GradientsOf(*model, batch, plan.UpdateSeed(update, part));
       Weights weights = WeightsOf(*model);
       for (std::size_t tensor = 0; tensor < weights.size(); ++tensor) {
@@ -285,17 +302,19 @@ Weights TrainSequentially(const Trained& trained, const Rule& rule) {
           if (buffer && !rule.local.has_value()) weights[tensor][i] -= gradients[tensor][i];
         }
       }
+      optimizer.SetLearningRate(CosineRate(rule, inner.learning_rate, group + static_cast<double>(part) / parts, plan));
       if (rule.local.has_value()) optimizer.Step(gradients, parameters, &weights);
       SetWeights(weights, model.get());
     }
     const Weights after = WeightsOf(*model);
     const double factor = model::ClipCoefficient(sum, parameters, rule.clip_norm);
+    const double rate = rule.local.has_value() ? rule.learning_rate : CosineRate(rule, rule.learning_rate, group, plan);
     for (std::size_t tensor = 0; tensor < after.size(); ++tensor) {
       const bool buffer = tensor >= parameters;
       for (std::size_t i = 0; i < after[tensor].size(); ++i) {
         const double change = buffer || rule.local.has_value() ? double{start[tensor][i]} - double{after[tensor][i]}
                                                                : factor * sum[tensor][i];
-        served[tensor][i] = static_cast<float>(served[tensor][i] - (buffer ? 1 : rule.learning_rate) * change);
+        served[tensor][i] = static_cast<float>(served[tensor][i] - (buffer ? 1 : rate) * change);
       }
     }
     if (fetches) SetWeights(served, model.get());
@@ -309,6 +328,7 @@ Weights TrainWithLargeBatches(const Trained& trained, const Rule& rule) {
   const std::unique_ptr<model::Model> model = MakeModel(trained);
   const core::DataPlan plan = MakePlan(rule);
   std::uint32_t steps = 0;
+  std::uint32_t before = 0;  // updates
   for (core::StepId step; std::uint64_t{step.band} * rule.updates_per_step < plan.shards_in_epoch(0);) {
     std::vector<std::int64_t> samples;
     const std::uint32_t updates =
@@ -319,13 +339,15 @@ Weights TrainWithLargeBatches(const Trained& trained, const Rule& rule) {
     step = updates == 0 ? core::StepId{0, step.band + 1, 0} : core::StepId{0, step.band, step.group + 1};
     if (updates == 0) continue;
     ++steps;
-    const Weights gradients = GradientsOf(*model, dataset->Read(samples), 0);
+    const auto rate = static_cast<float>(CosineRate(rule, rule.learning_rate, before, plan));
+    const Weights gradients = GradientsOf(*model, *dataset->Read(samples, std::nullopt), 0);
     Weights weights = WeightsOf(*model);
     for (std::size_t tensor = 0; tensor < weights.size(); ++tensor) {
       for (std::size_t i = 0; i < weights[tensor].size(); ++i) {
-        weights[tensor][i] -= static_cast<float>(rule.learning_rate) * gradients[tensor][i];
+        weights[tensor][i] -= rate * gradients[tensor][i];
       }
     }
+    before += updates;
     SetWeights(weights, model.get());
   }
   EXPECT_GE(steps, 50u);
@@ -453,6 +475,7 @@ std::vector<Rule> EveryRule() {
   return {
       {.what = "Accumulate", .accumulate = 4, .samples = 1590},
       {.what = "Clip", .clip_norm = 0.5},
+      {.what = "Cosine", .cosine = true},
       {.what = "AccumulateAndClip", .accumulate = 3, .clip_norm = 0.25, .samples = 1590},
       {.what = "Averaging", .local_steps = 8, .local = Inner(Type::kSgd, 0.1), .learning_rate = 1, .samples = 1590},
       {.what = "Momentum", .local_steps = 5, .local = Inner(Type::kMomentum, 0.02), .learning_rate = 0.9},
@@ -467,6 +490,13 @@ std::vector<Rule> EveryRule() {
        .local = Inner(Type::kAdamW, 1e-3, 0.1),
        .clip_norm = 1,
        .learning_rate = 0.7,
+       .cosine = true,
+       .samples = 1590},
+      {.what = "LocalCosine",
+       .local_steps = 4,
+       .local = Inner(Type::kSgd, 0.1),
+       .learning_rate = 0.9,
+       .cosine = true,
        .samples = 1590},
   };
 }
@@ -507,6 +537,12 @@ INSTANTIATE_TEST_SUITE_P(
     Steps, SynchronousTest,
     ::testing::Values(
         Rule{.what = "OneOfThree", .samples = 5000, .updates_per_step = 3, .workers = 1, .updates_per_shard = 9},
+        Rule{.what = "Cosine",
+             .cosine = true,
+             .samples = 5000,
+             .updates_per_step = 3,
+             .workers = 2,
+             .updates_per_shard = 9},
         Rule{.what = "TwoOfTwo", .samples = 3340, .updates_per_step = 2, .workers = 2, .updates_per_shard = 10},
         Rule{.what = "ThreeOfThree", .samples = 5000, .updates_per_step = 3, .workers = 3, .updates_per_shard = 9},
         Rule{.what = "ThreeOfTwo", .samples = 3340, .updates_per_step = 2, .workers = 3, .updates_per_shard = 10}),

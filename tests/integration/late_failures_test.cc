@@ -46,9 +46,10 @@ class Zeros final : public data::Dataset {
         size_(size) {}
   std::int64_t size() const override { return size_; }
   const data::SampleFields& fields() const override { return fields_; }
-  data::Batch Read(absl::Span<const std::int64_t> indices) const override {
+  absl::StatusOr<data::Batch> Read(absl::Span<const std::int64_t> indices,
+                                   std::optional<std::uint64_t> /*seed*/) const override {
     const std::int64_t samples = static_cast<std::int64_t>(indices.size());
-    return {{data::MakeArray(fields_.inputs[0], samples)}, {data::MakeArray(fields_.targets[0], samples)}};
+    return data::Batch{{data::MakeArray(fields_.inputs[0], samples)}, {data::MakeArray(fields_.targets[0], samples)}};
   }
 
  private:

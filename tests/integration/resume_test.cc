@@ -384,11 +384,26 @@ TEST_P(ResumeTest, ComputesTheBitsOfAJobThatWasNeverInterrupted) {
 
 std::string NameOf(const v1::OptimizerConfig& config) {
   return absl::StrCat(v1::OptimizerType_Name(config.type()),
+                      config.has_schedule() ? absl::StrCat("_", v1::ScheduleType_Name(config.schedule().type())) : "",
                       config.compensation() == v1::COMPENSATION_ADAPTIVE ? "_ADAPTIVE" : "",
                       config.staleness_rule() == v1::STALENESS_GAP ? "_GAP" : "");
 }
 
-// As a manifest may have them.
+// The job has 39 updates.
+v1::ScheduleConfig ScheduleOf(v1::ScheduleType type) {
+  v1::ScheduleConfig schedule;
+  schedule.set_type(type);
+  schedule.set_gamma(0.8);
+  if (type == v1::SCHEDULE_STEP) schedule.set_every_epochs(1);
+  if (type == v1::SCHEDULE_EXPONENTIAL) schedule.set_every_updates(5);
+  schedule.set_pct_start(0.3);
+  schedule.set_div_factor(25);
+  schedule.set_final_div_factor(1e4);
+  schedule.mutable_warm_up()->set_updates(7);
+  return schedule;
+}
+
+// As a manifest may have them: with a constant learning rate, and each optimizer with one of the schedules.
 std::vector<OptimizerCase> EveryOptimizer() {
   std::vector<OptimizerCase> cases;
   for (const v1::OptimizerConfig& config : core::testing::AllConfigs()) {
@@ -396,6 +411,10 @@ std::vector<OptimizerCase> EveryOptimizer() {
     for (const v1::Mode mode : kModes) {
       if (mode == v1::SYNCHRONOUS && of_late_gradients) continue;
       for (const bool bf16_values : {false, true}) cases.push_back({config, mode, bf16_values});
+      OptimizerCase scheduled{config, mode, false};
+      const auto number = static_cast<int>(cases.size()) % (v1::ScheduleType_ARRAYSIZE - 1);
+      *scheduled.optimizer.mutable_schedule() = ScheduleOf(static_cast<v1::ScheduleType>(1 + number));
+      cases.push_back(scheduled);
     }
   }
   return cases;
@@ -405,6 +424,20 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeTest, ::testing::ValuesIn(EveryOptimi
   return absl::StrCat(NameOf(instance.param.optimizer), "_", v1::Mode_Name(instance.param.mode),
                       instance.param.bf16_values ? "_BF16_VALUES" : "");
 });
+
+TEST(ScheduledResumeTest, TheScheduleIsSeenInTheResult) {
+  for (const v1::Mode mode : kModes) {
+    v1::OptimizerConfig optimizer = core::testing::ConfigOf(v1::SGD);
+    Job constant(mode, optimizer, Gradients());
+    *optimizer.mutable_schedule() = ScheduleOf(v1::SCHEDULE_COSINE);
+    Job scheduled(mode, optimizer, Gradients());
+    for (Job* job : {&constant, &scheduled}) {
+      job->StartAll(2);
+      ASSERT_NO_FATAL_FAILURE(job->Finish());
+    }
+    EXPECT_FALSE(Same(constant, scheduled)) << v1::Mode_Name(mode);
+  }
+}
 
 using CodecCase = std::tuple<core::FrameCodec, v1::Mode>;
 

@@ -1,6 +1,7 @@
 #include "cli/manifest_input.h"
 
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -67,9 +68,15 @@ std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec, std:
 }
 
 std::vector<api::FieldError> FindWarnings(const api::TrainingJobSpec& spec) {
+  std::vector<api::FieldError> warnings;
+  if (absl::StrContains(spec.dataset.path, "://") && !spec.dataset.shuffle_blocks) {
+    warnings.push_back(
+        {"spec.dataset.shuffle", "Full reads remote data in any order, Blocks reads what lies together"});
+  }
   const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset);
-  if (!samples.ok()) return {};  // whoever needs the data set says so
-  return FindWarnings(spec, *samples);
+  if (!samples.ok()) return warnings;  // whoever needs the data set says so
+  for (api::FieldError& warning : FindWarnings(spec, *samples)) warnings.push_back(std::move(warning));
+  return warnings;
 }
 
 }  // namespace downpour::cli

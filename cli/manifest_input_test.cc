@@ -49,6 +49,17 @@ TEST(ManifestInputTest, AMinibatchLargerThanTheDataSetIsAWarning) {
   EXPECT_TRUE(FindWarnings(spec).empty());
 }
 
+TEST(ManifestInputTest, RemoteDataInAnyOrderAreAWarning) {
+  api::TrainingJobSpec spec;
+  spec.dataset = {"CSV", "s3://bucket/train.csv"};
+  const std::vector<api::FieldError> warnings = FindWarnings(spec);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0].ToString(),
+            "spec.dataset.shuffle: Full reads remote data in any order, Blocks reads what lies together");
+  spec.dataset.shuffle_blocks = true;
+  EXPECT_TRUE(FindWarnings(spec).empty());
+}
+
 TEST(ManifestInputTest, LocalStepsOfWhichNextToNothingIsTakenOverAreAWarning) {
   api::TrainingJobSpec spec;
   spec.update.optimizer.learning_rate = 0.01;

@@ -42,6 +42,9 @@ void CheckFormat(const DatasetSpec& dataset, bool evaluates, FieldErrors& errors
   only_of("classNames", !dataset.class_names.empty(), {"ImageFolder", "Text"});
   only_of("channels", dataset.channels.has_value(), {"ImageFolder", "TFRecord", "WebDataset"});
   only_of("columns", !dataset.columns.empty(), {"CSV", "Parquet", "SafeTensors", "TFRecord", "WebDataset"});
+  if (dataset.shuffle_block.has_value() && !dataset.shuffle_blocks) {
+    errors.Add("spec.dataset.shuffleBlock", "is for the shuffle Blocks");
+  }
   if (dataset.channels == 2) errors.Add("spec.dataset.channels", "must be 1 or 3, got 2");
 
   const bool own_test_set = IsOneOf(format, {"IDX", "CIFAR10", "CIFAR100", "Synthetic"});

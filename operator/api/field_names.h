@@ -69,6 +69,7 @@ inline constexpr Name<std::string_view> kColumnTypes[] = {{"u8", "u8"},       {"
                                                           {"bytes", "bytes"}, {"image", "image"}};
 inline constexpr Name<std::string_view> kTextLayouts[] = {
     {"Lines", "Lines"}, {"LabelledLines", "LabelledLines"}, {"Folders", "Folders"}};
+inline constexpr Name<bool> kShuffles[] = {{"Full", false}, {"Blocks", true}};
 inline constexpr Name<bool> kBadSampleActions[] = {{"Fail", false}, {"Skip", true}};
 inline constexpr Name<std::string_view> kSyntheticKinds[] = {
     {"Images", "Images"}, {"Text", "Text"}, {"Speech", "Speech"}, {"Radar", "Radar"}};

@@ -261,6 +261,8 @@ void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("threads", s.threads, Integer{0, 1024});
   v.Field("onBadSample", s.on_bad_sample, Object{});
   v.Field("cache", s.cache, Object{});
+  v.Field("shuffle", s.shuffle_blocks, Choice(kShuffles));
+  v.Field("shuffleBlock", s.shuffle_block, Integer{1, 1 << 30});
   v.Field("synthetic", s.synthetic, Object{});
 }
 

@@ -224,6 +224,8 @@ struct DatasetCacheSpec {
   friend bool operator==(const DatasetCacheSpec&, const DatasetCacheSpec&) = default;
 };
 
+inline constexpr int kDefaultShuffleBlock = 1024;
+
 struct DatasetSpec {
   std::string format = {};
   std::string path = {};       // but for Synthetic: a file, a directory, or a URI
@@ -239,6 +241,8 @@ struct DatasetSpec {
   std::optional<int> threads = {};   // of each worker, that read and transform
   std::optional<BadSampleSpec> on_bad_sample = std::nullopt;
   std::optional<DatasetCacheSpec> cache = std::nullopt;
+  bool shuffle_blocks = false;            // the order of an epoch is made of blocks of neighbouring samples
+  std::optional<int> shuffle_block = {};  // samples of a block; absent: kDefaultShuffleBlock
   std::optional<SyntheticSpec> synthetic = std::nullopt;
   friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };

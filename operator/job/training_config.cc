@@ -169,6 +169,9 @@ v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
     config.set_cache_directory(spec.cache->directory);
     config.set_cache_bytes(static_cast<std::uint64_t>(api::ParseMemory(spec.cache->size).value_or(0)));
   }
+  if (spec.shuffle_blocks) {
+    config.set_shuffle_block(static_cast<std::uint64_t>(spec.shuffle_block.value_or(api::kDefaultShuffleBlock)));
+  }
   if (!spec.synthetic.has_value()) return config;
   const auto number = [](const std::optional<std::int64_t>& value) {
     return static_cast<std::uint64_t>(value.value_or(0));

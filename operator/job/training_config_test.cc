@@ -281,6 +281,11 @@ TEST(TrainingConfigTest, TrackersAreTakenOverWithAFolderForEachJob) {
 
 TEST(TrainingConfigTest, GeneratedDataAreTakenOverWhole) {
   api::TrainingJob job = MakeJob();
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").dataset().shuffle_block(), 0u);
+  job.spec.dataset.shuffle_blocks = true;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").dataset().shuffle_block(), 1024u);
+  job.spec.dataset.shuffle_block = 50;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").dataset().shuffle_block(), 50u);
   job.spec.dataset = {.format = "Synthetic", .path = "", .synthetic = api::SyntheticSpec{}};
   job.spec.dataset.synthetic->kind = "Text";
   EXPECT_EQ(ToTrainingConfig(job, "abc", "/out").dataset().synthetic().samples(), 0);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/job.h"
+#include "trainer/core/block_order.h"
 
 namespace downpour::simulation {
 namespace {
@@ -118,12 +119,18 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   } else {
     ChooseUpdates();
   }
+  // Of the seed alone: what else a seed does stays as it was.
+  if (options.seed % 3 == 1) config_.mutable_dataset()->set_shuffle_block(1 + options.seed / 3 % 5);
   v1::DataPlan data;
   data.set_sample_count(sample_count_);
   data.set_batch_size(core::SamplesOfUpdate(config_));
   data.set_updates_per_shard(config_.updates_per_shard());
   data.set_epochs(config_.epochs());
   data.set_seed(config_.seed());
+  if (const std::uint64_t block = config_.dataset().shuffle_block(); block != 0) {
+    data.set_shuffle_block(block);
+    data.set_shuffle_window(core::WindowFor(block, std::uint64_t{data.batch_size()} * data.updates_per_shard()));
+  }
   plan_ = *core::DataPlan::Create(data);
   staleness_checks_.emplace(&world_, static_cast<std::uint32_t>(tensors_.size()));
   if (lossy()) residual_checks_.emplace(&world_, codec_, config_.mode() == v1::SYNCHRONOUS);
@@ -150,6 +157,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
                                               : "",
+      config_.dataset().shuffle_block() != 0 ? absl::StrCat(", blocks of ", config_.dataset().shuffle_block()) : "",
       lossy() ? absl::StrCat(", codec ", static_cast<int>(codec_.codec)) : "",
       config_.local_steps().fetch_every() > 1
           ? absl::StrCat(", values before each update of ", config_.local_steps().fetch_every())

@@ -480,7 +480,7 @@ void CoordinatorCore::Adopt(const v1::WorkerSyncRequest& request) {
   if (!adopt_until_.has_value() || request.view().generation() != view_.stamp().generation()) return;
   for (const v1::HeldLease& held : request.held()) {
     if (held.kind() == v1::TASK_TRAIN) {
-      leases_->Adopt(held, request.session());
+      leases_->Adopt(held, request.session(), request.index());
     } else {
       tasks_.Adopt(held, request.session());
     }
@@ -514,7 +514,7 @@ void CoordinatorCore::Grant(const v1::WorkerSyncRequest& request, const Member& 
     members_.SetTraining(request.session(), leases_->Holds(request.session()) || (gives && leases_->HasFree()));
     if (!told) return;  // nothing before every ps knows that it has to be waited for
   }
-  if (gives) leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply);
+  if (gives) leases_->Grant(request.session(), request.wanted() - working, lease_numbers_, reply, member.index);
   if (gives && twice && request.starving()) leases_->GrantOneOfTheLast(request.session(), lease_numbers_, reply);
 }
 

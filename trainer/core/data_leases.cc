@@ -21,9 +21,24 @@ DataLeases::Epoch& DataLeases::EpochOf(std::uint32_t dataset_epoch) {
   if (inserted) {
     epoch.shards.resize(plan_.shards_in_epoch(dataset_epoch));
     for (Shard& shard : epoch.shards) shard.incomplete_ps = ps_count_;
-    for (std::uint32_t number = 0; number < epoch.shards.size(); ++number) epoch.free.insert(epoch.free.end(), number);
+    for (std::uint32_t number = 0; number < epoch.shards.size(); ++number) SetFree({dataset_epoch, number});
   }
   return epoch;
+}
+
+void DataLeases::SetFree(const ShardKey& key) {
+  std::set<std::uint32_t>& free = epochs_.at(key.first).free;
+  free.insert(free.end(), key.second);
+  if (plan_.has_windows()) affinity_.AddFree(key.first, key.second, plan_.WindowOf(key.first, key.second));
+}
+
+void DataLeases::SetNotFree(const ShardKey& key) {
+  epochs_.at(key.first).free.erase(key.second);
+  if (plan_.has_windows()) affinity_.RemoveFree(key.first, key.second, plan_.WindowOf(key.first, key.second));
+}
+
+void DataLeases::SetHolder(const ShardKey& key, std::uint32_t worker) {
+  if (plan_.has_windows()) affinity_.SetHolder(plan_.WindowOf(key.first, key.second), worker);
 }
 
 DataLeases::Shard* DataLeases::Find(const ShardKey& key) {
@@ -33,9 +48,8 @@ DataLeases::Shard* DataLeases::Find(const ShardKey& key) {
 }
 
 void DataLeases::Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease) {
-  Epoch& epoch = epochs_.at(key.first);
-  Shard& shard = epoch.shards[key.second];
-  epoch.free.erase(key.second);
+  SetNotFree(key);
+  Shard& shard = epochs_.at(key.first).shards[key.second];
   shard.state = State::kLeased;
   shard.session = session;
   shard.lease = lease;
@@ -46,7 +60,7 @@ void DataLeases::Lease(const ShardKey& key, std::uint64_t session, std::uint64_t
 // Whatever it was, it is not on any list afterwards; but of those that are fenced, which find out themselves.
 void DataLeases::Release(const ShardKey& key, Shard& shard) {
   asked_.erase(key);
-  epochs_.at(key.first).free.erase(key.second);
+  SetNotFree(key);
   if (shard.state == State::kInspecting) --inspecting_;
   if (shard.state != State::kLeased) return;
   --leased_;
@@ -95,10 +109,12 @@ void DataLeases::Add(const ShardKey& key, const Shard& shard, std::uint64_t sess
 
 // ---- of sessions
 
-void DataLeases::Adopt(const v1::HeldLease& held, std::uint64_t session) {
+void DataLeases::Adopt(const v1::HeldLease& held, std::uint64_t session, std::uint32_t worker) {
   const ShardKey key{held.shard().dataset_epoch(), held.shard().shard()};
   if (!plan_.Contains({key.first, key.second, 0}) || key.first < watermark_) return;
-  if (EpochOf(key.first).shards[key.second].state == State::kFree) Lease(key, session, held.lease());
+  if (EpochOf(key.first).shards[key.second].state != State::kFree) return;
+  Lease(key, session, held.lease());
+  SetHolder(key, worker);
 }
 
 void DataLeases::InspectFree() {
@@ -138,14 +154,16 @@ bool DataLeases::HasFree() {
   return false;
 }
 
-void DataLeases::Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply) {
+void DataLeases::Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply,
+                       std::uint32_t worker) {
   const std::uint32_t end = EndOfGrants();
   for (std::uint32_t number = watermark_; number < end && count > 0; ++number) {
     Epoch& epoch = EpochOf(number);
     for (; count > 0 && !epoch.free.empty(); --count) {
       ++looked_at_;
-      const ShardKey key{number, *epoch.free.begin()};
+      const ShardKey key{number, affinity_.Choose(number, worker).value_or(*epoch.free.begin())};
       Lease(key, session, numbers.Next());
+      SetHolder(key, worker);
       Add(key, epoch.shards[key.second], session, reply);
     }
   }
@@ -365,7 +383,7 @@ std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitm
   if (--shard->uninspected_ps > 0) return std::nullopt;
   Release(key, *shard);
   shard->state = State::kFree;
-  epochs_.at(key.first).free.insert(key.second);
+  SetFree(key);
   return std::nullopt;
 }
 
@@ -373,6 +391,7 @@ bool DataLeases::Advance() {
   const Epoch& epoch = EpochOf(watermark_);
   if (epoch.retired < epoch.shards.size()) return false;
   epochs_.erase(watermark_);
+  affinity_.DropEpoch(watermark_);
   retired_updates_ -= plan_.updates_in_epoch(watermark_);
   ++watermark_;
   return true;

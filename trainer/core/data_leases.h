@@ -11,6 +11,7 @@
 
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/bitmap.h"
+#include "trainer/core/data_affinity.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/keys.h"
 #include "trainer/core/ledger.h"
@@ -39,8 +40,8 @@ class DataLeases {
   std::uint64_t retired_updates() const { return plan_.updates_before(watermark_) + retired_updates_; }
 
   // ---- of sessions
-  // Keeps what a worker had of the coordinator before, unless somebody else has it.
-  void Adopt(const v1::HeldLease& held, std::uint64_t session);
+  // Keeps what a worker had of the coordinator before, unless somebody else has it. `worker`: its index.
+  void Adopt(const v1::HeldLease& held, std::uint64_t session, std::uint32_t worker = DataAffinity::kNobody);
   // Nobody else will adopt anything: what is free may be applied in part, and is asked for before it is leased.
   void InspectFree();
   // Lists the leases of `session` and asks the ps about those that are all sent. How many it still works on.
@@ -56,8 +57,10 @@ class DataLeases {
   bool OthersHold(std::uint64_t session) const { return held_.size() > held_.count(session); }
   // What a worker that holds it has done.
   void Report(const v1::HeldLease& held, std::uint64_t session);
-  // Leases it `count` more, or as many as there are.
-  void Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
+  // Leases it `count` more, or as many as there are: of an epoch in their order or, where the plan has windows, those
+  // first that the worker with this index has in its cache.
+  void Grant(std::uint64_t session, std::uint32_t count, LeaseNumbers& numbers, v1::WorkerSyncReply* reply,
+             std::uint32_t worker = DataAffinity::kNobody);
   // Mode SYNCHRONOUS, see StepId: leases it at most `share` in each of the next bands of `width`; one that starves
   // takes over what nobody has of the first band, and what somebody there is late with.
   void GrantInBands(std::uint64_t session, std::uint32_t width, std::uint32_t share, bool starves,
@@ -114,6 +117,9 @@ class DataLeases {
   Epoch& EpochOf(std::uint32_t dataset_epoch);
   std::uint32_t EndOfGrants() const;
   Shard* Find(const ShardKey& key);
+  void SetFree(const ShardKey& key);
+  void SetNotFree(const ShardKey& key);
+  void SetHolder(const ShardKey& key, std::uint32_t worker);
   void Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease);
   void Release(const ShardKey& key, Shard& shard);
   void Inspect(const ShardKey& key, Shard& shard);
@@ -139,6 +145,7 @@ class DataLeases {
   std::uint64_t leased_ = 0;
   std::uint64_t inspecting_ = 0;                            // data shards
   std::map<std::uint32_t, Epoch> epochs_;                   // from the watermark on
+  DataAffinity affinity_;                                   // empty but for plans with windows
   std::map<std::uint64_t, std::set<ShardKey>> held_;        // by session
   std::deque<std::pair<std::uint64_t, ShardKey>> fencing_;  // by members version, which only grows
   std::set<ShardKey> asked_;

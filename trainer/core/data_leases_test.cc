@@ -1,6 +1,8 @@
 #include "trainer/core/data_leases.h"
 
 #include <cstdint>
+#include <map>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -296,6 +298,74 @@ TEST_F(DataLeasesTest, TheLastOfAnEvaluationAreLeasedTwice) {
   EXPECT_TRUE(last(5).empty()) << "what is done but for its confirmation is not late";
   EXPECT_EQ(leases_.backups(), 2u);
   EXPECT_TRUE(leases_.EndSession(1, 1).size() == 2u && leases_.Holds(4));
+}
+
+// Windows of two data shards, as many windows as data shards in twelve samples.
+DataPlan PlanInWindows(std::uint32_t shards, std::uint32_t epochs, std::uint64_t seed) {
+  v1::DataPlan plan = PlanOf(shards, epochs).proto();
+  plan.set_seed(seed);
+  plan.set_shuffle_block(2);
+  plan.set_shuffle_window(8);
+  return *DataPlan::Create(plan);
+}
+
+// Workers of other speeds. Whoever asks is given something as long as there is something; of what is given in later
+// epochs most is data that the worker had.
+TEST(AffinityTest, AWorkerGetsTheWindowsThatItHadAndIsNeverLeftWithout) {
+  constexpr std::uint32_t kShards = 40;
+  constexpr std::uint32_t kEpochs = 4;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const DataPlan plan = PlanInWindows(kShards, kEpochs, seed);
+    DataLeases leases(plan, kPs, Ledger{});
+    LeaseNumbers numbers(1);
+    std::mt19937_64 random(seed);
+    std::map<std::uint64_t, std::set<std::uint32_t>> had;  // by window, those that ever had it
+    std::set<ShardKey> given;
+    std::uint32_t again = 0;
+    for (std::uint32_t epoch = 0; epoch < kEpochs; ++epoch) {
+      leases.SetEndOfGrants(epoch + 1);
+      for (std::uint32_t count = 0; count < kShards; ++count) {
+        const auto worker = static_cast<std::uint32_t>(random() % 4);
+        v1::WorkerSyncReply reply;
+        const std::uint64_t before = leases.looked_at();
+        leases.Grant(worker + 1, 1, numbers, &reply, worker);
+        ASSERT_EQ(leases.looked_at() - before, 1u);
+        ASSERT_EQ(reply.leases_size(), 1) << "seed " << seed;
+        const ShardKey key(reply.leases(0).shard().dataset_epoch(), reply.leases(0).shard().shard());
+        ASSERT_EQ(key.first, epoch);
+        ASSERT_TRUE(given.insert(key).second);
+        std::set<std::uint32_t>& workers = had[plan.WindowOf(key.first, key.second)];
+        again += epoch > 0 && workers.count(worker) != 0 ? 1 : 0;
+        workers.insert(worker);
+        for (std::uint32_t ps = 0; ps < kPs; ++ps) leases.Answer(ps, AnswerOf(key, {0, 1, 2, 3}));
+      }
+      ASSERT_TRUE(leases.Advance());
+    }
+    // Of four workers chance would be a quarter in the second epoch.
+    EXPECT_GE(again, (kEpochs - 1) * kShards * 3 / 4) << "seed " << seed;
+  }
+}
+
+TEST(AffinityTest, WhatIsFreeAgainAndWhatWasAdoptedAreKnown) {
+  const DataPlan plan = PlanInWindows(/*shards=*/4, /*epochs=*/2, /*seed=*/1);
+  DataLeases leases(plan, kPs, Ledger{});
+  LeaseNumbers numbers(10);
+  v1::HeldLease held;
+  held.set_lease(5);
+  held.mutable_shard()->set_shard(2);
+  leases.Adopt(held, /*session=*/1, /*worker=*/7);
+  const auto grant = [&](std::uint64_t session, std::uint32_t worker) {
+    v1::WorkerSyncReply reply;
+    leases.Grant(session, 1, numbers, &reply, worker);
+    return reply.leases_size() == 0 ? UINT32_MAX : reply.leases(0).shard().shard();
+  };
+  EXPECT_EQ(grant(2, 8), 0u) << "nobody had its window";
+  EXPECT_EQ(grant(3, 9), 3u) << "somebody had both, so what is last";
+  leases.EndSession(1, 1);
+  leases.Confirm(1);
+  for (std::uint32_t ps = 0; ps < kPs; ++ps) leases.Answer(ps, AnswerOf({0, 2}, {0}));
+  EXPECT_EQ(grant(2, 8), 1u) << "its own";
+  EXPECT_EQ(grant(2, 8), 2u) << "another's, rather than nothing";
 }
 
 // What a call looks at is what it is about, however many data shards there are.

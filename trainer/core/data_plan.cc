@@ -1,46 +1,12 @@
 #include "trainer/core/data_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace downpour::core {
-namespace {
-
-// SplitMix64 (Steele, Lea and Flood 2014): a bijective mixer.
-std::uint64_t Mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15u;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-  return value ^ (value >> 31);
-}
-
-constexpr int kFeistelRounds = 6;
-
-}  // namespace
-
-std::uint64_t PermutedIndex(std::uint64_t seed, std::uint32_t epoch, std::uint64_t count, std::uint64_t position) {
-  if (count <= 1) return 0;
-  const int half_bits = (static_cast<int>(std::bit_width(count - 1)) + 1) / 2;
-  const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
-  const std::uint64_t key = Mix(Mix(seed) ^ epoch);
-  std::uint64_t value = position;
-  do {
-    std::uint64_t left = value >> half_bits;
-    std::uint64_t right = value & mask;
-    for (int round = 0; round < kFeistelRounds; ++round) {
-      const std::uint64_t next = left ^ (Mix(right ^ (key + static_cast<std::uint64_t>(round))) & mask);
-      left = right;
-      right = next;
-    }
-    value = (left << half_bits) | right;
-  } while (value >= count);
-  return value;
-}
-
 std::uint32_t SamplesOfUpdate(const v1::TrainingConfig& config) {
   return config.batch_size() * std::max({config.accumulate(), config.local_steps().count(), 1u});
 }
@@ -60,8 +26,17 @@ absl::StatusOr<DataPlan> DataPlan::Create(const v1::DataPlan& plan) {
   if (plan.sample_count() > (std::uint64_t{1} << 48) || plan.updates_per_shard() > (1u << 20)) {
     return refuse("a count is too large");
   }
+  if ((plan.shuffle_block() == 0) != (plan.shuffle_window() == 0)) {
+    return refuse("a block and a window are to be given, or none");
+  }
+  if (std::max(plan.shuffle_block(), plan.shuffle_window()) > std::uint64_t{1} << 60) {
+    return refuse("a block or window is too large");
+  }
   DataPlan result;
   result.plan_ = plan;
+  if (plan.shuffle_block() != 0) {
+    result.order_.emplace(plan.seed(), plan.sample_count(), plan.shuffle_block(), plan.shuffle_window());
+  }
   result.segments_ = {{0, 0, 0, plan.batch_size()}};
   const auto too_many = [&result](std::uint32_t epoch, const Segment& segment) {
     const std::uint64_t samples = std::uint64_t{segment.batch} * result.plan_.updates_per_shard();
@@ -200,15 +175,22 @@ std::vector<std::int64_t> DataPlan::SampleIndices(const UpdateId& update, std::u
   const std::uint64_t first = first_position(update) + skipped;
   std::vector<std::int64_t> indices(std::min<std::uint64_t>(size, samples_in_update(update) - skipped));
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    indices[i] =
-        static_cast<std::int64_t>(PermutedIndex(plan_.seed(), update.dataset_epoch, plan_.sample_count(), first + i));
+    const std::uint64_t sample =
+        order_.has_value() ? order_->SampleAt(update.dataset_epoch, first + i)
+                           : PermutedIndex(plan_.seed(), update.dataset_epoch, plan_.sample_count(), first + i);
+    indices[i] = static_cast<std::int64_t>(sample);
   }
   return indices;
 }
 
+std::uint64_t DataPlan::WindowOf(std::uint32_t dataset_epoch, std::uint32_t shard) const {
+  return order_->WindowAt(dataset_epoch, RangeOf(dataset_epoch, shard).first);
+}
+
 std::uint64_t DataPlan::UpdateSeed(const UpdateId& update, std::uint32_t minibatch) const {
-  const std::uint64_t seed = Mix(Mix(Mix(Mix(plan_.seed()) ^ update.dataset_epoch) ^ update.data_shard) ^ update.group);
-  return minibatch == 0 ? seed : Mix(seed ^ minibatch);
+  const std::uint64_t seed =
+      MixBits(MixBits(MixBits(MixBits(plan_.seed()) ^ update.dataset_epoch) ^ update.data_shard) ^ update.group);
+  return minibatch == 0 ? seed : MixBits(seed ^ minibatch);
 }
 
 }  // namespace downpour::core

@@ -2,13 +2,16 @@
 #define DOWNPOUR_TRAINER_CORE_DATA_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/block_order.h"
 #include "trainer/core/frame.h"
+#include "trainer/core/permutation.h"
 
 namespace downpour::core {
 
@@ -55,6 +58,12 @@ class DataPlan {
   // For dropout and augmentation: a function of (seed, update, minibatch).
   std::uint64_t UpdateSeed(const UpdateId& update, std::uint32_t minibatch = 0) const;
 
+  // Whether samples are shuffled in windows of blocks.
+  bool has_windows() const { return order_.has_value(); }
+  // The window that the data shard begins in, see BlockOrder; the same samples have the same one in every epoch. Only
+  // with windows, and of a data shard that there is.
+  std::uint64_t WindowOf(std::uint32_t dataset_epoch, std::uint32_t shard) const;
+
   // The same from the data shard (dataset_epoch, shard) on with another batch size; changes behind it are dropped.
   // kInvalidArgument: no such shard.
   absl::StatusOr<DataPlan> WithBatchSize(std::uint32_t dataset_epoch, std::uint32_t shard,
@@ -80,11 +89,8 @@ class DataPlan {
 
   v1::DataPlan plan_;
   std::vector<Segment> segments_ = {{}};  // in order; the first is of (0, 0)
+  std::optional<BlockOrder> order_;       // absent: the order of an epoch is a permutation of all samples
 };
-
-// The sample at `position` of a pseudo-random permutation of [0, count) that is a function of (seed, epoch) alone: a
-// Feistel network over the next power of four with cycle walking, so no table is kept and any position costs O(1).
-std::uint64_t PermutedIndex(std::uint64_t seed, std::uint32_t epoch, std::uint64_t count, std::uint64_t position);
 
 // Samples of an update: of all its minibatches.
 std::uint32_t SamplesOfUpdate(const v1::TrainingConfig& config);

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "trainer/core/block_order.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"
@@ -62,6 +63,10 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
     const std::uint64_t updates = sample_count_ / data->batch_size();
     data->set_updates_per_shard(static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(updates / (kBandsOfAnEpoch * mode.updates_per_step), 1, data->updates_per_shard())));
+  }
+  if (const std::uint64_t block = config.dataset().shuffle_block(); block != 0) {
+    data->set_shuffle_block(block);
+    data->set_shuffle_window(WindowFor(block, std::uint64_t{data->batch_size()} * data->updates_per_shard()));
   }
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
   if (!plan.ok()) return plan.status();

@@ -55,6 +55,13 @@ TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
   config.mutable_local_steps()->set_count(4);
   EXPECT_EQ(model.MakeView(config, stamp, ps)->data().batch_size(), 8u);
 
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().shuffle_window(), 0u);
+  config.mutable_dataset()->set_shuffle_block(5);
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().shuffle_block(), 5u);
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().shuffle_window(), 16u) << "two data shards, about four blocks";
+  config.mutable_dataset()->set_shuffle_block(1);
+  EXPECT_EQ(model.MakeView(config, stamp, ps)->data().shuffle_window(), 8u) << "a data shard";
+
   config.mutable_optimizer()->add_no_decay("*.bias");
   EXPECT_EQ(model.MakeView(config, stamp, ps).status().message(),
             "spec.update.optimizer.noDecay[0]: no trained parameter is called \"*.bias\"; there are weight");

@@ -83,6 +83,11 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
     return refuse(
         absl::StrCat("it was made with spec.training.seed ", manifest.data().seed(), ", the job has ", config.seed()));
   }
+  if (const auto has = config.dataset().shuffle_block(); manifest.data().shuffle_block() != has) {
+    const auto name = [](std::uint64_t block) { return block == 0 ? "Full" : absl::StrCat("Blocks of ", block); };
+    return refuse(absl::StrCat("it was made with spec.dataset.shuffle ", name(manifest.data().shuffle_block()),
+                               ", the job has ", name(has)));
+  }
   const std::string made_with = OptimizerStateType(manifest.optimizer());
   if (const std::string has = OptimizerStateType(config.optimizer()); made_with != has) {
     return refuse(absl::StrCat("it was made with the optimizer ", made_with, ", spec.update.optimizer is ", has));

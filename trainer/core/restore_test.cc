@@ -80,6 +80,12 @@ TEST(CheckFitsTest, NamesWhatDiffersOnBothSides) {
   EXPECT_EQ(CheckFits(checkpoint, config, tensors, 100).message(),
             "the checkpoint /store/cut-1 does not fit: it was made with spec.training.seed 7, the job has 8");
   config.set_seed(7);
+  config.mutable_dataset()->set_shuffle_block(64);
+  EXPECT_EQ(
+      CheckFits(checkpoint, config, tensors, 100).message(),
+      "the checkpoint /store/cut-1 does not fit: it was made with spec.dataset.shuffle Full, the job has Blocks of "
+      "64");
+  config.clear_dataset();
   config.mutable_optimizer()->set_type(v1::ADAM);
   EXPECT_EQ(
       CheckFits(checkpoint, config, tensors, 100).message(),

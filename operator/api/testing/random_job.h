@@ -228,6 +228,7 @@ inline void DropUnused(DatasetSpec& dataset, bool evaluates) {
   if (format != "Text") dataset.text_layout.clear();
   if (format != "ImageFolder" && format != "TFRecord" && format != "WebDataset") dataset.channels.reset();
   if (dataset.channels == 2) dataset.channels = 1;
+  if (!dataset.shuffle_blocks) dataset.shuffle_block.reset();
   MakeUnique(dataset.class_names);
 }
 

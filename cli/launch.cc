@@ -71,6 +71,9 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
   v1::ModelConfig& model = *config.mutable_model();
   if (model.has_plugin()) model.mutable_plugin()->set_path(absolute(model.plugin().path()));
   model.set_torch_script(absolute(model.torch_script()));
+  if (model.has_initial_weights()) {
+    model.mutable_initial_weights()->set_path(absolute(model.initial_weights().path()));
+  }
   if (config.has_checkpoint()) {
     v1::CheckpointConfig& checkpoint = *config.mutable_checkpoint();
     checkpoint.set_uri(in_place(checkpoint.uri()));

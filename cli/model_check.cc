@@ -1,6 +1,7 @@
 #include "cli/model_check.h"
 
 #include <cstddef>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
@@ -8,6 +9,7 @@
 #include "cli/launch.h"
 #include "cli/process_backend.h"
 #include "operator/job/training_config.h"
+#include "trainer/checkpoint/initial_weights.h"
 #include "trainer/data/open_dataset.h"
 #include "trainer/model/model_plan.h"
 #include "trainer/worker/dataset_spec.h"
@@ -27,9 +29,27 @@ api::FieldError SplitPath(const std::string& field, const std::string& message) 
   return {message.substr(0, colon), message.substr(colon + 2)};
 }
 
-bool NeedsTrial(const api::ModelSpec& model) { return model.plugin.has_value() || model.torch_script.has_value(); }
+bool NeedsTrial(const api::ModelSpec& model) {
+  return model.plugin.has_value() || model.torch_script.has_value() || model.initial_weights.has_value();
+}
+
+std::vector<std::pair<std::string, std::string>> FilesOf(const api::ModelSpec& model) {
+  std::vector<std::pair<std::string, std::string>> files;
+  if (model.plugin.has_value()) files.emplace_back("spec.model.plugin.path", model.plugin->path);
+  if (model.torch_script.has_value()) files.emplace_back("spec.model.torchScript.path", model.torch_script->path);
+  if (model.initial_weights.has_value()) {
+    files.emplace_back("spec.model.initialWeights.path", model.initial_weights->path);
+  }
+  return files;
+}
 
 std::vector<api::FieldError> PlanErrors(const api::TrainingJob& job) {
+  if (const auto& weights = job.spec.model.initial_weights; weights.has_value()) {
+    const absl::Status readable = checkpoint::CheckInitialWeights(weights->path);
+    if (absl::IsInvalidArgument(readable)) {
+      return {{"spec.model.initialWeights.path", std::string(readable.message())}};
+    }
+  }
   const v1::TrainingConfig config = job::ToTrainingConfig(job, "", "");
   const absl::StatusOr<data::SampleFields> fields = data::ReadFields(worker::MakeDatasetSpec(config.dataset()));
   if (!fields.ok()) {
@@ -37,7 +57,7 @@ std::vector<api::FieldError> PlanErrors(const api::TrainingJob& job) {
     if (config.dataset().format() == "IDX" || !absl::IsInvalidArgument(fields.status())) return {};
     return {SplitPath("spec.dataset", std::string(fields.status().message()))};
   }
-  if (NeedsTrial(job.spec.model)) return {};
+  if (job.spec.model.plugin.has_value() || job.spec.model.torch_script.has_value()) return {};
   const absl::StatusOr<model::ModelPlan> plan = model::PlanModel(worker::MakeModelSpec(config.model()), *fields);
   if (plan.ok()) return {};
   return {SplitPath("spec.model", std::string(plan.status().message()))};

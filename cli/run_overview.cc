@@ -127,7 +127,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.job = job.metadata.name;
   overview.workers_desired = job.spec.worker.replicas;
   overview.ps_desired = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
-  overview.epochs_total = job.spec.training.epochs;
+  overview.epochs_total = job.spec.training.steps.has_value() ? 0 : job.spec.training.epochs.value_or(1);
 
   const absl::StatusOr<RunState> state = ReadRunState(root);
   if (!state.ok() && !absl::IsNotFound(state.status())) return state.status();
@@ -202,11 +202,12 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespace
       {"NAME", "PHASE", "WORKERS", "PS", "STEP", "EPOCHS", "ACCURACY", "METRICS", "RESTARTS", "AGE", "REASON"}};
   for (const RunOverview& run : runs) {
     const std::string metrics = OtherMetrics(run);
-    rows.push_back({run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
-                    absl::StrCat(run.ps_ready, "/", run.ps_desired), absl::StrCat(run.step),
-                    absl::StrFormat("%.1f/%d", run.epochs, run.epochs_total), FormatAccuracy(run),
-                    metrics.empty() ? "-" : metrics, absl::StrCat(run.restarts), FormatAge(run.age_seconds),
-                    run.reason});
+    rows.push_back(
+        {run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
+         absl::StrCat(run.ps_ready, "/", run.ps_desired), absl::StrCat(run.step),
+         absl::StrFormat("%.1f/%s", run.epochs, run.epochs_total == 0 ? "?" : absl::StrCat(run.epochs_total)),
+         FormatAccuracy(run), metrics.empty() ? "-" : metrics, absl::StrCat(run.restarts), FormatAge(run.age_seconds),
+         run.reason});
   }
   constexpr std::ptrdiff_t kMetricsColumn = 7;
   if (std::all_of(runs.begin(), runs.end(), [](const RunOverview& run) { return OtherMetrics(run).empty(); })) {

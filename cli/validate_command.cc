@@ -46,10 +46,9 @@ void TryHere(const api::TrainingJob& job, std::vector<api::FieldError>* errors,
              std::vector<api::FieldError>* warnings) {
   const api::ModelSpec& model = job.spec.model;
   if (!NeedsTrial(model)) return;
-  const std::string path = model.plugin.has_value() ? model.plugin->path : model.torch_script->path;
-  const std::string field = model.plugin.has_value() ? "spec.model.plugin.path" : "spec.model.torchScript.path";
-  std::error_code error;
-  if (!fs::exists(path, error)) {
+  for (const auto& [field, path] : FilesOf(model)) {
+    std::error_code error;
+    if (fs::exists(path, error)) continue;
     warnings->push_back(
         {field, absl::StrCat("there is no ", path, " on this machine, so the model was not looked at")});
     return;
@@ -61,7 +60,7 @@ void TryHere(const api::TrainingJob& job, std::vector<api::FieldError>* errors,
   if (absl::IsInvalidArgument(tried)) {
     errors->push_back(SplitPath("spec.model", std::string(tried.message())));
   } else {
-    warnings->push_back({field, absl::StrCat("the model was not looked at: ", tried.message())});
+    warnings->push_back({FilesOf(model).front().first, absl::StrCat("the model was not looked at: ", tried.message())});
   }
 }
 

@@ -24,7 +24,16 @@ using Firsts = std::vector<std::uint64_t>;
 class Shape {
  public:
   Shape() = default;
-  Shape(const v1::DataPlan& data, std::uint32_t epochs) : epochs_(epochs), data_(data) {}
+  // Of so many epochs, or of so many updates: the last epoch has the first of its own.
+  Shape(const v1::DataPlan& data, std::uint32_t epochs, std::uint64_t steps) : epochs_(epochs), data_(data) {
+    if (steps == 0) return;
+    std::uint64_t before = 0;
+    for (epochs_ = 1; steps - before > Of(epochs_ - 1).back(); ++epochs_) before += Of(epochs_ - 1).back();
+    Firsts last = Of(epochs_ - 1);
+    while (last.size() > 2 && last[last.size() - 2] >= steps - before) last.pop_back();
+    last.back() = steps - before;
+    last_ = std::move(last);
+  }
 
   std::uint32_t epochs() const { return epochs_; }
   std::uint64_t Updates(std::uint32_t epoch) const { return Of(epoch).back(); }
@@ -34,23 +43,28 @@ class Shape {
     return updates;
   }
   const Firsts& Of(std::uint32_t epoch) const {
+    if (last_.has_value() && epoch + 1 == epochs_) return *last_;
     // Of epochs without a change there are as many kinds as there are batch sizes.
     std::uint32_t batch = data_.batch_size();
     bool changes = false;
+    std::uint64_t samples = data_.sample_count();
     for (const v1::BatchChange& change : data_.changes()) {
       if (change.dataset_epoch() < epoch) batch = change.batch_size();
       changes = changes || change.dataset_epoch() == epoch;
+      if (change.dataset_epoch() != epoch + 1 || change.previous_samples() == 0) continue;
+      samples = change.previous_samples();
+      changes = true;
     }
     const std::pair<std::uint32_t, std::uint32_t> kind(batch, changes ? epoch + 1 : 0);
     const auto [found, fresh] = kinds_.try_emplace(kind, Firsts{0});
     if (!fresh) return found->second;
     Firsts& firsts = found->second;
-    for (std::uint64_t sample = 0; sample < data_.sample_count();) {
+    for (std::uint64_t sample = 0; sample < samples;) {
       for (const v1::BatchChange& change : data_.changes()) {
         if (change.dataset_epoch() == epoch && change.shard() + 1 == firsts.size()) batch = change.batch_size();
       }
       std::uint64_t updates = 0;
-      for (; updates < data_.updates_per_shard() && sample < data_.sample_count(); ++updates) sample += batch;
+      for (; updates < data_.updates_per_shard() && sample < samples; ++updates) sample += batch;
       firsts.push_back(firsts.back() + updates);
     }
     return firsts;
@@ -59,6 +73,7 @@ class Shape {
  private:
   std::uint32_t epochs_ = 0;
   v1::DataPlan data_;
+  std::optional<Firsts> last_;  // of an epoch that ends before its samples do
   mutable std::map<std::pair<std::uint32_t, std::uint32_t>, Firsts> kinds_;
 };
 
@@ -214,7 +229,7 @@ bool SameSizes(const v1::DataPlan& a, const v1::DataPlan& b) {
     const v1::BatchChange& x = a.changes(i);
     const v1::BatchChange& y = b.changes(i);
     if (x.batch_size() == 0 || x.dataset_epoch() != y.dataset_epoch() || x.shard() != y.shard() ||
-        x.batch_size() != y.batch_size()) {
+        x.batch_size() != y.batch_size() || x.previous_samples() != y.previous_samples()) {
       return false;
     }
   }
@@ -252,7 +267,10 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
       return absl::FailedPreconditionError(absl::StrCat(
           name, " and ps-", first.ps_index(), " changed the batch size at ", "different data shards, or to none"));
     }
-    if (data.epochs() != expectation.epochs) {
+    if (data.steps() != expectation.steps) {
+      return Differs(reply, "a number of updates of", data.steps(), expectation.steps);
+    }
+    if (expectation.steps == 0 && data.epochs() != expectation.epochs) {
       return Differs(reply, "a number of epochs of", data.epochs(), expectation.epochs);
     }
     const std::uint64_t per_shard = expectation.updates_per_shard.value_or(first.data().updates_per_shard());
@@ -261,7 +279,12 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     }
     if (per_shard == 0) return absl::FailedPreconditionError(absl::StrCat(name, " has data shards of no update"));
   }
-  return Shape(first.data(), expectation.epochs);
+  const Shape shape(first.data(), expectation.epochs, expectation.steps);
+  for (const v1::LedgerReply& reply : replies) {
+    if (reply.data().epochs() == shape.epochs()) continue;
+    return Differs(reply, "a number of epochs of", reply.data().epochs(), shape.epochs());
+  }
+  return shape;
 }
 
 // Every slice 0..n-1 on exactly one ps.
@@ -301,8 +324,9 @@ absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& given, const 
     expectation.sample_count = replies.front().data().sample_count();
   }
   if (!expectation.sample_count.has_value()) return absl::FailedPreconditionError("no parameter server answered");
-  if (expectation.sample_count == 0 || expectation.batch_size == 0 || expectation.epochs == 0) {
-    return absl::InvalidArgumentError("the expectation needs a sample count, a batch size and epochs");
+  if (expectation.sample_count == 0 || expectation.batch_size == 0 ||
+      (expectation.epochs == 0) == (expectation.steps == 0)) {
+    return absl::InvalidArgumentError("the expectation needs a sample count, a batch size and epochs or steps");
   }
   if (expectation.sample_count > std::numeric_limits<std::uint32_t>::max()) {
     return absl::InvalidArgumentError("there cannot be so many samples");

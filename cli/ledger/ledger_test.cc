@@ -172,6 +172,58 @@ TEST(AuditLedgerTest, FinishedJobIsExactInEveryEncoding) {
   }
 }
 
+// A job of so many updates, resumed once behind an epoch that was cut short.
+TEST(AuditLedgerTest, StepsEndTheLastEpochAndWhereAJobHadEndedItsEpoch) {
+  v1::LedgerReply reply;
+  reply.set_job_uid("0123456789abcdef0123456789abcdef");
+  v1::DataPlan& data = *reply.mutable_data();
+  data.set_sample_count(100);  // ten updates in data shards of 4, 4 and 2
+  data.set_batch_size(10);
+  data.set_updates_per_shard(4);
+  data.set_epochs(3);
+  data.set_steps(22);  // 10 of epoch 0, 5 of the next, which was cut short, and 7
+  v1::BatchChange* const change = data.add_changes();
+  change->set_dataset_epoch(2);
+  change->set_batch_size(10);
+  change->set_previous_samples(50);
+  v1::SliceLedger& slice = *reply.add_slices();
+  slice.set_watermark(3);
+  slice.set_version(22);
+  LedgerExpectation expectation;
+  expectation.job_uid = reply.job_uid();
+  expectation.sample_count = 100;
+  expectation.batch_size = 10;
+  expectation.steps = 22;
+  auto summary = AuditLedger(expectation, {reply});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->expected, 22u);
+  EXPECT_EQ(summary->applied, 22u);
+  EXPECT_EQ(summary->missing, 0u);
+  EXPECT_EQ(summary->duplicated, 0u);
+
+  // The last epoch has 4 and 3 updates: all but one are there.
+  slice.set_watermark(2);
+  slice.set_version(21);
+  v1::EpochTable& table = *slice.add_epochs();
+  table.set_dataset_epoch(2);
+  table.set_retired("\x01");
+  table.add_open()->set_shard(1);
+  table.mutable_open(0)->set_applied("\x05");
+  summary = AuditLedger(expectation, {reply});
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->applied, 21u);
+  EXPECT_EQ(summary->missing, 1u);
+  table.mutable_open(0)->set_applied("\x0d");
+  EXPECT_TRUE(absl::IsDataLoss(AuditLedger(expectation, {reply}).status())) << "update 3 of 3";
+  table.mutable_open(0)->set_applied("\x05");
+  expectation.steps = 23;
+  EXPECT_EQ(AuditLedger(expectation, {reply}).status().message(),
+            "ps-0 trains with a number of updates of 22, the job asks for 23");
+  expectation.steps = 22;
+  data.set_epochs(4);
+  EXPECT_TRUE(absl::IsFailedPrecondition(AuditLedger(expectation, {reply}).status()));
+}
+
 TEST(AuditLedgerTest, JobStoppedAnywhereCountsWhatEverySliceHas) {
   for (int seed = 0; seed < kSeeds; ++seed) {
     std::mt19937_64 random(seed);

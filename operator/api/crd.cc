@@ -227,6 +227,12 @@ constexpr Description kDescriptions[] = {
     {"spec.model.plugin.parameters", "What the network is given when it is made."},
     {"spec.model.torchScript", "A module that was saved as TorchScript."},
     {"spec.model.torchScript.path", "The file, inside the worker's container. At most 4096 bytes."},
+    {"spec.model.initialWeights",
+     "What parameters and buffers begin with, frozen ones as well. Absent: what the seed makes of them."},
+    {"spec.model.initialWeights.path",
+     "A safetensors file, inside the worker's container: the export of another job, say. At most 4096 bytes."},
+    {"spec.model.initialWeights.strict",
+     "Whether it must have every parameter and buffer, and nothing else. Shapes must be the same anyway."},
     {"spec.model.loss", "What training makes small."},
     {"spec.model.loss.type",
      "CrossEntropy, BinaryCrossEntropy, MeanSquaredError, Huber or one of the plug-in. Absent: what the network or the "
@@ -328,7 +334,10 @@ constexpr Description kDescriptions[] = {
     {"spec.dataset.synthetic.minLength", "Words of the shortest text. Absent: 20. Of Text."},
     {"spec.dataset.synthetic.maxLength", "Words of the longest text. Absent: 100. Of Text."},
     {"spec.training", "How long and with what the workers compute."},
-    {"spec.training.epochs", "Passes over the training set."},
+    {"spec.training.epochs", "Passes over the training set. Without steps: 1."},
+    {"spec.training.steps",
+     "So many updates instead of epochs: the last pass over the training set is cut short. Not of the mode "
+     "Sandblaster."},
     {"spec.training.batchSize", "Samples of a minibatch, on each worker."},
     {"spec.training.seed", "Seed of the initial weights and of the order of the samples."},
     {"spec.training.device", "Where workers compute. Auto takes a GPU if there is one."},
@@ -693,6 +702,11 @@ constexpr Relation kRelations[] = {
      "(has(self.name) ? 1 : 0) + (has(self.layers) ? 1 : 0) + (has(self.torchScript) ? 1 : 0) + "
      "(has(self.plugin) && has(self.plugin.name) ? 1 : 0) == 1",
      "must have exactly one of name, layers, plugin.name and torchScript"},
+    {"spec.training", "steps", "!has(self.steps) || !has(self.epochs)", "is not for a job of so many epochs"},
+    {"spec", "training",
+     "!has(self.training) || !has(self.training.steps) || !has(self.update) || !has(self.update.mode) || "
+     "self.update.mode != 'Sandblaster'",
+     "has no steps in the mode Sandblaster"},
     {"spec.model", "parameters", "!has(self.parameters) || has(self.name)", "is for a network with a name"},
     {"spec.model.plugin", "parameters", "!has(self.parameters) || has(self.name)", "is for a network of the plug-in"},
     {"spec.model", "loss", "has(self.plugin) || !has(self.loss) || !has(self.loss.type) || self.loss.type in [$losses]",
@@ -940,6 +954,7 @@ constexpr TextPattern kTextPatterns[] = {
     {schema::IsPath, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
     {schema::IsPathOrEmpty, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},
     {schema::IsCheckpointUri, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096"},  // and a relation
+    {schema::IsFile, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096 && !self.contains('://')"},
     {schema::IsDirectory, 4096, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 4096 && !self.contains('://')"},
     {schema::IsLine, 250, "^[^\\x00-\\x1f\\x7f]+$", "\n", "size(bytes(self)) <= 250"},
     {schema::IsLineOrEmpty, 250, "^[^\\x00-\\x1f\\x7f]*$", "\n", "size(bytes(self)) <= 250"},

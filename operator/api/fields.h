@@ -160,6 +160,12 @@ void Fields(Visitor& v, TorchScriptSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, InitialWeightsSpec& s) {
+  v.Field("path", s.path, Text{IsFile}, Presence::kRequired);
+  v.Field("strict", s.strict, Flag{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, ModelSpec& s) {
   v.Field("name", s.name, Choice(kModels));  // or another of those that relations.h names
   v.Field("parameters", s.parameters, FreeMap{});
@@ -168,6 +174,7 @@ void Fields(Visitor& v, ModelSpec& s) {
   v.Field("torchScript", s.torch_script, Object{});
   v.Field("loss", s.loss, Object{});
   v.Field("metrics", s.metrics, ListOf<Text>{{IsPluginName}, 0, 10});
+  v.Field("initialWeights", s.initial_weights, Object{});
   v.Field("frozen", s.frozen, ListOf<Text>{{IsParameterPattern}, 0, 100});
 }
 
@@ -269,6 +276,7 @@ void Fields(Visitor& v, DatasetSpec& s) {
 template <class Visitor>
 void Fields(Visitor& v, TrainingSpec& s) {
   v.Field("epochs", s.epochs, Integer{1, kMaxEpochs});
+  v.Field("steps", s.steps, Integer{1, std::int64_t{1} << 40});
   v.Field("batchSize", s.batch_size, Integer{1, 1048576});
   v.Field("seed", s.seed, Integer{0});
   v.Field("device", s.device, Choice(kDevices));

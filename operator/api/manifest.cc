@@ -31,10 +31,11 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
   DocumentNode* const spec = root.Find("spec");
   if (spec == nullptr || directory.empty()) return false;
   using Path = std::vector<const char*>;
-  for (const Path& path : {Path{"dataset", "path"}, Path{"dataset", "testPath"}, Path{"dataset", "cache", "directory"},
-                           Path{"output", "directory"}, Path{"model", "plugin", "path"},
-                           Path{"model", "torchScript", "path"}, Path{"checkpoint", "uri"},
-                           Path{"checkpoint", "resumeFrom", "uri"}, Path{"tracking", "tensorboard", "directory"}}) {
+  for (const Path& path :
+       {Path{"dataset", "path"}, Path{"dataset", "testPath"}, Path{"dataset", "cache", "directory"},
+        Path{"output", "directory"}, Path{"model", "plugin", "path"}, Path{"model", "torchScript", "path"},
+        Path{"model", "initialWeights", "path"}, Path{"checkpoint", "uri"}, Path{"checkpoint", "resumeFrom", "uri"},
+        Path{"tracking", "tensorboard", "directory"}}) {
     DocumentNode* node = spec;
     for (std::size_t i = 0; i < path.size() && node != nullptr; ++i) node = node->Find(path[i]);
     if (node == nullptr || node->kind != DocumentNode::Kind::kString) continue;
@@ -42,7 +43,8 @@ bool TakeFrom(const std::string& directory, DocumentNode& root) {
     if (!schema::IsPath(node->text).empty() || node->text.starts_with('/')) continue;
     const bool may_be_uri = std::string_view(path.back()) == "uri" || std::string_view(path[0]) == "tracking" ||
                             std::string_view(path[0]) == "dataset";
-    if (may_be_uri && node->text.find("://") != std::string::npos) continue;
+    const bool refuses_uri = std::string_view(path[1]) == "initialWeights";
+    if ((may_be_uri || refuses_uri) && node->text.find("://") != std::string::npos) continue;
     node->text = (fs::path(directory) / node->text).lexically_normal().string();
     relative = true;
   }

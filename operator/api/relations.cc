@@ -219,6 +219,12 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add(path, "needs spec.training.evaluate: true, as metrics are measured then");
     }
   }
+  if (errors.IsClean("spec.training") && spec.training.steps.has_value()) {
+    if (spec.training.epochs.has_value()) errors.Add("spec.training.steps", "is not for a job of so many epochs");
+    if (spec.update.mode == UpdateMode::kSandblaster) {
+      errors.Add("spec.training.steps", "is not for the mode Sandblaster");
+    }
+  }
   if (errors.IsClean("spec.update")) {
     CheckSandblaster(spec.update, errors);
     CheckUpdate(spec.update, errors);

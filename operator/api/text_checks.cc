@@ -118,6 +118,10 @@ std::string_view IsDirectory(std::string_view text) {
   if (const std::string_view wrong = IsPath(text); !wrong.empty()) return wrong;
   return text.find("://") == std::string_view::npos ? "" : "must be a directory, and no URI";
 }
+std::string_view IsFile(std::string_view text) {
+  if (const std::string_view wrong = IsPath(text); !wrong.empty()) return wrong;
+  return text.find("://") == std::string_view::npos ? "" : "must be a file, and no URI";
+}
 std::string_view IsLine(std::string_view text) { return text.empty() ? "must not be empty" : IsLineOrEmpty(text); }
 std::string_view IsLineOrEmpty(std::string_view text) {
   if (HasControlCharacter(text)) return "must not contain control characters";

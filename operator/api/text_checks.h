@@ -23,6 +23,7 @@ std::string_view IsPluginName(std::string_view text);        // of what a plug-i
 std::string_view IsPath(std::string_view text);
 std::string_view IsPathOrEmpty(std::string_view text);
 std::string_view IsDirectory(std::string_view text);  // a path, and no URI
+std::string_view IsFile(std::string_view text);       // likewise
 std::string_view IsLine(std::string_view text);       // what people call something: at most 250 bytes
 std::string_view IsLineOrEmpty(std::string_view text);
 std::string_view IsColumnName(std::string_view text);      // at most 128 characters

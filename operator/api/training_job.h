@@ -136,6 +136,13 @@ struct TorchScriptSpec {
   friend bool operator==(const TorchScriptSpec&, const TorchScriptSpec&) = default;
 };
 
+// What the network begins with instead of values drawn by the seed.
+struct InitialWeightsSpec {
+  std::string path = {};  // of a safetensors file
+  bool strict = true;     // it has every parameter and buffer, and nothing else
+  friend bool operator==(const InitialWeightsSpec&, const InitialWeightsSpec&) = default;
+};
+
 // The network is what exactly one of name, layers, plugin->name and torch_script says.
 struct ModelSpec {
   std::string name;        // of the zoo
@@ -145,6 +152,7 @@ struct ModelSpec {
   std::optional<TorchScriptSpec> torch_script = std::nullopt;
   std::optional<LossSpec> loss;
   std::vector<std::string> metrics;  // empty: the loss's usual one
+  std::optional<InitialWeightsSpec> initial_weights = std::nullopt;
   std::vector<std::string> frozen;   // names of parameters that are not trained; * stands for any text
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
@@ -248,7 +256,8 @@ struct DatasetSpec {
 };
 
 struct TrainingSpec {
-  int epochs = 1;
+  std::optional<int> epochs = {};          // at most one of both; neither: one epoch
+  std::optional<std::int64_t> steps = {};  // updates
   int batch_size = 128;
   std::int64_t seed = 1;
   Device device = Device::kAuto;

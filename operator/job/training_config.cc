@@ -57,6 +57,10 @@ v1::ModelConfig ToProto(const api::ModelSpec& spec) {
     config.mutable_plugin()->set_name(spec.plugin->name);
     config.mutable_plugin()->set_parameters(spec.plugin->parameters);
   }
+  if (spec.initial_weights.has_value()) {
+    config.mutable_initial_weights()->set_path(spec.initial_weights->path);
+    config.mutable_initial_weights()->set_any_names(!spec.initial_weights->strict);
+  }
   if (spec.torch_script.has_value()) config.set_torch_script(spec.torch_script->path);
   return config;
 }
@@ -365,7 +369,8 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
   *config.mutable_model() = ToProto(spec.model);
   *config.mutable_dataset() = ToProto(spec.dataset);
-  config.set_epochs(spec.training.epochs);
+  config.set_steps(static_cast<std::uint64_t>(spec.training.steps.value_or(0)));
+  if (config.steps() == 0) config.set_epochs(static_cast<std::uint32_t>(spec.training.epochs.value_or(1)));
   config.set_batch_size(spec.training.batch_size);
   config.set_updates_per_shard(spec.training.updates_per_shard);
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));

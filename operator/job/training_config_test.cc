@@ -32,6 +32,24 @@ api::TrainingJob MakeJob() {
   return job;
 }
 
+TEST(TrainingConfigTest, AJobIsOfEpochsOrOfSteps) {
+  api::TrainingJob job = MakeJob();
+  job.spec.training.epochs.reset();
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").epochs(), 1u);
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").steps(), 0u);
+  job.spec.training.steps = 1000;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").epochs(), 0u);
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").steps(), 1000u);
+}
+
+TEST(TrainingConfigTest, InitialWeightsAreTakenOver) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(ToTrainingConfig(job, "abc", "").model().has_initial_weights());
+  job.spec.model.initial_weights = api::InitialWeightsSpec{"/models/w.safetensors", /*strict=*/false};
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").model().initial_weights().path(), "/models/w.safetensors");
+  EXPECT_TRUE(ToTrainingConfig(job, "abc", "").model().initial_weights().any_names());
+}
+
 TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   const v1::TrainingConfig config = ToTrainingConfig(MakeJob(), "abc", "/out");
   const absl::StatusOr<std::string> text = TrainingConfigToJson(config);

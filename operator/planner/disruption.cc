@@ -44,7 +44,9 @@ std::string Cost(const Context& context) {
   if (progress.has_value()) {
     absl::StrAppend(&cost, " (", progress->step, " updates");
     if (progress->epoch > 0) {
-      absl::StrAppend(&cost, ", in epoch ", progress->epoch, " of ", context.job.spec.training.epochs);
+      absl::StrAppend(&cost, ", in epoch ", progress->epoch);
+      const api::TrainingSpec& training = context.job.spec.training;
+      if (!training.steps.has_value()) absl::StrAppend(&cost, " of ", training.epochs.value_or(1));
     }
     absl::StrAppend(&cost, ")");
   }

@@ -134,6 +134,28 @@ TEST(CounterTest, ARunIsAFunctionOfItsSeed) {
   }
 }
 
+// The last epoch ends in the middle, of a data shard and of a step of mode SYNCHRONOUS as well.
+TEST(StepsTest, AreSoManyUpdatesUnderAnyFaults) {
+  const std::uint64_t seeds = Seeds(600);
+  std::uint64_t restored = 0, duplicates = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.steps = true;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
+                    << "\n  replay: simulate --steps --seed " << seed << " --trace";
+    }
+    restored += result.slices_restored > 0 ? 1 : 0;
+    duplicates += result.duplicates;
+  }
+  std::cout << seeds << " jobs of so many updates, " << restored << " went on from a checkpoint, " << duplicates
+            << " duplicates" << std::endl;
+  EXPECT_GT(restored, seeds / 5);
+  EXPECT_GT(duplicates, 0u);
+}
+
 // Every portion of the gradient once, at the right point, and every command once: otherwise a search would not come to
 // the end that it has without faults, to the bit.
 TEST(SearchTest, EndsTheSameUnderAnyFaults) {

@@ -1,5 +1,5 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..21] [--deadly-shard] [--search] [--slow-worker]
-// [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..21] [--deadly-shard] [--search] [--steps]
+// [--slow-worker] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   app.add_flag("--trace", options.trace, "print what happens");
   app.add_flag("--deadly-shard", options.deadly_shard, "a data shard that ends whoever trains on it");
   app.add_flag("--search", options.search, "in mode Sandblaster");
+  app.add_flag("--steps", options.steps, "of so many updates instead of epochs");
   app.add_flag("--slow-worker", options.slow_worker, "worker-0 takes ten times as long");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
   app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 21));

@@ -132,6 +132,11 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     data.set_shuffle_window(core::WindowFor(block, std::uint64_t{data.batch_size()} * data.updates_per_shard()));
   }
   plan_ = *core::DataPlan::Create(data);
+  if (options.steps) {
+    config_.set_steps(1 + random_.Below(plan_->updates()));
+    config_.clear_epochs();
+    plan_ = *core::DataPlan::CreateEnding(data, config_);
+  }
   staleness_checks_.emplace(&world_, static_cast<std::uint32_t>(tensors_.size()));
   if (lossy()) residual_checks_.emplace(&world_, codec_, config_.mode() == v1::SYNCHRONOUS);
   if (options.deadly_shard) {
@@ -151,8 +156,9 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       [this](std::uint32_t slice) { return searched_.count(slice) == 0; }, config_.updates_per_step(), lossy());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
-      ps, " ps, ", worker_count_, " workers, ", slices, " slices, ", config_.epochs(), " epochs of ", sample_count_,
-      " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
+      ps, " ps, ", worker_count_, " workers, ", slices, " slices, ",
+      config_.steps() > 0 ? absl::StrCat(config_.steps(), " updates in ") : "", plan_->epochs(), " epochs of ",
+      sample_count_, " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
       options.search ? absl::StrCat(", L-BFGS of ", config_.optimizer().history(), " pairs") : "",
       config_.mode() == v1::BOUNDED_STALENESS ? absl::StrCat(", at most ", config_.staleness(), " ahead")
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
@@ -228,7 +234,7 @@ std::uint32_t Job::CheckSearch() {
 }
 
 void Job::CheckEnd() {
-  const std::uint32_t epochs = options_.search ? CheckSearch() : config_.epochs();
+  const std::uint32_t epochs = options_.search ? CheckSearch() : plan_->epochs();
   std::set<std::uint32_t> seen;
   for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index) {
     // The process that the coordinator counts as this ps.
@@ -236,11 +242,14 @@ void Job::CheckEnd() {
     if (process == nullptr || !process->alive) continue;
     const v1::LedgerReply tables = process->ps->ReadLedger();
     // Where the batch size changed on the way it differs from the one that the job began with.
-    if (tables.data().epochs() != config_.epochs()) {
-      world_.Violation(absl::StrCat("no plan of ", config_.epochs(), " epochs: ", tables.data().ShortDebugString()));
+    const bool planned =
+        config_.steps() > 0 ? tables.data().steps() == config_.steps() : tables.data().epochs() == config_.epochs();
+    if (!planned) {
+      world_.Violation(absl::StrCat("no plan of ", config_.epochs(), " epochs or ", config_.steps(),
+                                    " updates: ", tables.data().ShortDebugString()));
     }
     v1::DataPlan done = tables.data();
-    done.set_epochs(epochs);
+    if (config_.steps() == 0) done.set_epochs(epochs);
     const core::DataPlan plan = *core::DataPlan::Create(done);
     std::uint64_t skipped = 0;
     std::vector<std::uint64_t> samples(sample_count_, 0);
@@ -251,7 +260,7 @@ void Job::CheckEnd() {
       }
       for (std::int64_t sample : plan.SampleIndices(update)) ++samples[static_cast<std::size_t>(sample)];
     });
-    if (skipped == 0 && samples != std::vector<std::uint64_t>(sample_count_, epochs)) {
+    if (skipped == 0 && config_.steps() == 0 && samples != std::vector<std::uint64_t>(sample_count_, epochs)) {
       world_.Violation(absl::StrCat("no plan of ", epochs, " epochs: ", plan.proto().ShortDebugString()));
     }
     for (const v1::SliceLedger& ledger : tables.slices()) {

@@ -26,6 +26,7 @@ struct SimulationOptions {
   bool deadly_shard = false;
   FailingTasks failing_tasks = FailingTasks::kNowhere;
   bool search = false;       // in mode SANDBLASTER
+  bool steps = false;        // of so many updates instead of epochs
   bool slow_worker = false;  // worker 0 takes ten times as long as others at most
 };
 

@@ -7,6 +7,12 @@
 #include "absl/strings/str_cat.h"
 
 namespace downpour::core {
+namespace {
+
+constexpr std::uint64_t kMostSteps = std::uint64_t{1} << 40;
+
+}  // namespace
+
 std::uint32_t SamplesOfUpdate(const v1::TrainingConfig& config) {
   return config.batch_size() * std::max({config.accumulate(), config.local_steps().count(), 1u});
 }
@@ -50,10 +56,93 @@ absl::StatusOr<DataPlan> DataPlan::Create(const v1::DataPlan& plan) {
     if (change.batch_size() == 0 || !later) return refuse("the changes of the batch size are not in order");
     const Range range = result.RangeOf(change.dataset_epoch(), change.shard());
     if (range.first == range.end) return refuse("the batch size changes at a data shard that does not exist");
+    if (change.previous_samples() > 0) {
+      const bool behind = before.epoch + 1 < change.dataset_epoch() || before.position < change.previous_samples();
+      if (change.shard() != 0 || !behind || change.previous_samples() >= plan.sample_count()) {
+        return refuse("it cuts an epoch short where there is none");
+      }
+      result.cuts_.push_back({change.dataset_epoch() - 1, change.previous_samples()});
+    }
     result.segments_.push_back({change.dataset_epoch(), change.shard(), range.first, change.batch_size()});
     if (too_many(change.dataset_epoch(), result.segments_.back())) return refuse("too many data shards");
   }
+  if (plan.steps() == 0) return result;
+  const std::uint32_t last = plan.epochs() - 1;
+  const std::uint64_t before = result.updates_before(last);
+  if (plan.steps() <= before || plan.steps() > before + result.updates_in_epoch(last)) {
+    return refuse("the steps do not end in the last epoch");
+  }
+  const std::uint64_t samples = result.PositionBehind(last, plan.steps() - before);
+  const Segment& begun = result.segments_.back();
+  if (begun.epoch > last || (begun.epoch == last && begun.position >= samples)) {
+    return refuse("the batch size changes behind the last step");
+  }
+  if (samples < plan.sample_count()) result.cuts_.push_back({last, samples});
   return result;
+}
+
+absl::StatusOr<DataPlan> DataPlan::CreateEnding(v1::DataPlan plan, const v1::TrainingConfig& config) {
+  plan.set_epochs(config.epochs());
+  plan.set_steps(config.steps());
+  if (config.steps() == 0) return Create(plan);
+  if (config.steps() > kMostSteps) {
+    return absl::InvalidArgumentError(absl::StrCat("data plan: ", config.steps(), " steps are too many"));
+  }
+  plan.set_steps(0);
+  plan.set_epochs(1);
+  absl::StatusOr<DataPlan> endless = Create(plan);
+  while (endless.ok() && plan.changes_size() > 0) {
+    const v1::BatchChange& last = plan.changes(plan.changes_size() - 1);
+    if (endless->updates_before(last.dataset_epoch(), last.shard()) < config.steps()) break;
+    plan.mutable_changes()->RemoveLast();  // it changes nothing
+    endless = Create(plan);
+  }
+  if (!endless.ok()) return endless;
+  std::uint32_t most = 1;  // epochs; the least that have all of the steps
+  while (endless->updates_before(most) < config.steps()) {
+    if (most > UINT32_MAX / 4) return absl::InvalidArgumentError("data plan: the steps are of too many epochs");
+    most *= 2;
+  }
+  std::uint32_t least = most / 2 + 1;
+  while (least < most) {
+    const std::uint32_t middle = least + (most - least) / 2;
+    if (endless->updates_before(middle) < config.steps()) {
+      least = middle + 1;
+    } else {
+      most = middle;
+    }
+  }
+  plan.set_epochs(most);
+  plan.set_steps(config.steps());
+  return Create(plan);
+}
+
+absl::StatusOr<DataPlan> DataPlan::Resumed(std::uint32_t dataset_epoch, std::uint32_t shard,
+                                           const v1::TrainingConfig& config) const {
+  v1::DataPlan plan = plan_;
+  plan.set_steps(0);
+  const std::uint32_t last = epochs() - 1;
+  const bool cut = plan_.steps() > 0 && samples_in_epoch(last) < plan_.sample_count();
+  const bool begun = dataset_epoch > last || (dataset_epoch == last && shard >= shards_in_epoch(last));
+  if (shard >= shards_in_epoch(dataset_epoch)) {
+    ++dataset_epoch;
+    shard = 0;
+  }
+  const std::uint64_t done = updates_before(dataset_epoch, shard);
+  if (config.steps() > 0 && config.steps() < done) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("it has begun the first ", done, " updates, spec.training.steps is ", config.steps()));
+  }
+  if (cut && begun) {
+    v1::BatchChange* const change = plan.add_changes();
+    change->set_dataset_epoch(last + 1);
+    change->set_batch_size(batch_size());
+    change->set_previous_samples(samples_in_epoch(last));
+  }
+  const absl::StatusOr<DataPlan> whole = Create(plan);
+  if (!whole.ok()) return whole;
+  const absl::StatusOr<DataPlan> resumed = whole->WithBatchSize(dataset_epoch, shard, SamplesOfUpdate(config));
+  return resumed.ok() ? CreateEnding(resumed->plan_, config) : resumed;
 }
 
 const DataPlan::Segment& DataPlan::SegmentOf(std::uint32_t dataset_epoch, std::uint32_t shard) const {
@@ -70,7 +159,7 @@ DataPlan::Range DataPlan::RangeOf(std::uint32_t dataset_epoch, std::uint32_t sha
   const bool here = segment.epoch == dataset_epoch;
   const std::uint64_t first =
       here ? segment.position + (shard - segment.shard) * samples : std::uint64_t{shard} * samples;
-  const std::uint64_t count = plan_.sample_count();
+  const std::uint64_t count = samples_in_epoch(dataset_epoch);
   return {std::min(first, count), std::min(first + samples, count), segment.batch};
 }
 
@@ -78,12 +167,42 @@ std::uint32_t DataPlan::shards_in_epoch(std::uint32_t dataset_epoch) const {
   const Segment& segment = SegmentOf(dataset_epoch, UINT32_MAX);
   const std::uint64_t samples = std::uint64_t{segment.batch} * plan_.updates_per_shard();
   const bool here = segment.epoch == dataset_epoch;
-  const std::uint64_t rest = plan_.sample_count() - (here ? segment.position : 0);
+  const std::uint64_t rest = samples_in_epoch(dataset_epoch) - (here ? segment.position : 0);
   return static_cast<std::uint32_t>((here ? segment.shard : 0) + (rest + samples - 1) / samples);
 }
 
 std::uint64_t DataPlan::updates_in_epoch(std::uint32_t dataset_epoch) const {
-  return UpdatesTo(dataset_epoch, plan_.sample_count());
+  return UpdatesTo(dataset_epoch, samples_in_epoch(dataset_epoch));
+}
+
+std::uint64_t DataPlan::samples_in_epoch(std::uint32_t dataset_epoch) const {
+  for (const Cut& cut : cuts_) {
+    if (cut.epoch == dataset_epoch) return cut.samples;
+  }
+  return plan_.sample_count();
+}
+
+std::uint64_t DataPlan::samples_before(std::uint32_t dataset_epoch) const {
+  std::uint64_t samples = dataset_epoch * plan_.sample_count();
+  for (const Cut& cut : cuts_) {
+    if (cut.epoch < dataset_epoch) samples -= plan_.sample_count() - cut.samples;
+  }
+  return samples;
+}
+
+std::uint64_t DataPlan::PositionBehind(std::uint32_t dataset_epoch, std::uint64_t updates) const {
+  std::uint64_t position = 0;
+  std::uint64_t counted = 0;  // updates before `position`
+  std::uint64_t batch = SegmentOf(dataset_epoch, 0).batch;
+  for (const Segment& segment : segments_) {
+    if (segment.epoch != dataset_epoch || segment.position == 0) continue;
+    const std::uint64_t of_part = UpdatesTo(dataset_epoch, segment.position) - counted;
+    if (counted + of_part >= updates) break;
+    counted += of_part;
+    position = segment.position;
+    batch = segment.batch;
+  }
+  return std::min(position + (updates - counted) * batch, samples_in_epoch(dataset_epoch));
 }
 
 std::uint64_t DataPlan::UpdatesTo(std::uint32_t dataset_epoch, std::uint64_t position) const {
@@ -103,21 +222,31 @@ std::uint64_t DataPlan::UpdatesTo(std::uint32_t dataset_epoch, std::uint64_t pos
 }
 
 std::uint64_t DataPlan::updates_before(std::uint32_t dataset_epoch) const {
+  std::uint64_t updates = UncutUpdatesBefore(dataset_epoch);
+  for (const Cut& cut : cuts_) {
+    if (cut.epoch >= dataset_epoch) break;
+    updates -= UpdatesTo(cut.epoch, plan_.sample_count()) - UpdatesTo(cut.epoch, cut.samples);
+  }
+  return updates;
+}
+
+std::uint64_t DataPlan::UncutUpdatesBefore(std::uint32_t dataset_epoch) const {
   std::uint64_t updates = 0;
   std::uint32_t epoch = 0;
+  const auto of_epoch = [this](std::uint32_t number) { return UpdatesTo(number, plan_.sample_count()); };
   // An epoch in which something changes is counted by itself, those between two such alike.
   for (const Segment& segment : segments_) {
     if (segment.epoch >= dataset_epoch) break;
     if (segment.epoch > epoch) {
-      updates += (segment.epoch - epoch) * updates_in_epoch(epoch);
+      updates += (segment.epoch - epoch) * of_epoch(epoch);
       epoch = segment.epoch;
     }
     if (segment.epoch == epoch) {
-      updates += updates_in_epoch(epoch);
+      updates += of_epoch(epoch);
       ++epoch;
     }
   }
-  return epoch < dataset_epoch ? updates + (dataset_epoch - epoch) * updates_in_epoch(epoch) : updates;
+  return epoch < dataset_epoch ? updates + (dataset_epoch - epoch) * of_epoch(epoch) : updates;
 }
 
 absl::StatusOr<DataPlan> DataPlan::WithBatchSize(std::uint32_t dataset_epoch, std::uint32_t shard,
@@ -130,16 +259,20 @@ absl::StatusOr<DataPlan> DataPlan::WithBatchSize(std::uint32_t dataset_epoch, st
     return Create(plan);
   }
   std::uint32_t batch = plan.batch_size();
+  std::uint64_t previous_samples = 0;
   for (const v1::BatchChange& change : plan_.changes()) {
-    if (std::pair(change.dataset_epoch(), change.shard()) >= from) break;
+    const std::pair<std::uint32_t, std::uint32_t> at(change.dataset_epoch(), change.shard());
+    if (at == from) previous_samples = change.previous_samples();
+    if (at >= from) break;
     *plan.add_changes() = change;
     batch = change.batch_size();
   }
-  if (batch != batch_size) {
+  if (batch != batch_size || previous_samples > 0) {
     v1::BatchChange* change = plan.add_changes();
     change->set_dataset_epoch(dataset_epoch);
     change->set_shard(shard);
     change->set_batch_size(batch_size);
+    if (previous_samples > 0) change->set_previous_samples(previous_samples);
   }
   return Create(plan);
 }

@@ -125,6 +125,111 @@ TEST(DataPlan, UpdatesPartitionEveryEpochExactly) {
   }
 }
 
+// All updates in the plan's order.
+std::vector<UpdateId> UpdatesOf(const DataPlan& plan) {
+  std::vector<UpdateId> updates;
+  for (std::uint32_t epoch = 0; epoch < plan.epochs(); ++epoch) {
+    EXPECT_EQ(plan.updates_before(epoch), updates.size());
+    for (std::uint32_t shard = 0; shard < plan.shards_in_epoch(epoch); ++shard) {
+      EXPECT_EQ(plan.updates_before(epoch, shard), updates.size());
+      EXPECT_GE(plan.updates_in_shard(epoch, shard), 1u);
+      for (std::uint32_t group = 0; group < plan.updates_in_shard(epoch, shard); ++group) {
+        updates.push_back({epoch, shard, group});
+        EXPECT_TRUE(plan.Contains(updates.back()));
+      }
+      EXPECT_FALSE(plan.Contains({epoch, shard, plan.updates_in_shard(epoch, shard)}));
+    }
+    EXPECT_EQ(plan.updates_before(epoch + 1), updates.size());
+    EXPECT_FALSE(plan.Contains({epoch, plan.shards_in_epoch(epoch), 0}));
+  }
+  EXPECT_FALSE(plan.Contains({plan.epochs(), 0, 0}));
+  EXPECT_EQ(plan.updates(), updates.size());
+  return updates;
+}
+
+TEST(DataPlan, StepsAreTheFirstUpdatesOfThePlan) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 300; ++round) {
+    v1::DataPlan proto = MakeProto(1 + random() % 200, static_cast<std::uint32_t>(1 + random() % 20),
+                                   static_cast<std::uint32_t>(1 + random() % 9), 6, random());
+    DataPlan whole = *DataPlan::Create(proto);
+    if (random() % 2 == 0) {
+      const auto epoch = static_cast<std::uint32_t>(random() % 4);
+      whole = *whole.WithBatchSize(epoch, static_cast<std::uint32_t>(random() % whole.shards_in_epoch(epoch)),
+                                   static_cast<std::uint32_t>(1 + random() % 20));
+    }
+    const std::vector<UpdateId> all = UpdatesOf(whole);
+    v1::TrainingConfig config;
+    config.set_steps(1 + random() % all.size());
+    const absl::StatusOr<DataPlan> plan = DataPlan::CreateEnding(whole.proto(), config);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_EQ(plan->updates(), config.steps());
+    const std::vector<UpdateId> updates = UpdatesOf(*plan);
+    ASSERT_EQ(updates, std::vector<UpdateId>(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(config.steps())));
+    std::uint64_t samples = 0;
+    for (const UpdateId& update : updates) {
+      ASSERT_EQ(plan->SampleIndices(update), whole.SampleIndices(update));
+      samples += plan->samples_in_update(update);
+    }
+    EXPECT_EQ(samples, plan->samples_before(plan->epochs()));
+    v1::DataPlan wrong = plan->proto();
+    wrong.set_epochs(wrong.epochs() + 1);
+    EXPECT_TRUE(absl::IsInvalidArgument(DataPlan::Create(wrong).status()));
+  }
+}
+
+TEST(DataPlan, ResumedWithOtherStepsLeavesWhatWasBegunAsItWas) {
+  std::mt19937_64 random(12);
+  int went_on = 0;
+  for (int round = 0; round < 500; ++round) {
+    v1::TrainingConfig config;
+    config.set_steps(1 + random() % 60);
+    const absl::StatusOr<DataPlan> first =
+        DataPlan::CreateEnding(MakeProto(1 + random() % 200, static_cast<std::uint32_t>(1 + random() % 20),
+                                         static_cast<std::uint32_t>(1 + random() % 9), 1, random()),
+                               config);
+    ASSERT_TRUE(first.ok()) << first.status();
+    // Any data shards were begun, the last ones often.
+    std::uint32_t epoch = first->epochs();
+    std::uint32_t shard = 0;
+    if (random() % 2 == 0) {
+      epoch = static_cast<std::uint32_t>(random() % first->epochs());
+      shard = static_cast<std::uint32_t>(random() % (first->shards_in_epoch(epoch) + 1));
+    }
+    const bool whole = shard == first->shards_in_epoch(epoch);
+    const std::uint64_t done = whole ? first->updates_before(epoch + 1) : first->updates_before(epoch, shard);
+    config.set_batch_size(static_cast<std::uint32_t>(1 + random() % 20));
+    config.set_steps(1 + random() % 90);
+    const absl::StatusOr<DataPlan> plan = first->Resumed(epoch, shard, config);
+    if (config.steps() < done) {
+      EXPECT_TRUE(absl::IsFailedPrecondition(plan.status())) << plan.status();
+      continue;
+    }
+    ASSERT_TRUE(plan.ok()) << plan.status() << " of " << first->proto().ShortDebugString();
+    ++went_on;
+    const std::vector<UpdateId> before = UpdatesOf(*first);
+    const std::vector<UpdateId> after = UpdatesOf(*plan);
+    ASSERT_EQ(after.size(), config.steps());
+    for (std::uint64_t i = 0; i < done; ++i) {
+      ASSERT_EQ(after[i], before[i]);
+      ASSERT_EQ(plan->SampleIndices(after[i]), first->SampleIndices(before[i]));
+      ASSERT_EQ(plan->updates_in_shard(after[i].dataset_epoch, after[i].data_shard),
+                first->updates_in_shard(before[i].dataset_epoch, before[i].data_shard));
+    }
+    // And once more, by epochs.
+    v1::TrainingConfig by_epochs = config;
+    by_epochs.clear_steps();
+    by_epochs.set_epochs(plan->epochs() + 2);
+    const absl::StatusOr<DataPlan> longer = plan->Resumed(plan->epochs(), 0, by_epochs);
+    ASSERT_TRUE(longer.ok()) << longer.status();
+    const std::vector<UpdateId> at_last = UpdatesOf(*longer);
+    ASSERT_EQ(std::vector<UpdateId>(at_last.begin(), at_last.begin() + static_cast<std::ptrdiff_t>(after.size())),
+              after);
+    EXPECT_EQ(longer->samples_in_epoch(plan->epochs()), plan->proto().sample_count());
+  }
+  EXPECT_GE(went_on, 100);
+}
+
 TEST(DataPlan, ABatchSizeThatChangesLeavesWhatCameBeforeAsItWas) {
   std::mt19937_64 random(5);
   for (int round = 0; round < 300; ++round) {

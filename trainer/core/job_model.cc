@@ -16,12 +16,23 @@ namespace {
 constexpr std::uint64_t kGenerationsOfIncarnation = 1u << 20;
 constexpr std::uint64_t kBandsOfAnEpoch = 8;  // of mode SYNCHRONOUS, at least
 
+// Of a request or a view.
+template <typename Message>
+std::optional<std::uint32_t> CrcIn(const Message& message) {
+  return message.has_initial_weights_crc32c() ? std::optional(message.initial_weights_crc32c()) : std::nullopt;
+}
+
+std::string CrcText(std::optional<std::uint32_t> crc) {
+  return crc.has_value() ? absl::StrCat("CRC-32C ", absl::Hex(*crc, absl::kZeroPad8)) : "none was read";
+}
+
 }  // namespace
 
 std::string JobModel::Check(const v1::WorkerSyncRequest& request) {
   if (!known()) {
     tensors_.assign(request.tensors().begin(), request.tensors().end());
     sample_count_ = request.sample_count();
+    weights_crc_ = CrcIn(request);
     return "";
   }
   if (request.sample_count() != sample_count_) {
@@ -29,13 +40,20 @@ std::string JobModel::Check(const v1::WorkerSyncRequest& request) {
                         sample_count_);
   }
   const std::string difference = TensorDifference(tensors_, request.tensors());
-  if (difference.empty()) return "";
-  return absl::StrCat("worker-", request.index(), " has another model than the job: ", difference);
+  if (!difference.empty()) {
+    return absl::StrCat("worker-", request.index(), " has another model than the job: ", difference);
+  }
+  const std::optional<std::uint32_t> crc = CrcIn(request);
+  if (crc == weights_crc_) return "";
+  return absl::StrCat("worker-", request.index(),
+                      " sees another file at spec.model.initialWeights.path than the job: ", CrcText(crc),
+                      ", expected ", CrcText(weights_crc_));
 }
 
 void JobModel::TakeFrom(const v1::View& view) {
   tensors_.assign(view.tensors().begin(), view.tensors().end());
   sample_count_ = view.data().sample_count();
+  weights_crc_ = CrcIn(view);
 }
 
 absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, const v1::ViewStamp& stamp,
@@ -45,6 +63,7 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   v1::View view;
   *view.mutable_stamp() = stamp;
   for (const v1::TensorSpec& tensor : tensors_) *view.add_tensors() = tensor;
+  if (weights_crc_.has_value()) view.set_initial_weights_crc32c(*weights_crc_);
   for (std::uint32_t primary : PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size()))) {
     view.add_layout()->set_primary(primary);
   }
@@ -52,7 +71,6 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   v1::DataPlan* data = view.mutable_data();
   data->set_sample_count(sample_count_);
   data->set_batch_size(SamplesOfUpdate(config));
-  data->set_epochs(config.epochs());
   data->set_seed(config.seed());
   data->set_updates_per_shard(config.updates_per_shard() != 0
                                   ? config.updates_per_shard()
@@ -68,8 +86,12 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
     data->set_shuffle_block(block);
     data->set_shuffle_window(WindowFor(block, std::uint64_t{data->batch_size()} * data->updates_per_shard()));
   }
-  const absl::StatusOr<DataPlan> plan = DataPlan::Create(*data);
+  if (config.mode() == v1::SANDBLASTER && config.steps() > 0) {
+    return absl::InvalidArgumentError("spec.training.steps is not for the mode Sandblaster, which counts evaluations");
+  }
+  const absl::StatusOr<DataPlan> plan = DataPlan::CreateEnding(*data, config);
   if (!plan.ok()) return plan.status();
+  *data = plan->proto();
   if (absl::Status names = CheckNoDecay(config.optimizer(), tensors_); !names.ok()) return names;
   *view.mutable_optimizer() = config.optimizer();
   SetMode(mode, &view);

@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_JOB_MODEL_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,8 @@
 
 namespace downpour::core {
 
-// The tensors that are trained and the size of the training set, as the first worker brought them or a view has them.
-// The same for the whole job. Not thread-safe.
+// The tensors that are trained, the file they begin with and the size of the training set, as the first worker brought
+// them or a view has them. The same for the whole job. Not thread-safe.
 class JobModel {
  public:
   bool known() const { return !tensors_.empty(); }
@@ -30,6 +31,7 @@ class JobModel {
  private:
   std::vector<v1::TensorSpec> tensors_;
   std::uint64_t sample_count_ = 0;
+  std::optional<std::uint32_t> weights_crc_;  // of the file with initial weights, where the job has one
 };
 
 // The number of the history after `previous`, of a coordinator of this incarnation. If every ps of an earlier history

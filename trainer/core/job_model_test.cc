@@ -26,6 +26,31 @@ TEST(JobModelTest, TheFirstWorkerSaysWhatItIsAndTheOthersHaveTheSame) {
   EXPECT_NE(model.Check(RequestOf(24, 4)), "");
 }
 
+TEST(JobModelTest, WhoHasReadOtherInitialWeightsIsRefused) {
+  v1::WorkerSyncRequest request = RequestOf(24, 3);
+  request.set_initial_weights_crc32c(0xab);
+  JobModel model;
+  ASSERT_EQ(model.Check(request), "");
+  EXPECT_EQ(model.Check(request), "");
+  v1::WorkerSyncRequest other = request;
+  other.set_initial_weights_crc32c(0xac);
+  const std::string why =
+      "worker-2 sees another file at spec.model.initialWeights.path than the job: CRC-32C 000000ac, expected CRC-32C "
+      "000000ab";
+  EXPECT_EQ(model.Check(other), why);
+  EXPECT_NE(model.Check(RequestOf(24, 3)), "") << "none was read";
+  v1::TrainingConfig config;
+  config.set_batch_size(2);
+  config.set_epochs(5);
+  const absl::StatusOr<v1::View> view = model.MakeView(config, {}, std::vector<v1::PsMember>(1));
+  ASSERT_TRUE(view.ok()) << view.status();
+  JobModel after_a_restart;
+  after_a_restart.TakeFrom(*view);
+  EXPECT_EQ(after_a_restart.Check(request), "");
+  EXPECT_EQ(after_a_restart.Check(other), why);
+  ASSERT_EQ(JobModel().Check(RequestOf(24, 3)), "");
+}
+
 TEST(JobModelTest, AViewPlacesItAndHasAllOfIt) {
   JobModel model;
   ASSERT_EQ(model.Check(RequestOf(24, 3)), "");

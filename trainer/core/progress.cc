@@ -97,7 +97,8 @@ void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, 
   // In the first epoch that is not complete; close enough where the batch size changes within it.
   const std::uint32_t epoch = leases.watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan.updates_before(epoch));
-  const std::uint64_t samples = plan.proto().sample_count();
+  const std::uint64_t samples = plan.samples_in_epoch(epoch);
+  progress->set_epochs(plan.epochs());
   progress->set_epochs_done(leases.watermark());
   progress->set_leases_active(leases.leased());
   progress->set_backup_executions(leases.backups());
@@ -105,7 +106,8 @@ void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, 
   progress->set_updates_per_epoch(plan.updates_in_epoch(std::min(epoch, plan.epochs() - 1)));
   progress->set_updates_expected(expected);
   progress->set_updates_applied(updates);
-  progress->set_samples_done(epoch * samples + std::min(samples, of_epoch * plan.samples_in_update({epoch, 0, 0})));
+  progress->set_samples_done(plan.samples_before(epoch) +
+                             std::min(samples, of_epoch * plan.samples_in_update({epoch, 0, 0})));
   if (done && skipped > 0) {
     progress->add_warnings(absl::StrCat(skipped, " of ", expected,
                                         " updates were skipped, as their loss or gradient was not finite; a smaller "

@@ -94,26 +94,17 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
   }
   const v1::ShardId& end = manifest.end();
   const std::uint32_t begun = end.dataset_epoch() + (end.shard() > 0 ? 1 : 0);
-  if (begun > config.epochs()) {
+  if (config.steps() == 0 && begun > config.epochs()) {
     return refuse(absl::StrCat("it has begun epoch ", begun, ", spec.training.epochs is ", config.epochs()));
   }
-  return absl::OkStatus();
+  const absl::Status plan = ResumedPlan(manifest, config).status();
+  return plan.ok() ? plan : refuse(std::string(plan.message()));
 }
 
 absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, const v1::TrainingConfig& config) {
-  absl::StatusOr<DataPlan> plan = DataPlan::Create(manifest.data());
+  const absl::StatusOr<DataPlan> plan = DataPlan::Create(manifest.data());
   if (!plan.ok()) return plan.status();
-  std::uint32_t epoch = manifest.end().dataset_epoch();
-  std::uint32_t shard = manifest.end().shard();
-  if (shard >= plan->shards_in_epoch(epoch)) {
-    ++epoch;
-    shard = 0;
-  }
-  plan = plan->WithBatchSize(epoch, shard, SamplesOfUpdate(config));
-  if (!plan.ok()) return plan.status();
-  v1::DataPlan resumed = plan->proto();
-  resumed.set_epochs(config.epochs());
-  return DataPlan::Create(resumed);
+  return plan->Resumed(manifest.end().dataset_epoch(), manifest.end().shard(), config);
 }
 
 Ledger LedgerOf(const v1::CheckpointManifest& manifest, const DataPlan& plan) {

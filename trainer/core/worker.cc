@@ -117,6 +117,9 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
   if (!accepted_) {
     for (const v1::TensorSpec& tensor : options_.tensors) *request.add_tensors() = tensor;
     request.set_sample_count(options_.sample_count);
+    if (options_.initial_weights_crc32c.has_value()) {
+      request.set_initial_weights_crc32c(*options_.initial_weights_crc32c);
+    }
   }
   *request.mutable_stats() = stats_;
   request.set_cut(ReachedCut());

@@ -28,7 +28,8 @@ struct WorkerOptions {
   std::uint32_t process_incarnation = 1;
   std::vector<v1::TensorSpec> tensors;
   std::uint64_t sample_count = 0;
-  std::uint32_t wanted_leases = 2;  // the one worked on and the next
+  std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that was read
+  std::uint32_t wanted_leases = 2;                                     // the one worked on and the next
   absl::Duration sync_period = absl::Milliseconds(500);
   absl::Duration sync_deadline = absl::Seconds(1);
   absl::Duration data_deadline = absl::Seconds(10);

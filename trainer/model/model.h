@@ -97,6 +97,8 @@ class Model {
     std::vector<float> values;
   };
   virtual std::vector<Frozen> frozen() const { return {}; }
+  // Gives frozen()[index] other values, row-major and as many as it has: those of spec.model.initialWeights, say.
+  virtual void SetFrozen(std::size_t /*index*/, absl::Span<const float> /*values*/) {}
 
   // Row-major (contiguous) values, whatever layout the backend computes in; exactly tensors()[tensor].elements() of
   // them.

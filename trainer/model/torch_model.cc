@@ -212,14 +212,21 @@ class TorchModel final : public Model {
     return all;
   }
 
-  void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
+  void SetFrozen(std::size_t index, absl::Span<const float> values) override {
+    const auto& [tensor, value] = frozen_[index];
     CheckSize(tensor, values.size());
+    const at::NoGradGuard no_grad;
+    value.copy_(at::from_blob(const_cast<float*>(values.data()), tensor.shape, at::kFloat));
+  }
+
+  void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
+    CheckSize(tensors_[tensor], values.size());
     const at::NoGradGuard no_grad;
     values_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
-    CheckSize(tensor, values.size());
+    CheckSize(tensors_[tensor], values.size());
     const at::NoGradGuard no_grad;
     at::from_blob(values.data(), tensors_[tensor].shape, at::kFloat).copy_(values_[tensor]);
   }
@@ -357,10 +364,10 @@ class TorchModel final : public Model {
     }
   }
 
-  void CheckSize(std::size_t tensor, std::size_t size) const {
-    if (static_cast<std::int64_t>(size) == tensors_[tensor].elements()) return;
-    std::fprintf(stderr, "%s: %zu values for a tensor of %lld\n", tensors_[tensor].name.c_str(), size,
-                 static_cast<long long>(tensors_[tensor].elements()));
+  static void CheckSize(const Tensor& tensor, std::size_t size) {
+    if (static_cast<std::int64_t>(size) == tensor.elements()) return;
+    std::fprintf(stderr, "%s: %zu values for a tensor of %lld\n", tensor.name.c_str(), size,
+                 static_cast<long long>(tensor.elements()));
     std::abort();
   }
 

@@ -80,7 +80,9 @@ absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& source) {
   };
   if (config.job_uid().empty()) return missing("jobUid");
   if (config.ps_replicas() == 0) return missing("psReplicas");
-  if (config.epochs() == 0) return missing("epochs");
+  if ((config.epochs() == 0) == (config.steps() == 0)) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": exactly one of epochs and steps must be set"));
+  }
   if (config.batch_size() == 0) return missing("batchSize");
   return config;
 }

@@ -31,6 +31,7 @@
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/dataset_spec.h"
+#include "trainer/worker/initial_weights.h"
 #include "trainer/worker/model_spec.h"
 #include "trainer/worker/parameter_store.h"
 
@@ -179,6 +180,7 @@ class WorkerProcess::Impl {
     core_options.index = options_.index;
     core_options.process_incarnation = options_.process_incarnation;
     core_options.fetch_every = std::max(options_.config.local_steps().fetch_every(), 1u);
+    core_options.initial_weights_crc32c = options_.initial_weights_crc32c;
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     for (const model::Tensor& tensor : model_->tensors()) {
       v1::TensorSpec spec;
@@ -549,6 +551,11 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   absl::StatusOr<std::unique_ptr<model::Model>> model =
       model::CreateModel(MakeModelOptions(options.config, *datasets->train));
   if (!model.ok()) return model.status();
+  if (options.config.model().has_initial_weights()) {
+    const absl::StatusOr<std::uint32_t> crc = TakeInitialWeights(options.config.model().initial_weights(), **model);
+    if (!crc.ok()) return crc.status();
+    options.initial_weights_crc32c = *crc;
+  }
   spdlog::info("{} on {}, {} training samples", ModelName(options.config.model()), (*model)->description(),
                datasets->train->size());
   return Create(std::move(options), std::move(datasets->train), std::move(datasets->test), *std::move(model));

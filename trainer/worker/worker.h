@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_WORKER_WORKER_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,9 +18,10 @@ struct WorkerProcessOptions {
   v1::TrainingConfig config;
   std::uint32_t index = 0;
   std::uint32_t process_incarnation = 1;
-  std::string coordinator;     // host:port, or @FILE that holds it
-  std::string metrics_listen;  // empty: none
-  data::ArrowReaders arrow;    // empty: data that need Apache Arrow are refused
+  std::string coordinator;                                             // host:port, or @FILE that holds it
+  std::string metrics_listen;                                          // empty: none
+  data::ArrowReaders arrow;                                            // empty: data that need Apache Arrow are refused
+  std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that the model has begun with
 };
 
 // WorkerCore with a model, a data set and the network around it. The model computes on the thread that calls Run;

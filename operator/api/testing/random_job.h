@@ -262,6 +262,9 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   } else {
     search.lbfgs.reset();
   }
+  if (job.spec.training.epochs.has_value() || job.spec.update.mode == UpdateMode::kSandblaster) {
+    job.spec.training.steps.reset();
+  }
   if (job.spec.update.codec != Codec::kTopK) job.spec.update.top_k.reset();
   MakeUnique(model.metrics);
   if (job.spec.checkpoint.has_value()) {

@@ -76,13 +76,13 @@ void ResidualChecks::OnAnswer(const core::Frame& push, core::ReplyStatus status,
     }
     flushed_ += after.count(none);
     residual.may_be = std::move(after);
-    residual.applied.insert(header.update);
+    residual.applied.emplace(header.session, header.update);
     return;
   }
   // Its own, of which the answer is late; in steps it may be the other execution's, and then the residual goes.
   if (steps_) residual.may_be.insert(none);
-  // Somebody else's. If an answer was lost it takes it for its own.
-  if (!steps_ && residual.applied.count(header.update) == 0) residual.may_be.merge(after);
+  // Somebody else's, or its own of a session before. If an answer was lost it takes it for its own of this one.
+  if (!steps_ && residual.applied.count({header.session, header.update}) == 0) residual.may_be.merge(after);
 }
 
 }  // namespace downpour::simulation

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/simulation/process.h"
@@ -37,8 +38,8 @@ class ResidualChecks {
  private:
   struct Residual {
     std::set<std::vector<float>> may_be;
-    std::set<core::UpdateId> applied;  // by this worker
-    bool unsettled = false;            // a push was sent whose end the worker may not know
+    std::set<std::pair<std::uint64_t, core::UpdateId>> applied;  // by this worker, in that session
+    bool unsettled = false;                                      // a push was sent whose end the worker may not know
   };
   // By process, generation and slice.
   using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "trainer/data/dataset_source.h"
 #include "trainer/data/files/cached_files.h"
+#include "trainer/data/files/retrying_files.h"
 #include "trainer/data/files/shown_path.h"
 #include "trainer/data/formats/cifar.h"
 #include "trainer/data/formats/csv_source.h"
@@ -47,7 +48,7 @@ absl::Status Refuse(absl::string_view field, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("spec.dataset.", field, ": ", message));
 }
 
-// Files, and a cache around them where they are far away.
+// Files; where they are far away they are asked again, and a cache is around them.
 class Place {
  public:
   static absl::StatusOr<std::shared_ptr<const Place>> Open(const std::string& path, const DatasetSpec& spec,
@@ -59,7 +60,8 @@ class Place {
       return absl::UnimplementedError(
           absl::StrCat(ShownPath(path), ": remote data need Apache Arrow, which this program has not"));
     }
-    absl::StatusOr<std::unique_ptr<Files>> remote = arrow.open_files(path);
+    absl::StatusOr<std::unique_ptr<RetryingFiles>> remote =
+        RetryingFiles::Open(path, [&] { return arrow.open_files(path); });
     if (!remote.ok()) return remote.status();
     place->remote_ = *std::move(remote);
     if (spec.cache_directory.empty()) return place;
@@ -78,7 +80,7 @@ class Place {
   }
 
  private:
-  std::unique_ptr<Files> remote_;
+  std::unique_ptr<RetryingFiles> remote_;
   std::unique_ptr<CachedFiles> cached_;  // ends before what it reads from
 };
 

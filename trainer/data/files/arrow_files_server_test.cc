@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "trainer/checkpoint/testing/s3_server.h"
 #include "trainer/data/files/arrow_files.h"
 #include "trainer/data/files/cached_files.h"
+#include "trainer/data/files/retrying_files.h"
 
 namespace downpour::data {
 namespace {
@@ -46,6 +48,22 @@ absl::StatusOr<std::string> Read(const RandomAccessFile& file, std::uint64_t off
   if (!status.ok()) return status;
   return bytes;
 }
+
+// Time passes while somebody sleeps, and really so where there is something to wait for.
+class TestClock final : public RetryClock {
+ public:
+  absl::Duration Now() override { return now; }
+  void Sleep(absl::Duration duration) override {
+    now += duration;
+    if (!on_sleep) return;
+    on_sleep();
+    absl::SleepFor(duration);
+  }
+  double Random() override { return 0.5; }
+
+  absl::Duration now = absl::ZeroDuration();
+  std::function<void()> on_sleep;
+};
 
 class ArrowFilesServerTest : public ::testing::Test {
  protected:
@@ -215,16 +233,18 @@ TEST_F(ArrowFilesServerTest, TheCacheOutlivesAServerThatDoesNotAnswerForAWhile) 
   const std::string content = Pattern(1'000'000);
   Put("data/file", content);
   options_.deadline = absl::Milliseconds(300);
-  const auto files = OpenFiles();
+  TestClock clock;
+  int waits = 0;
+  clock.on_sleep = [&] {
+    if (++waits == 2) server_.Continue();
+  };
+  const auto files = RetryingFiles::Open(
+      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, {}, clock);
+  ASSERT_TRUE(files.ok()) << files.status();
   CacheOptions options;
   options.directory = folder_;
   options.block_bytes = 100'000;
-  int waits = 0;
-  options.sleep = [&](absl::Duration duration) {
-    if (++waits == 2) server_.Continue();
-    absl::SleepFor(duration);
-  };
-  auto cache = CachedFiles::Create(*files, options);
+  auto cache = CachedFiles::Create(**files, options);
   ASSERT_TRUE(cache.ok()) << cache.status();
   const auto file = (*cache)->Open("s3://bucket/data/file");
   ASSERT_TRUE(file.ok()) << file.status();
@@ -238,26 +258,25 @@ TEST_F(ArrowFilesServerTest, TheCacheOutlivesAServerThatDoesNotAnswerForAWhile) 
   ASSERT_TRUE(bytes.ok()) << bytes.status();
   EXPECT_EQ(*bytes, content.substr(390'000, 20'000));
   EXPECT_GE(waits, 2);
-  EXPECT_EQ((*cache)->counters().retries, static_cast<std::uint64_t>(waits));
+  EXPECT_EQ((*files)->retries(), static_cast<std::uint64_t>(waits));
 }
 
-TEST_F(ArrowFilesServerTest, TheCacheGivesUpAtItsDeadline) {
+TEST_F(ArrowFilesServerTest, AServerThatIsGoneIsGivenUp) {
   Put("data/file", Pattern(1000));
-  CacheOptions options;
-  options.directory = folder_;
-  absl::Duration now = absl::ZeroDuration();
-  options.now = [&] { return now; };
-  options.sleep = [&](absl::Duration duration) { now += duration; };
-  auto cache = CachedFiles::Create(*files_, options);
-  ASSERT_TRUE(cache.ok()) << cache.status();
-  const auto file = (*cache)->Open("s3://bucket/data/file");
+  TestClock clock;
+  const auto files = RetryingFiles::Open(
+      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, {}, clock);
+  ASSERT_TRUE(files.ok()) << files.status();
+  const auto file = (*files)->Open("s3://bucket/data/file");
   ASSERT_TRUE(file.ok()) << file.status();
   server_.Kill();
   const absl::Status status = Read(**file, 0, 10).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("s3://bucket/data/file"), HasSubstr("the last one after")));
-  EXPECT_LE(now, options.deadline);
+  EXPECT_EQ(clock.now, RetryOptions().patience);
+  const absl::Status next = (*files)->Open("s3://bucket/data/file").status();
+  EXPECT_THAT(std::string(next.message()), HasSubstr("given up after 5m of nothing but failures"));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <filesystem>
@@ -14,7 +13,6 @@
 #include <list>
 #include <mutex>
 #include <optional>
-#include <random>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
@@ -22,16 +20,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "trainer/data/files/block_file.h"
 
 namespace downpour::data {
 namespace {
-
-double RandomFraction() {
-  thread_local std::mt19937_64 generator(std::random_device{}());
-  return std::uniform_real_distribution<double>(0.0, 1.0)(generator);
-}
 
 absl::Status SystemError(const std::string& path, const char* what, int error) {
   const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
@@ -42,13 +34,7 @@ absl::Status SystemError(const std::string& path, const char* what, int error) {
 
 class CachedFiles::Impl {
  public:
-  Impl(const Files& store, CacheOptions options) : store_(store), options_(std::move(options)) {
-    if (!options_.now) {
-      options_.now = [] { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); };
-    }
-    if (!options_.sleep) options_.sleep = [](absl::Duration duration) { absl::SleepFor(duration); };
-    if (!options_.random) options_.random = RandomFraction;
-  }
+  Impl(const Files& store, CacheOptions options) : store_(store), options_(std::move(options)) {}
   ~Impl() {
     if (lock_ >= 0) ::close(lock_);
   }
@@ -95,30 +81,6 @@ class CachedFiles::Impl {
     return absl::OkStatus();
   }
 
-  // Calls `call`, again while it answers kUnavailable and the time lasts.
-  template <typename Call>
-  absl::Status WithRetries(const Call& call) {
-    const absl::Duration begin = options_.now();
-    absl::Duration most = options_.backoff_initial;
-    for (int attempt = 1;; ++attempt) {
-      absl::Status status = call();
-      if (!absl::IsUnavailable(status)) return status;
-      const absl::Duration wait = options_.random() * std::min(most, options_.backoff_max);
-      const absl::Duration spent = options_.now() - begin;
-      if (spent + wait >= options_.deadline) {
-        return absl::UnavailableError(absl::StrFormat("%s (attempt %d, the last one after %s)", status.message(),
-                                                      attempt,
-                                                      absl::FormatDuration(absl::Trunc(spent, absl::Milliseconds(1)))));
-      }
-      {
-        const std::lock_guard<std::mutex> guard(mutex_);
-        ++counters_.retries;
-      }
-      options_.sleep(wait);
-      most = std::min(most * 2, options_.backoff_max);
-    }
-  }
-
   // Bytes of the file from `offset`, all of one block. `fetch(offset, bytes)` asks the store for the block.
   template <typename Fetch>
   absl::Status Read(const FileInfo& file, std::uint64_t offset, absl::Span<std::uint8_t> bytes, const Fetch& fetch) {
@@ -160,7 +122,7 @@ class CachedFiles::Impl {
     }
 
     std::vector<std::uint8_t> data(block.bytes);
-    absl::Status status = WithRetries([&] { return fetch(block.offset, absl::MakeSpan(data)); });
+    absl::Status status = fetch(block.offset, absl::MakeSpan(data));
     {
       const std::lock_guard<std::mutex> guard(mutex_);
       download->done = true;
@@ -351,31 +313,19 @@ CachedFiles::CachedFiles(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 CachedFiles::~CachedFiles() = default;
 
 absl::StatusOr<std::vector<FileInfo>> CachedFiles::List(const std::string& path) const {
-  std::vector<FileInfo> files;
-  absl::Status status = impl_->WithRetries([&] {
-    auto found = impl_->store().List(path);
-    if (!found.ok()) return found.status();
-    files = *std::move(found);
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  for (const FileInfo& file : files) impl_->Remember(file);
+  absl::StatusOr<std::vector<FileInfo>> files = impl_->store().List(path);
+  if (!files.ok()) return files;
+  for (const FileInfo& file : *files) impl_->Remember(file);
   return files;
 }
 
 absl::StatusOr<std::unique_ptr<RandomAccessFile>> CachedFiles::Open(const std::string& path) const {
   if (auto known = impl_->Remembered(path)) return std::make_unique<File>(*impl_, *std::move(known), nullptr);
-  std::unique_ptr<RandomAccessFile> file;
-  absl::Status status = impl_->WithRetries([&] {
-    auto opened = impl_->store().Open(path);
-    if (!opened.ok()) return opened.status();
-    file = *std::move(opened);
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  FileInfo info = file->info();
+  absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = impl_->store().Open(path);
+  if (!file.ok()) return file;
+  FileInfo info = (*file)->info();
   impl_->Remember(info);
-  return std::make_unique<File>(*impl_, std::move(info), std::move(file));
+  return std::make_unique<File>(*impl_, std::move(info), *std::move(file));
 }
 
 bool CachedFiles::Holds(const FileInfo& file, std::uint64_t offset) const { return impl_->Holds(file, offset); }

@@ -2,14 +2,12 @@
 #define DOWNPOUR_TRAINER_DATA_FILES_CACHED_FILES_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "trainer/data/files/files.h"
 
 namespace downpour::data {
@@ -21,26 +19,13 @@ struct CacheOptions {
   std::uint64_t block_bytes = std::uint64_t{4} << 20;
   // Of all files in the directory.
   std::uint64_t capacity_bytes = std::uint64_t{8} << 30;
-
-  // Of one call to the store (a block, a list, a file that is opened) with all its attempts. An attempt that is under
-  // way is not ended: the store bounds its own calls.
-  absl::Duration deadline = absl::Minutes(5);
-  // Before attempt n + 1: a random time up to initial * 2^(n-1), but not more than max.
-  absl::Duration backoff_initial = absl::Milliseconds(100);
-  absl::Duration backoff_max = absl::Seconds(10);
-
-  // Empty: the real ones. `now` counts from any origin and does not go back; `random` is in [0, 1). Called by all
-  // threads that read.
-  std::function<absl::Duration()> now;
-  std::function<void(absl::Duration)> sleep;
-  std::function<double()> random;
 };
 
 // Files of a store far away, read in blocks that are kept in a directory of bounded size; what was used longest ago
 // makes room for what is new. A block is downloaded once however many threads want it, and compared with its checksum
 // whenever it is read from the disk. The disk cannot make a read fail: a block that is damaged or gone, or that there
-// is no room for, is read from the store again. Calls that the store answers kUnavailable are made again with
-// exponential back-off and jitter.
+// is no room for, is read from the store again. The store is asked once for each: one that may be away is to be
+// asked through RetryingFiles.
 //
 // A file is known by its path, its size and the time of its modification, so one that was replaced is read anew, and
 // the blocks of an earlier process are of use to the next. One that was listed or opened before is opened without
@@ -52,7 +37,6 @@ class CachedFiles final : public Files {
     std::uint64_t hits = 0;           // blocks that were there, or were on their way for another thread
     std::uint64_t misses = 0;         // blocks that were asked of the store
     std::uint64_t bytes_fetched = 0;  // from the store
-    std::uint64_t retries = 0;        // calls to the store that were made again
     std::uint64_t damaged = 0;        // blocks on the disk that were not what was written
     std::uint64_t not_kept = 0;       // blocks that the disk did not take
   };

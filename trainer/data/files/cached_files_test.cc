@@ -25,7 +25,6 @@ namespace downpour::data {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -55,13 +54,6 @@ class CachedFilesTest : public ::testing::Test {
     options_.directory = folder_ + "/cache";
     options_.block_bytes = 1000;
     options_.capacity_bytes = 1 << 20;
-    options_.deadline = absl::Seconds(60);
-    options_.now = [this] { return now_; };
-    options_.sleep = [this](absl::Duration duration) {
-      slept_.push_back(duration);
-      now_ += duration;
-    };
-    options_.random = [] { return 0.5; };
     store_.Put("s3://bucket/a", Pattern(3500));
     Start();
   }
@@ -94,8 +86,6 @@ class CachedFilesTest : public ::testing::Test {
 
   std::string folder_;
   MemoryFiles store_;
-  absl::Duration now_ = absl::Seconds(1000);
-  std::vector<absl::Duration> slept_;
   CacheOptions options_;
   std::unique_ptr<CachedFiles> cache_;
 };
@@ -113,7 +103,7 @@ TEST_F(CachedFilesTest, WhatWasReadIsNotAskedForAgain) {
   EXPECT_EQ(counters.misses, 4U);
   EXPECT_EQ(counters.hits, 4U);
   EXPECT_EQ(counters.bytes_fetched, 3500U);
-  EXPECT_EQ(counters.retries + counters.damaged + counters.not_kept, 0U);
+  EXPECT_EQ(counters.damaged + counters.not_kept, 0U);
 }
 
 TEST_F(CachedFilesTest, EveryRangeIsThatOfTheStore) {
@@ -184,7 +174,6 @@ TEST_F(CachedFilesTest, AFileThatIsHeldNeedsNoStore) {
   store_.FailOpen("s3://bucket/a", absl::UnavailableError("timeout"));
   const auto file = Open();
   EXPECT_EQ(*Read(*file, 0, 1000), Pattern(3500).substr(0, 1000));
-  EXPECT_EQ(cache_->counters().retries, 0U);
   EXPECT_TRUE(absl::IsUnavailable(Read(*file, 1000, 1).status()));
   store_.FailOpen("s3://bucket/a", absl::OkStatus());
   EXPECT_EQ(*Read(*file, 1000, 1), Pattern(3500).substr(1000, 1));
@@ -295,37 +284,13 @@ TEST_F(CachedFilesTest, ABlockOfAnotherFileIsNotTaken) {
   EXPECT_EQ(cache_->counters().damaged, 1U);
 }
 
-TEST_F(CachedFilesTest, WhatIsUnavailableIsAskedForAgain) {
+TEST_F(CachedFilesTest, WhatTheStoreRefusesIsHandedOn) {
   const auto file = Open();
-  store_.FailReads(1, absl::UnavailableError("503 SlowDown"), 4);
-  EXPECT_EQ(*Read(*file, 0, 1000), Pattern(3500).substr(0, 1000));
-  EXPECT_EQ(cache_->counters().retries, 4U);
-  EXPECT_THAT(slept_, ElementsAre(absl::Milliseconds(50), absl::Milliseconds(100), absl::Milliseconds(200),
-                                  absl::Milliseconds(400)));
-}
-
-TEST_F(CachedFilesTest, ItGivesUpAtItsDeadline) {
-  const auto file = Open();
-  store_.FailReads(1, absl::UnavailableError("503 SlowDown"), 1000);
-  const absl::Status status = Read(*file, 0, 1000).status();
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("s3://bucket/a"), HasSubstr("503 SlowDown"), HasSubstr("the last one after")));
-  EXPECT_LT(now_, absl::Seconds(1060));
-  EXPECT_GT(now_, absl::Seconds(1050));
-  EXPECT_LE(*std::max_element(slept_.begin(), slept_.end()), absl::Seconds(5)) << "half of the most, by `random`";
-  store_.FailReads(1, absl::OkStatus(), 0);
-  EXPECT_TRUE(Read(*file, 0, 1000).ok()) << "the next one begins anew";
-}
-
-TEST_F(CachedFilesTest, WhatWillNotBeBetterIsNotAskedForAgain) {
-  const auto file = Open();
-  for (const absl::Status& refusal :
-       {absl::PermissionDeniedError("403"), absl::NotFoundError("404"), absl::DataLossError("short")}) {
+  for (const absl::Status& refusal : {absl::PermissionDeniedError("403"), absl::NotFoundError("404"),
+                                      absl::DataLossError("short"), absl::UnavailableError("503")}) {
     store_.FailReads(1, refusal);
     EXPECT_EQ(Read(*file, 0, 1000).status().code(), refusal.code());
   }
-  EXPECT_EQ(cache_->counters().retries, 0U);
   EXPECT_FALSE(cache_->Holds(file->info(), 0));
   EXPECT_TRUE(absl::IsNotFound(cache_->Open("s3://bucket/none").status()));
   EXPECT_TRUE(absl::IsNotFound(cache_->List("s3://bucket/none").status()));
@@ -339,18 +304,6 @@ TEST_F(CachedFilesTest, AShortReadIsNotKept) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("ends at byte 1200"));
   EXPECT_FALSE(cache_->Holds(file->info(), 1000));
   EXPECT_EQ(*Read(*file, 0, 1000), Pattern(3500).substr(0, 1000));
-}
-
-TEST_F(CachedFilesTest, FilesAreOpenedAndListedAgainToo) {
-  store_.FailOpen("s3://bucket/a", absl::UnavailableError("timeout"));
-  int calls = 0;
-  options_.sleep = [&](absl::Duration duration) {
-    now_ += duration;
-    if (++calls == 3) store_.FailOpen("s3://bucket/a", absl::OkStatus());
-  };
-  Start();
-  EXPECT_TRUE(cache_->Open("s3://bucket/a").ok());
-  EXPECT_EQ(cache_->counters().retries, 3U);
 }
 
 // A store that answers when it is told to, and before that lets time pass.
@@ -383,26 +336,6 @@ class SlowFiles final : public Files {
   };
   const Files& files_;
 };
-
-TEST_F(CachedFilesTest, AStoreThatStallsIsNotAskedForever) {
-  SlowFiles slow(store_);
-  int calls = 0;
-  slow.before = [&] {
-    ++calls;
-    now_ += absl::Seconds(25);
-    return absl::UnavailableError("no answer within 25s");
-  };
-  cache_.reset();
-  auto cache = CachedFiles::Create(slow, options_);
-  ASSERT_TRUE(cache.ok()) << cache.status();
-  const auto file = (*cache)->Open("s3://bucket/a");
-  ASSERT_TRUE(file.ok());
-  const absl::Status status = Read(**file, 0, 1000).status();
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_EQ(calls, 3);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("no answer within 25s"), HasSubstr("attempt 3, the last one after 1m15")));
-}
 
 TEST_F(CachedFilesTest, ThreadsThatWantABlockDownloadItOnce) {
   SlowFiles slow(store_);
@@ -441,7 +374,6 @@ TEST_F(CachedFilesTest, ThreadsThatWantABlockDownloadItOnce) {
 
 TEST_F(CachedFilesTest, ManyThreadsInASmallCacheReadWhatIsThere) {
   options_.capacity_bytes = 5 * 1100;
-  options_.sleep = [](absl::Duration) {};
   Start();
   const std::string content = Pattern(20'000, 5);
   store_.Put("s3://bucket/b", content);

@@ -45,6 +45,30 @@ bench-operator:
 	cmake --build --preset release --target downpour-operator operator_bench stand_in_coordinator
 	python3 e2e/bench_operator.py --bin $(BUILD)/bin --output build/bench-operator.json
 
+# Every data format as its reference library in Python reads it: tests/data/references.py. These are installed below
+# build/references; without TensorFlow, TFRecord is left out.
+.PHONY: data-references tracking-references
+data-references: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour-data data_dump data_python_test data_images_python_test
+	python3 -m venv build/references/data
+	build/references/data/bin/pip install -q numpy pillow pyarrow safetensors webdataset
+	build/references/data/bin/pip install -q tensorflow-cpu || echo "tensorflow-cpu cannot be installed here"
+	export TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=
+	build/references/data/bin/python3 tests/data/references.py --bin $(BUILD)
+	DOWNPOUR_SAFETENSORS_PYTHON=$$PWD/build/references/data/bin/python3 \
+	  DOWNPOUR_DATA_PYTHON=$$PWD/build/references/data/bin/python3 ctest --preset release -R 'data_python|data_images_python'
+
+# TensorBoard reads our event files, and a whole MLflow server takes our runs.
+tracking-references: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target tracking_tensorboard_test tracking_mlflow_server_test
+	python3 -m venv build/references/tracking
+	build/references/tracking/bin/pip install -q tensorboard mlflow
+	DOWNPOUR_TENSORBOARD_PYTHON=$$PWD/build/references/tracking/bin/python3 \
+	  DOWNPOUR_MLFLOW_PYTHON=$$PWD/build/references/tracking/bin/python3 \
+	  ctest --preset release -R 'tracking_tensorboard|tracking_mlflow_server'
+
 # AddressSanitizer and UndefinedBehaviorSanitizer over the suite; ThreadSanitizer over what links no gRPC.
 sanitize: sanitize-build
 	ctest --preset asan

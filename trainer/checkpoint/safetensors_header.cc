@@ -19,12 +19,12 @@ std::string Quoted(const std::string& name) { return nlohmann::json(name).dump()
 absl::StatusOr<std::vector<std::int64_t>> ParseShape(const std::string& name, const nlohmann::json& entry) {
   const auto shape = entry.find("shape");
   if (shape == entry.end() || !shape->is_array()) {
-    return absl::DataLossError(absl::StrFormat("tensor %s: no shape", Quoted(name)));
+    return absl::DataLossError(absl::StrFormat("tensor %s: no shape, expected its extents", Quoted(name)));
   }
   std::vector<std::int64_t> extents;
   for (const nlohmann::json& extent : *shape) {
     if (!extent.is_number_unsigned() || extent.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: bad shape", Quoted(name)));
+      return absl::DataLossError(absl::StrFormat("tensor %s: bad shape, expected its extents", Quoted(name)));
     }
     extents.push_back(extent.get<std::int64_t>());
   }
@@ -60,24 +60,27 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
   };
   const nlohmann::json header = nlohmann::json::parse(text.begin(), text.end(), watch, /*allow_exceptions=*/false);
   if (text.empty() || text[0] != '{' || deep || !header.is_object()) {
-    return absl::DataLossError("the safetensors header is not a JSON object of tensors");
+    return absl::DataLossError("the safetensors header is not a JSON object, expected one of tensors");
   }
-  if (duplicate) return absl::DataLossError("a name appears twice in the safetensors header");
+  if (duplicate)
+    return absl::DataLossError("a name appears twice in the safetensors header, expected names that differ");
 
   SafetensorsHeader file;
   const std::uint64_t data_begin = kSafetensorsLengthBytes + text.size();
   for (const auto& [name, entry] : header.items()) {
-    if (!entry.is_object()) return absl::DataLossError(absl::StrFormat("%s is not an object", Quoted(name)));
+    if (!entry.is_object())
+      return absl::DataLossError(absl::StrFormat("%s is not an object, expected a tensor", Quoted(name)));
     if (name == kSafetensorsMetadata) {
       for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) return absl::DataLossError(absl::StrFormat("metadata %s is not a string", Quoted(key)));
+        if (!value.is_string())
+          return absl::DataLossError(absl::StrFormat("metadata %s is not a string, expected one", Quoted(key)));
         file.metadata.emplace(key, value.get<std::string>());
       }
       continue;
     }
     const auto dtype = entry.find("dtype");
     if (dtype == entry.end() || !dtype->is_string()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: no dtype", Quoted(name)));
+      return absl::DataLossError(absl::StrFormat("tensor %s: no dtype, expected one", Quoted(name)));
     }
     const absl::StatusOr<std::uint64_t> element_bytes = bytes_of_dtype(dtype->get<std::string>());
     if (!element_bytes.ok()) {
@@ -89,7 +92,7 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     const auto offsets = entry.find("data_offsets");
     if (offsets == entry.end() || !offsets->is_array() || offsets->size() != 2 || !(*offsets)[0].is_number_unsigned() ||
         !(*offsets)[1].is_number_unsigned()) {
-      return absl::DataLossError(absl::StrFormat("tensor %s: bad data_offsets", Quoted(name)));
+      return absl::DataLossError(absl::StrFormat("tensor %s: bad data_offsets, expected [begin, end]", Quoted(name)));
     }
     const auto begin = (*offsets)[0].get<std::uint64_t>();
     const auto end = (*offsets)[1].get<std::uint64_t>();
@@ -116,7 +119,8 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     tensor.end += data_begin;
   }
   if (position != data_bytes) {
-    return absl::DataLossError(absl::StrFormat("%d bytes of data belong to no tensor", data_bytes - position));
+    return absl::DataLossError(
+        absl::StrFormat("%d bytes of data belong to no tensor, expected none", data_bytes - position));
   }
   return file;
 }

@@ -74,9 +74,10 @@ class GzipSource final : public ByteSource {
       if (code == Z_STREAM_END) {
         ended_ = true;
       } else if (code == Z_BUF_ERROR || (code == Z_OK && rest_.empty() && stream_.avail_out != 0)) {
-        return absl::DataLossError("truncated gzip stream");
+        return absl::DataLossError("truncated gzip stream, expected its end");
       } else if (code != Z_OK) {
-        return absl::DataLossError(absl::StrCat("bad gzip data", stream_.msg != nullptr ? ": " : "",
+        return absl::DataLossError(absl::StrCat("bad gzip data, expected sound ones",
+                                                stream_.msg != nullptr ? ": " : "",
                                                 stream_.msg != nullptr ? stream_.msg : ""));
       }
     }
@@ -129,7 +130,8 @@ absl::StatusOr<std::vector<std::int64_t>> ReadShape(ByteSource& source, int dime
     return absl::DataLossError(
         absl::StrFormat("the header announces %s values, more than the limit of %d", text, kMaxIdxBytes));
   }
-  if (expected == 0) return absl::DataLossError(absl::StrFormat("the header announces no values (%s)", text));
+  if (expected == 0)
+    return absl::DataLossError(absl::StrFormat("the header announces no values (%s), expected one or more", text));
   return shape;
 }
 

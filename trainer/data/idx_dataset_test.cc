@@ -172,7 +172,8 @@ TEST_F(IdxDatasetTest, EveryBrokenFormIsNamed) {
       {cut(good_images, 15), good_labels, image_path + ": truncated: 15 bytes, expected a header of 16"},
       {cut(good_images, 27), good_labels, image_path + ": truncated: 11 values, expected 12 (3x2x2)"},
       {longer, good_labels, image_path + ": trailing bytes after the 12 expected values (3x2x2)"},
-      {Idx(0x803, {0, 2, 2}, {}), good_labels, image_path + ": the header announces no values (0x2x2)"},
+      {Idx(0x803, {0, 2, 2}, {}), good_labels,
+       image_path + ": the header announces no values (0x2x2), expected one or more"},
       {Idx(0x803, {0xffffffff, 0xffffffff, 0xffffffff}, pixels), good_labels,
        image_path +
            ": the header announces 4294967295x4294967295x4294967295 values, more than the limit of 2147483648"},
@@ -180,12 +181,13 @@ TEST_F(IdxDatasetTest, EveryBrokenFormIsNamed) {
        image_path + ": truncated: 12 values, expected 2000000000 (2000x1000x1000)"},
       {good_images, Idx(0x801, {2}, {1, 2}), label_path + ": 2 labels, but " + image_path + " has 3 images"},
       {good_images, Idx(0x801, {3}, {1, 10, 2}), label_path + ": label 10 at index 1, expected 0 to 9"},
-      {cut(zipped, zipped.size() - 1), good_labels, image_path + ": truncated gzip stream"},
-      {cut(zipped, 12), good_labels, image_path + ": truncated gzip stream"},
+      {cut(zipped, zipped.size() - 1), good_labels, image_path + ": truncated gzip stream, expected its end"},
+      {cut(zipped, 12), good_labels, image_path + ": truncated gzip stream, expected its end"},
       {with(zipped, zipped.size() - 8, static_cast<std::uint8_t>(zipped[zipped.size() - 8] ^ 1)), good_labels,
-       image_path + ": bad gzip data: incorrect data check"},
-      {with(zipped, 2, 99), good_labels, image_path + ": bad gzip data: unknown compression method"},
-      {zipped_and_garbage, good_labels, image_path + ": bad gzip data: incorrect header check"},
+       image_path + ": bad gzip data, expected sound ones: incorrect data check"},
+      {with(zipped, 2, 99), good_labels,
+       image_path + ": bad gzip data, expected sound ones: unknown compression method"},
+      {zipped_and_garbage, good_labels, image_path + ": bad gzip data, expected sound ones: incorrect header check"},
       {Gzip(longer), good_labels, image_path + ": trailing bytes after the 12 expected values (3x2x2)"},
   };
   for (const Case& c : cases) {

@@ -177,7 +177,8 @@ class PngDecoder {
 };
 
 absl::Status Unreadable(const char* format, const char* message) {
-  return absl::DataLossError(absl::StrCat("is a ", format, " image that cannot be read: ", message));
+  return absl::DataLossError(
+      absl::StrCat("is a ", format, " image that cannot be read, expected a sound one: ", message));
 }
 
 absl::Status CheckExtents(const char* format, std::int64_t height, std::int64_t width, const ImageOptions& options) {

@@ -280,32 +280,34 @@ TEST(ImageTest, ErrorsSayWhatWasFound) {
   EXPECT_EQ(MessageOf({'G', 'I', 'F', '8', '9', 'a'}),
             "begins with the bytes 47494638, expected a JPEG (ffd8ff) or PNG (89504e47) image");
   EXPECT_EQ(MessageOf(Bytes(jpeg.begin(), jpeg.end() - 40)),
-            "is a JPEG image that cannot be read: Premature end of JPEG file");
+            "is a JPEG image that cannot be read, expected a sound one: Premature end of JPEG file");
   EXPECT_EQ(MessageOf(with(jpeg, frame + 5, {0xff, 0xdc, 0xff, 0xdc})),
             "is a JPEG image of 65500 x 65500 pixels (width x height), expected 67108864 at most");
   EXPECT_EQ(MessageOf(with(jpeg, frame + 4, {12})),
-            "is a JPEG image that cannot be read: Unsupported JPEG data precision 12");
+            "is a JPEG image that cannot be read, expected a sound one: Unsupported JPEG data precision 12");
   EXPECT_EQ(MessageOf(with(jpeg, frame + 5, {0, 0})),
-            "is a JPEG image that cannot be read: Empty JPEG image (DNL not supported)");
+            "is a JPEG image that cannot be read, expected a sound one: Empty JPEG image (DNL not supported)");
   EXPECT_EQ(MessageOf(with(jpeg, frame, {0xff, 0xc3})),
-            "is a JPEG image that cannot be read: Unsupported JPEG process: SOF type 0xc3");
-  EXPECT_EQ(MessageOf(with(jpeg, scan + 14, {0xff, 0xd9})),
-            "is a JPEG image that cannot be read: Corrupt JPEG data: premature end of data segment");
+            "is a JPEG image that cannot be read, expected a sound one: Unsupported JPEG process: SOF type 0xc3");
+  EXPECT_EQ(
+      MessageOf(with(jpeg, scan + 14, {0xff, 0xd9})),
+      "is a JPEG image that cannot be read, expected a sound one: Corrupt JPEG data: premature end of data segment");
   EXPECT_EQ(MessageOf(*EncodeJpeg(SmoothImage(1, 10, 11), 90), {.channels = 3, .most_pixels = 109}),
             "is a JPEG image of 11 x 10 pixels (width x height), expected 109 at most");
 
   EXPECT_EQ(MessageOf(PngWriter().Header(900'000, 1'000'000, 16, 6).Data("").End()),
             "is a PNG image of 900000 x 1000000 pixels (width x height), expected 67108864 at most");
   EXPECT_EQ(MessageOf(PngWriter().Header(2'000'000'000, 1, 8, 0).Data("").End()),
-            "is a PNG image that cannot be read: Invalid IHDR data");
+            "is a PNG image that cannot be read, expected a sound one: Invalid IHDR data");
   EXPECT_EQ(MessageOf(PngWriter().Header(4, 4, 8, 0).Data(Text({0, 1, 2, 3, 4})).End()),
-            "is a PNG image that cannot be read: Not enough image data");
+            "is a PNG image that cannot be read, expected a sound one: Not enough image data");
   EXPECT_EQ(MessageOf(PngWriter().Header(1, 1, 8, 3).Data(Text({0, 0})).End()),
-            "is a PNG image that cannot be read: IDAT: Missing PLTE before IDAT");
+            "is a PNG image that cannot be read, expected a sound one: IDAT: Missing PLTE before IDAT");
   const Bytes png = *EncodePng(SmoothImage(1, 4, 4));
   EXPECT_EQ(MessageOf(Bytes(png.begin(), png.end() - 1)),
-            "is a PNG image that cannot be read: ends before its last chunk does");
-  EXPECT_EQ(MessageOf(with(png, png.size() - 14, {0, 0})), "is a PNG image that cannot be read: IDAT: CRC error");
+            "is a PNG image that cannot be read, expected a sound one: ends before its last chunk does");
+  EXPECT_EQ(MessageOf(with(png, png.size() - 14, {0, 0})),
+            "is a PNG image that cannot be read, expected a sound one: IDAT: CRC error");
 }
 
 // Each scan costs a few bytes and goes over the whole image.
@@ -322,7 +324,7 @@ TEST(ImageTest, ScansAreLimited) {
   for (int i = 0; i < 1000; ++i)
     many.insert(many.end(), jpeg.begin() + static_cast<std::ptrdiff_t>(last), jpeg.end() - 2);
   many.insert(many.end(), jpeg.end() - 2, jpeg.end());
-  EXPECT_EQ(MessageOf(many), "is a JPEG image that cannot be read: more than 500 scans");
+  EXPECT_EQ(MessageOf(many), "is a JPEG image that cannot be read, expected a sound one: more than 500 scans");
 }
 
 // Pictures from cameras and editors have them, and every pixel is there.

@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenImageFolder(const Files& files
     const std::size_t slash = name.find('/');
     const bool is_image = IsImageName(name);
     if (slash == absl::string_view::npos && is_image) {
-      return absl::DataLossError(absl::StrCat(info.path, ": is in no folder of a class"));
+      return absl::DataLossError(absl::StrCat(info.path, ": is in no folder of a class, expected CLASS/NAME"));
     }
     for (Content* content :
          {&all, slash == absl::string_view::npos ? nullptr : &classes[std::string(name.substr(0, slash))]}) {

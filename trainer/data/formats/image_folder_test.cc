@@ -83,7 +83,7 @@ TEST_F(ImageFolderTest, ErrorsSayWhatIsThereInstead) {
   EXPECT_EQ(MessageOfOpen("set"), "set/fish: of 1 files, as fish/a.webp, none is a .jpg, .jpeg or .png");
   files_.Remove("set/fish/a.webp");
   files_.Put("set/cover.png", Png(1));
-  EXPECT_EQ(MessageOfOpen("set"), "set/cover.png: is in no folder of a class");
+  EXPECT_EQ(MessageOfOpen("set"), "set/cover.png: is in no folder of a class, expected CLASS/NAME");
   EXPECT_EQ(MessageOfOpen("set/cover.png"), "set/cover.png: is a file, expected a folder with one a class");
   EXPECT_EQ(MessageOfOpen("set", {.image = {.channels = 2}}), "channels of images: 2, expected 1 or 3");
 }
@@ -97,8 +97,9 @@ TEST_F(ImageFolderTest, ABrokenImageLeavesTheOthers) {
   EXPECT_EQ((*source)->Read(1).status(),
             absl::DataLossError("set/cat/2.png: begins with the bytes 47494638, expected a JPEG (ffd8ff) or PNG "
                                 "(89504e47) image"));
-  EXPECT_EQ((*source)->Read(2).status(), absl::DataLossError("set/cat-big/deep/below/3.png: is a PNG image that cannot "
-                                                             "be read: ends before its last chunk does"));
+  EXPECT_EQ((*source)->Read(2).status(),
+            absl::DataLossError("set/cat-big/deep/below/3.png: is a PNG image that cannot "
+                                "be read, expected a sound one: ends before its last chunk does"));
   EXPECT_EQ((*source)->Read(3).status(),
             absl::DataLossError("set/dog/4.JpEg: is a JPEG image of 4 x 5 pixels (width x height), expected 10 at "
                                 "most"));

@@ -129,7 +129,8 @@ absl::StatusOr<NpyHeader> ReadNpyHeader(const RandomAccessFile& file, std::uint6
   }
   const std::uint64_t length_bytes = start.size() > 6 && start[6] == 1 ? 2 : 4;
   if (start.size() < kVersionEnd + length_bytes) {
-    return absl::DataLossError(absl::StrFormat("found %d bytes, too few for the header of an array", bytes));
+    return absl::DataLossError(
+        absl::StrFormat("found %d bytes, too few for the header of an array, expected more", bytes));
   }
   if (start[6] < 1 || start[6] > 3 || start[7] != 0) {
     return absl::UnimplementedError(

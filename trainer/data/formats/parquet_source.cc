@@ -233,7 +233,8 @@ absl::Status TakeColumns(const ParquetOptions& options, Reader* reader) {
     reader->columns.push_back(std::move(column));
     reader->leaves.push_back(field->column_index);
   }
-  if (reader->columns.empty()) return absl::DataLossError(absl::StrCat(path, ": no columns"));
+  if (reader->columns.empty())
+    return absl::DataLossError(absl::StrCat(path, ": found no columns, expected one or more"));
   return absl::OkStatus();
 }
 
@@ -255,7 +256,7 @@ absl::StatusOr<Reader> OpenReader(const Files& files, const std::string& path, c
     ARROW_ASSIGN_OR_RAISE(reader.parquet, builder.Build());
     return arrow::Status::OK();
   });
-  if (!status.ok()) return reader.Blame("is no Parquet file: ", status.message());
+  if (!status.ok()) return reader.Blame("is no Parquet file, expected one: ", status.message());
   if (absl::Status taken = TakeColumns(options, &reader); !taken.ok()) return taken;
   return reader;
 }
@@ -308,7 +309,8 @@ absl::Status AppendNumbers(const arrow::Array& array, std::int64_t begin, std::i
 template <typename Array>
 absl::Status AppendBytes(const arrow::Array& array, std::int64_t row, bool text, Value* value) {
   const std::string_view bytes = static_cast<const Array&>(array).GetView(row);
-  if (text && !simdjson::validate_utf8(bytes.data(), bytes.size())) return absl::DataLossError("is not UTF-8");
+  if (text && !simdjson::validate_utf8(bytes.data(), bytes.size()))
+    return absl::DataLossError("has bytes that are not UTF-8, expected text");
   const auto* const begin = reinterpret_cast<const std::byte*>(bytes.data());
   value->bytes.assign(begin, begin + bytes.size());
   value->shape = {static_cast<std::int64_t>(bytes.size())};
@@ -347,7 +349,8 @@ absl::Status AppendValues(const arrow::Array& array, std::int64_t begin, std::in
       for (std::int64_t i = begin; list.null_count() > 0 && i < end; ++i) {
         if (list.IsNull(i)) return NullError();
       }
-      if (list.value_offset(end) > list.values()->length()) return absl::DataLossError("is a list that is cut off");
+      if (list.value_offset(end) > list.values()->length())
+        return absl::DataLossError("is a list that is cut off, expected all of it");
       return AppendValues(*list.values(), list.value_offset(begin), list.value_offset(end), value);
     }
     default:
@@ -399,12 +402,12 @@ class ParquetSource final : public SampleSource {
       }
     }
     if (infos_.empty()) {
-      return absl::NotFoundError(absl::StrCat(path, ": no file whose name ends with .parquet"));
+      return absl::NotFoundError(absl::StrCat(path, ": found no file, expected one whose name ends with .parquet"));
     }
     for (std::size_t file = 0; file < infos_.size(); ++file) {
       if (absl::Status status = AddFile(file); !status.ok()) return status;
     }
-    if (size_ == 0) return absl::DataLossError(absl::StrCat(path, ": no rows"));
+    if (size_ == 0) return absl::DataLossError(absl::StrCat(path, ": found no rows, expected one or more"));
     return absl::OkStatus();
   }
 
@@ -574,9 +577,9 @@ class ParquetSource final : public SampleSource {
       return arrow::Status::OK();
     });
     if (!status.ok()) {
-      return reader->Blame(
-          absl::StrFormat("rows %d to %d: ", group.first_in_file, group.first_in_file + group.rows - 1),
-          status.message());
+      return reader->Blame(absl::StrFormat("rows %d to %d cannot be read, expected sound ones: ", group.first_in_file,
+                                           group.first_in_file + group.rows - 1),
+                           status.message());
     }
     return decoded;
   }

@@ -195,7 +195,7 @@ TEST_F(ParquetSourceTest, AFileMayHaveAnyName) {
   EXPECT_EQ(Open("data/part-0")->size(), 3);
   const absl::Status none = OpenParquet(files_, "data", options_).status();
   EXPECT_TRUE(absl::IsNotFound(none));
-  EXPECT_EQ(std::string(none.message()), "data: no file whose name ends with .parquet");
+  EXPECT_EQ(std::string(none.message()), "data: found no file, expected one whose name ends with .parquet");
 }
 
 TEST_F(ParquetSourceTest, ColumnsMayBeChosen) {
@@ -284,19 +284,19 @@ TEST_F(ParquetSourceTest, TextThatIsNotUtf8IsAnErrorOfItsSample) {
   files_.Put("a.parquet", WriteTable(*arrow::Table::Make(schema, {*builder.Finish()})));
   const auto source = Open();
   EXPECT_TRUE(source->Read(0).ok());
-  EXPECT_EQ(ReadError(*source, 1), "a.parquet: row 1: column 'text' is not UTF-8");
+  EXPECT_EQ(ReadError(*source, 1), "a.parquet: row 1: column 'text' has bytes that are not UTF-8, expected text");
 }
 
 TEST_F(ParquetSourceTest, WhatIsNoParquetIsRefused) {
-  EXPECT_THAT(Refusal("", absl::StatusCode::kDataLoss), HasSubstr("a.parquet: is no Parquet file: "));
+  EXPECT_THAT(Refusal("", absl::StatusCode::kDataLoss), HasSubstr("a.parquet: is no Parquet file, expected one: "));
   EXPECT_THAT(Refusal("number,text\n1,one\n2,two\n", absl::StatusCode::kDataLoss),
-              HasSubstr("a.parquet: is no Parquet file: "));
+              HasSubstr("a.parquet: is no Parquet file, expected one: "));
   const std::string whole = Numbered(10, 4);
   EXPECT_THAT(Refusal(whole.substr(0, whole.size() - 1), absl::StatusCode::kDataLoss),
-              HasSubstr("a.parquet: is no Parquet file: "));
+              HasSubstr("a.parquet: is no Parquet file, expected one: "));
   std::string footer = whole;
   footer[footer.size() - 7] = '\x7f';  // its length
-  EXPECT_THAT(Refusal(footer, absl::StatusCode::kDataLoss), HasSubstr("a.parquet: is no Parquet file: "));
+  EXPECT_THAT(Refusal(footer, absl::StatusCode::kDataLoss), HasSubstr("a.parquet: is no Parquet file, expected one: "));
   footer = whole;
   footer[footer.size() - 60] = static_cast<char>(~footer[footer.size() - 60]);
   files_.Put("a.parquet", footer);
@@ -310,7 +310,7 @@ TEST_F(ParquetSourceTest, ADamagedPageIsAnErrorOfItsRows) {
   file[60] = static_cast<char>(file[60] ^ 0x10);
   files_.Put("a.parquet", file);
   const auto source = Open();
-  EXPECT_THAT(ReadError(*source, 3), HasSubstr("a.parquet: rows 0 to 9: "));
+  EXPECT_THAT(ReadError(*source, 3), HasSubstr("a.parquet: rows 0 to 9 cannot be read, expected sound ones: "));
   const auto sample = source->Read(10);
   ASSERT_TRUE(sample.ok()) << sample.status();
   EXPECT_THAT(Values<std::int64_t>((*sample)[0]), ElementsAre(10));
@@ -367,7 +367,8 @@ TEST_F(ParquetSourceTest, ColumnsOfOneNameAreRefused) {
 }
 
 TEST_F(ParquetSourceTest, NoRowsAreRefused) {
-  EXPECT_EQ(Refusal(WriteFile({{"x", arrow::int32(), "[]"}}), absl::StatusCode::kDataLoss), "a.parquet: no rows");
+  EXPECT_EQ(Refusal(WriteFile({{"x", arrow::int32(), "[]"}}), absl::StatusCode::kDataLoss),
+            "a.parquet: found no rows, expected one or more");
 }
 
 TEST_F(ParquetSourceTest, ARowGroupThatIsTooLargeIsRefused) {

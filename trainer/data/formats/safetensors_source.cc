@@ -40,7 +40,7 @@ absl::StatusOr<SafetensorsHeader> ReadHeader(const RandomAccessFile& file) {
   const FileInfo& info = file.info();
   if (info.bytes < kSafetensorsLengthBytes) {
     return absl::DataLossError(
-        absl::StrFormat("%s: found %d bytes, too few for a safetensors file", info.path, info.bytes));
+        absl::StrFormat("%s: found %d bytes, too few for a safetensors file, expected more", info.path, info.bytes));
   }
   std::uint8_t length_bytes[kSafetensorsLengthBytes];
   if (absl::Status read = file.ReadAt(0, absl::MakeSpan(length_bytes)); !read.ok()) return read;

@@ -94,12 +94,13 @@ TEST(SafetensorsSourceTest, WhatIsBrokenIsRefused) {
     std::string content;
     absl::Status status;
   } cases[] = {
-      {"1234567", absl::DataLossError("data: found 7 bytes, too few for a safetensors file")},
+      {"1234567", absl::DataLossError("data: found 7 bytes, too few for a safetensors file, expected more")},
       {File(kTwo, "").substr(0, 100),
        absl::DataLossError(absl::StrCat("data: found a header of ", strlen(kTwo), " bytes, expected no more than 92"))},
       {std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}"),
        absl::DataLossError("data: found a header of 18446744073709551615 bytes, expected no more than 2")},
-      {File("[]", ""), absl::DataLossError("data: the safetensors header is not a JSON object of tensors")},
+      {File("[]", ""),
+       absl::DataLossError("data: the safetensors header is not a JSON object, expected one of tensors")},
       {File("{}", ""), absl::DataLossError("data: found no array, expected one or more")},
       {File(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", "a"),
        absl::UnimplementedError(
@@ -110,9 +111,9 @@ TEST(SafetensorsSourceTest, WhatIsBrokenIsRefused) {
       {File(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "abc"),
        absl::DataLossError("data: tensor \"x\": data begins at 1, expected 0: a hole or an overlap")},
       {File(R"({"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "abc"),
-       absl::DataLossError("data: 1 bytes of data belong to no tensor")},
+       absl::DataLossError("data: 1 bytes of data belong to no tensor, expected none")},
       {File(R"({"x":{"dtype":"U8","shape":[-2],"data_offsets":[0,2]}})", "ab"),
-       absl::DataLossError("data: tensor \"x\": bad shape")},
+       absl::DataLossError("data: tensor \"x\": bad shape, expected its extents")},
       {File(R"({"x":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})", "a"),
        absl::DataLossError("data: tensor \"x\": found a single number, expected an array whose first dimension is the "
                            "samples")},

@@ -89,7 +89,7 @@ std::string ParsePax(absl::string_view records, Extension* extension) {
     std::uint64_t length = 0;
     if (space == absl::string_view::npos || !absl::SimpleAtoi(records.substr(0, space), &length) ||
         length > records.size() || length < space + 2 || records[length - 1] != '\n') {
-      return "a pax header with a record that is none";
+      return "a pax header with a record that is none, expected LENGTH KEY=VALUE";
     }
     const absl::string_view record = records.substr(space + 1, length - space - 2);
     const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(record, absl::MaxSplits('=', 1));
@@ -97,7 +97,8 @@ std::string ParsePax(absl::string_view records, Extension* extension) {
     if (parts.first == "path") extension->name = std::string(parts.second);
     if (parts.first == "size") {
       extension->bytes.emplace();
-      if (!absl::SimpleAtoi(parts.second, &*extension->bytes)) return "a pax header with a size that is none";
+      if (!absl::SimpleAtoi(parts.second, &*extension->bytes))
+        return "a pax header with a size that is none, expected a number";
     }
     if (absl::StartsWith(parts.first, "GNU.sparse.")) return "a sparse file, expected a regular one";
   }
@@ -161,7 +162,8 @@ absl::StatusOr<std::optional<TarEntry>> TarReader::Next() {
     if (!extends && extension.name.has_value()) name = *extension.name;
     std::optional<std::uint64_t> size = Number(FieldOf(block, kSize));
     if (!extends && extension.bytes.has_value()) size = extension.bytes;
-    if (!size.has_value()) return Error(at, absl::StrCat("entry ", Excerpt(name), " has a size that is no number"));
+    if (!size.has_value())
+      return Error(at, absl::StrCat("entry ", Excerpt(name), " has a size that is no number, expected octal digits"));
 
     const std::uint64_t data = at + kBlock;
     if (*size > ahead_.end() - data) {
@@ -195,9 +197,13 @@ absl::StatusOr<std::optional<TarEntry>> TarReader::Next() {
     absl::string_view rest = name;
     while (absl::ConsumePrefix(&rest, "./")) {
     }
-    if (rest.empty()) return Error(at, "an entry without a name");
-    if (rest[0] == '/') return Error(at, absl::StrCat("entry ", Excerpt(name), " has an absolute name"));
-    if (LeavesItsFolder(rest)) return Error(at, absl::StrCat("entry ", Excerpt(name), " has \"..\" in its name"));
+    if (rest.empty()) return Error(at, "an entry without a name, expected one");
+    if (rest[0] == '/')
+      return Error(
+          at, absl::StrCat("entry ", Excerpt(name), " has an absolute name, expected one that begins without a slash"));
+    if (LeavesItsFolder(rest))
+      return Error(
+          at, absl::StrCat("entry ", Excerpt(name), " has \"..\" in its name, expected one that stays in its folder"));
     entry.name = std::string(rest);
     entry.data = data;
     entry.bytes = *size;

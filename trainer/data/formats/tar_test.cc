@@ -85,14 +85,15 @@ TEST(TarTest, ErrorsSayWhereAndWhat) {
   const std::string first = TarBuilder().File("a.txt", "1").bytes();  // 1024 bytes
   const auto after = [&first](const TarBuilder& tar) { return MessageOf(first + tar.End()); };
   EXPECT_EQ(after(TarBuilder().File("b/../../c.txt", "")),
-            "a.tar: byte 1024: entry \"b/../../c.txt\" has \"..\" in its name");
-  EXPECT_EQ(after(TarBuilder().File("..", "")), "a.tar: byte 1024: entry \"..\" has \"..\" in its name");
+            "a.tar: byte 1024: entry \"b/../../c.txt\" has \"..\" in its name, expected one that stays in its folder");
+  EXPECT_EQ(after(TarBuilder().File("..", "")),
+            "a.tar: byte 1024: entry \"..\" has \"..\" in its name, expected one that stays in its folder");
   EXPECT_EQ(after(TarBuilder().File("/etc/passwd", "")),
-            "a.tar: byte 1024: entry \"/etc/passwd\" has an absolute name");
+            "a.tar: byte 1024: entry \"/etc/passwd\" has an absolute name, expected one that begins without a slash");
   EXPECT_EQ(after(TarBuilder().Pax("path", "../up").File("b", "")),
-            "a.tar: byte 2048: entry \"../up\" has \"..\" in its name");
-  EXPECT_EQ(after(TarBuilder().File("", "")), "a.tar: byte 1024: an entry without a name");
-  EXPECT_EQ(after(TarBuilder().File("./", "")), "a.tar: byte 1024: an entry without a name");
+            "a.tar: byte 2048: entry \"../up\" has \"..\" in its name, expected one that stays in its folder");
+  EXPECT_EQ(after(TarBuilder().File("", "")), "a.tar: byte 1024: an entry without a name, expected one");
+  EXPECT_EQ(after(TarBuilder().File("./", "")), "a.tar: byte 1024: an entry without a name, expected one");
   EXPECT_EQ(after(TarBuilder().Entry('2', "link", "")),
             "a.tar: byte 1024: entry \"link\" is a symbolic link, expected a regular file");
   EXPECT_EQ(after(TarBuilder().Entry('1', "link", "")),
@@ -110,19 +111,19 @@ TEST(TarTest, ErrorsSayWhereAndWhat) {
   EXPECT_EQ(after(TarBuilder().Header('0', "large", "77777777777")),
             "a.tar: byte 1024: entry \"large\" has 8589934591 bytes, but the file ends after 1024");
   EXPECT_EQ(after(TarBuilder().Header('0', "large", std::string(12, '\xff'))),
-            "a.tar: byte 1024: entry \"large\" has a size that is no number");
+            "a.tar: byte 1024: entry \"large\" has a size that is no number, expected octal digits");
   EXPECT_EQ(after(TarBuilder().Header('0', "large", absl::StrCat("\x80", std::string(11, '\x7f')))),
-            "a.tar: byte 1024: entry \"large\" has a size that is no number");
+            "a.tar: byte 1024: entry \"large\" has a size that is no number, expected octal digits");
   EXPECT_EQ(after(TarBuilder().Header('0', "odd", "12x")),
-            "a.tar: byte 1024: entry \"odd\" has a size that is no number");
+            "a.tar: byte 1024: entry \"odd\" has a size that is no number, expected octal digits");
   EXPECT_EQ(after(TarBuilder().Pax("size", "18446744073709551615").File("large", "")),
             "a.tar: byte 2048: entry \"large\" has 18446744073709551615 bytes, but the file ends after 1024");
   EXPECT_EQ(after(TarBuilder().Pax("size", "-1").File("b", "")),
-            "a.tar: byte 1024: a pax header with a size that is none");
+            "a.tar: byte 1024: a pax header with a size that is none, expected a number");
   EXPECT_EQ(after(TarBuilder().Entry('x', "pax", "99 path=a\n").File("b", "")),
-            "a.tar: byte 1024: a pax header with a record that is none");
+            "a.tar: byte 1024: a pax header with a record that is none, expected LENGTH KEY=VALUE");
   EXPECT_EQ(after(TarBuilder().Entry('x', "pax", "3 a").File("b", "")),
-            "a.tar: byte 1024: a pax header with a record that is none");
+            "a.tar: byte 1024: a pax header with a record that is none, expected LENGTH KEY=VALUE");
   EXPECT_EQ(after(TarBuilder().Entry('x', "pax", std::string((1 << 20) + 1, ' '))),
             "a.tar: byte 1024: a header of 1048577 bytes, expected 1048576 at most");
   EXPECT_EQ(after(TarBuilder().Pax("path", "b")),

@@ -109,7 +109,7 @@ absl::StatusOr<Example> ReadExample(const RandomAccessFile& file, const Place& p
   }
   Example example;
   if (!example.ParseFromArray(data.data(), static_cast<int>(data.size()))) {
-    return place.Error(absl::StrFormat("%d bytes that are no tf.train.Example", data.size()));
+    return place.Error(absl::StrFormat("%d bytes of data that are none, expected a tf.train.Example", data.size()));
   }
   return example;
 }
@@ -167,7 +167,7 @@ absl::StatusOr<TfRecordFeature> Learn(const std::string& name, const Feature& fe
 absl::StatusOr<std::vector<TfRecordFeature>> LearnFeatures(const Example& example, const Place& place) {
   std::map<std::string, const Feature*> sorted;
   for (const auto& [name, feature] : example.features().feature()) sorted[name] = &feature;
-  if (sorted.empty()) return place.Error("has no features");
+  if (sorted.empty()) return place.Error("has no features, expected one or more");
   std::vector<TfRecordFeature> features;
   for (const auto& [name, feature] : sorted) {
     absl::StatusOr<TfRecordFeature> learnt = Learn(name, *feature, place);
@@ -302,8 +302,9 @@ class TfRecordSource final : public SampleSource {
     Sample sample;
     for (const TfRecordFeature& expected : options_.features) {
       const auto found = features.find(expected.name);
-      absl::StatusOr<Value> value = found == features.end() ? absl::DataLossError("is not there")
-                                                            : ToValue(expected, found->second, options_.image);
+      absl::StatusOr<Value> value = found == features.end()
+                                        ? absl::DataLossError("is not there, expected in every record")
+                                        : ToValue(expected, found->second, options_.image);
       if (!value.ok()) {
         return PlaceOf(index).Error(absl::StrCat("feature ", Excerpt(expected.name), " ", value.status().message()));
       }

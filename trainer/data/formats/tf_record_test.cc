@@ -198,8 +198,9 @@ TEST_F(TfRecordTest, ErrorsOfTheFileSayWhereAndWhat) {
   EXPECT_EQ(MessageOfOpen(record + record.substr(0, 33)),
             "a: record 1 at byte 34: 34 bytes with its checksums, but the file ends after 33");
   EXPECT_EQ(MessageOfOpen(""), "a: 1 files without a record, expected one at least");
-  EXPECT_EQ(MessageOfOpen(Record("no example")), "a: record 0 at byte 0: 10 bytes that are no tf.train.Example");
-  EXPECT_EQ(MessageOfOpen(Record("")), "a: record 0 at byte 0: has no features");
+  EXPECT_EQ(MessageOfOpen(Record("no example")),
+            "a: record 0 at byte 0: 10 bytes of data that are none, expected a tf.train.Example");
+  EXPECT_EQ(MessageOfOpen(Record("")), "a: record 0 at byte 0: has no features, expected one or more");
   EXPECT_EQ(
       MessageOfOpen(ExampleBuilder().Bytes("raw", {"\xff"}).Record()),
       "a: record 0 at byte 0: feature \"raw\" is neither an image nor UTF-8 text: the data set has to say what its "
@@ -225,8 +226,9 @@ TEST_F(TfRecordTest, ErrorsOfASampleSayWhereAndWhat) {
 
   const auto with = [&](ExampleBuilder& second) { return MessageOfRead(good + second.Record(), 1); };
   EXPECT_EQ(MessageOfRead(good + Record("no example"), 1),
-            "a: record 1 at byte 34: 10 bytes that are no tf.train.Example");
-  EXPECT_EQ(with(ExampleBuilder().Integers("labels", {3})), "a: record 1 at byte 34: feature \"label\" is not there");
+            "a: record 1 at byte 34: 10 bytes of data that are none, expected a tf.train.Example");
+  EXPECT_EQ(with(ExampleBuilder().Integers("labels", {3})),
+            "a: record 1 at byte 34: feature \"label\" is not there, expected in every record");
   EXPECT_EQ(with(ExampleBuilder().Floats("label", {3})),
             "a: record 1 at byte 34: feature \"label\" is a float_list, expected an int64_list");
   EXPECT_EQ(with(ExampleBuilder().Integers("label", {3, 4})),

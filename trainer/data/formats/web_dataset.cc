@@ -97,8 +97,8 @@ class GroupReader {
       }
       std::optional<TarEntry>& place = group->entries[*column];
       if (place.has_value()) {
-        return Error(*next_,
-                     absl::StrCat("is another ", kColumns[*column], " of a sample that has ", Excerpt(place->name)));
+        return Error(*next_, absl::StrCat("is another ", kColumns[*column], " of a sample that has ",
+                                          Excerpt(place->name), ", expected one"));
       }
       group->end = next_->end;
       place = std::move(next_);

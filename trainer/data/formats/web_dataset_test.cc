@@ -153,11 +153,11 @@ TEST_F(WebDatasetTest, ErrorsOfTheArchiveSayWhereAndWhat) {
   EXPECT_EQ(MessageOfOpen(TarBuilder().File("x/.cls", "1")).substr(0, 46),
             "a.tar: byte 0: entry \"x/.cls\" cannot be read, ");
   EXPECT_EQ(MessageOfOpen(TarBuilder().File("a.jpg", "").File("a.png", "")),
-            "a.tar: byte 512: entry \"a.png\" is another image of a sample that has \"a.jpg\"");
+            "a.tar: byte 512: entry \"a.png\" is another image of a sample that has \"a.jpg\", expected one");
   EXPECT_EQ(MessageOfOpen(TarBuilder().File("a.cls", "1").File("a.txt", "").File("b.cls", "1").File("c.cls", "")),
             "a.tar: byte 1536: sample \"b\" has label, expected label, text, as the first one has");
   EXPECT_EQ(MessageOfOpen(TarBuilder().File("a.cls", "1").File("../b.cls", "1")),
-            "a.tar: byte 1024: entry \"../b.cls\" has \"..\" in its name");
+            "a.tar: byte 1024: entry \"../b.cls\" has \"..\" in its name, expected one that stays in its folder");
   EXPECT_EQ(MessageOfOpen(TarBuilder().Header('0', "a.cls", "00000100000")),
             "a.tar: byte 0: entry \"a.cls\" has 32768 bytes, but the file ends after 1024");
   EXPECT_EQ(MessageOfOpen(TarBuilder().Entry('2', "a.cls", "")),
@@ -178,7 +178,8 @@ TEST_F(WebDatasetTest, ErrorsOfASampleSayWhereAndWhat) {
   EXPECT_EQ(MessageOfRead(TarBuilder().File("a.txt", "\xff")),
             "a.tar: byte 0: entry \"a.txt\" at its byte 0: found the byte 0xff, expected UTF-8");
   EXPECT_EQ(MessageOfRead(TarBuilder().File("a.png", Png(1).substr(0, 60))),
-            "a.tar: byte 0: entry \"a.png\" is a PNG image that cannot be read: ends before its last chunk does");
+            "a.tar: byte 0: entry \"a.png\" is a PNG image that cannot be read, expected a sound one: ends before its "
+            "last chunk does");
   EXPECT_EQ(MessageOfRead(TarBuilder().File("a.jpg", "")),
             "a.tar: byte 0: entry \"a.jpg\" is empty, expected a JPEG or PNG image");
   EXPECT_EQ(MessageOfRead(TarBuilder().File("a.png", Png(1)), {.image = {.most_pixels = 5}}),

@@ -76,7 +76,7 @@ absl::StatusOr<Directory> FindDirectory(const RandomAccessFile& file) {
     found = At<std::uint32_t>(*tail, at) == kEndSignature &&
             at + kEndBytes + At<std::uint16_t>(*tail, at + 20) == tail_bytes;
   }
-  if (!found) return Broken(file, "no end of a directory was found");
+  if (!found) return Broken(file, "found no end of a directory, expected one at the end of the file");
   const absl::string_view end = absl::string_view(*tail).substr(at);
   Directory directory{At<std::uint32_t>(end, 16), At<std::uint32_t>(end, 12), At<std::uint16_t>(end, 10),
                       std::uint64_t{At<std::uint16_t>(end, 4)} | At<std::uint16_t>(end, 6)};
@@ -102,7 +102,7 @@ absl::StatusOr<Directory> FindDirectory(const RandomAccessFile& file) {
         !Agrees(static_cast<std::uint32_t>(narrow.begin), directory.begin) ||
         !Agrees(static_cast<std::uint32_t>(narrow.bytes), directory.bytes) ||
         !Agrees(static_cast<std::uint16_t>(narrow.entries), directory.entries)) {
-      return Broken(file, "its zip64 end and its end do not agree");
+      return Broken(file, "its zip64 end and its end do not agree, expected the same numbers");
     }
   }
   if (directory.volumes != 0 || entries_here != directory.entries) {
@@ -180,7 +180,7 @@ absl::StatusOr<std::vector<ZipEntry>> ReadZipDirectory(const RandomAccessFile& f
   std::vector<Place> places;
   while (!rest.empty()) {
     if (rest.size() < kEntryBytes || At<std::uint32_t>(rest, 0) != kEntrySignature) {
-      return Broken(file, absl::StrFormat("entry %d of the directory is none", entries.size()));
+      return Broken(file, absl::StrFormat("entry %d of the directory is none, expected one", entries.size()));
     }
     const std::uint16_t flags = At<std::uint16_t>(rest, 8);
     const std::uint16_t method = At<std::uint16_t>(rest, 10);
@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<ZipEntry>> ReadZipDirectory(const RandomAccessFile& f
     const std::uint64_t extra_bytes = At<std::uint16_t>(rest, 30);
     const std::uint64_t comment_bytes = At<std::uint16_t>(rest, 32);
     if (rest.size() < kEntryBytes + name_bytes + extra_bytes + comment_bytes) {
-      return Broken(file, absl::StrFormat("entry %d ends behind the directory", entries.size()));
+      return Broken(file, absl::StrFormat("entry %d ends behind the directory, expected within it", entries.size()));
     }
     ZipEntry entry;
     entry.name = std::string(rest.substr(kEntryBytes, name_bytes));
@@ -199,12 +199,13 @@ absl::StatusOr<std::vector<ZipEntry>> ReadZipDirectory(const RandomAccessFile& f
     const std::string name = absl::CHexEscape(entry.name);
     if (!TakeWideFields(rest.substr(kEntryBytes + name_bytes, extra_bytes), &entry.bytes, &entry.packed_bytes,
                         &begin)) {
-      return Broken(file, absl::StrFormat("\"%s\" has no sound zip64 field", name));
+      return Broken(file, absl::StrFormat("\"%s\" has no sound zip64 field, expected one with its sizes", name));
     }
     rest.remove_prefix(kEntryBytes + name_bytes + extra_bytes + comment_bytes);
     constexpr std::uint16_t kEncrypted = 1;
     if ((flags & kEncrypted) != 0) {
-      return absl::UnimplementedError(absl::StrFormat("%s: \"%s\" is encrypted", file.info().path, name));
+      return absl::UnimplementedError(
+          absl::StrFormat("%s: \"%s\" is encrypted, expected one that is not", file.info().path, name));
     }
     constexpr std::uint16_t kDeflated = 8;
     if (method != 0 && method != kDeflated) {
@@ -221,8 +222,9 @@ absl::StatusOr<std::vector<ZipEntry>> ReadZipDirectory(const RandomAccessFile& f
     absl::StatusOr<Place> place = Locate(file, begin, method, *directory, &entry);
     if (!place.ok()) return place.status();
     if (entry.deflated && entry.bytes / kMostRatio > entry.packed_bytes) {
-      return Broken(file, absl::StrFormat("\"%s\" has %d bytes in %d packed ones, more than deflate can pack", name,
-                                          entry.bytes, entry.packed_bytes));
+      return Broken(
+          file, absl::StrFormat("\"%s\" has %d bytes in %d packed ones, expected no more than deflate can pack", name,
+                                entry.bytes, entry.packed_bytes));
     }
     places.push_back(*place);
     entries.push_back(std::move(entry));
@@ -234,8 +236,8 @@ absl::StatusOr<std::vector<ZipEntry>> ReadZipDirectory(const RandomAccessFile& f
   std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.begin < b.begin; });
   for (std::size_t i = 1; i < places.size(); ++i) {
     if (places[i].begin < places[i - 1].end) {
-      return Broken(file,
-                    absl::StrFormat("the entries at bytes %d and %d overlap", places[i - 1].begin, places[i].begin));
+      return Broken(file, absl::StrFormat("the entries at bytes %d and %d overlap, expected each for itself",
+                                          places[i - 1].begin, places[i].begin));
     }
   }
   return entries;
@@ -276,7 +278,7 @@ absl::StatusOr<std::vector<std::uint8_t>> InflateZipEntry(const RandomAccessFile
     filled += count;
     if (code == Z_BUF_ERROR && stream.avail_in == 0 && taken < entry.packed_bytes) continue;
     if (code != Z_OK && code != Z_STREAM_END) {
-      return Broken(file, absl::StrFormat("\"%s\" cannot be inflated: %s", name,
+      return Broken(file, absl::StrFormat("\"%s\" cannot be inflated, expected sound data: %s", name,
                                           stream.msg != nullptr ? stream.msg : "it is cut off"));
     }
   }

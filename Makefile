@@ -29,6 +29,14 @@ zoo: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker
 	python3 tests/zoo/run.py --bin $(BUILD)/bin --output build/zoo.json
 
+# The programs of deploy/examples/programs as they are, and the table of docs/programs.md. PROGRAMS="fashion-mnist" runs some;
+# all of them take hours on two cores.
+.PHONY: programs
+programs: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour downpour-data downpour-server downpour-worker
+	python3 tests/integration/programs.py --downpour $(BUILD)/bin/downpour --figures $(PROGRAMS)
+
 # The algorithms compared on Fashion-MNIST: docs/experiments.md and its plots. EXPERIMENTS="codecs machines/slow" runs some;
 # tests/experiments/run.py --help. All of them take an hour.
 .PHONY: experiments

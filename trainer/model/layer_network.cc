@@ -330,6 +330,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
     if (type == "leakyRelu") {
       return [slope = number("slope")](const Flow& flow) { return at::leaky_relu(flow.value, slope); };
     }
+    if (type == "elu") return [alpha = number("alpha")](const Flow& flow) { return at::elu(flow.value, alpha); };
     if (type == "tanh") return [](const Flow& flow) { return flow.value.tanh(); };
     if (type == "sigmoid") return [](const Flow& flow) { return flow.value.sigmoid(); };
     if (type == "gelu") return [](const Flow& flow) { return at::gelu(flow.value); };
@@ -378,8 +379,8 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   // How much of the image the leading convolutions and poolings without padding look at.
   void TrimInput(const std::vector<Layer>& layers) {
     const auto keeps_positions = [](const Layer& layer) {
-      return layer.type == "relu" || layer.type == "leakyRelu" || layer.type == "tanh" || layer.type == "sigmoid" ||
-             layer.type == "gelu";
+      return layer.type == "relu" || layer.type == "leakyRelu" || layer.type == "elu" || layer.type == "tanh" ||
+             layer.type == "sigmoid" || layer.type == "gelu";
     };
     const auto window = [](const Layer& layer) -> const char* {
       const bool padded = layer.integers.contains("padding") && layer.integer("padding") != 0;

@@ -71,6 +71,7 @@ std::vector<Case> EveryType() {
            {"type": "concatenate", "layers": [{"type": "conv2d", "filters": 1, "kernel": 1}]}, )" +
            end,
        kImages},
+      {R"([{"type": "conv2d", "filters": 3, "kernel": 3}, {"type": "elu"}, )" + end, kImages},
       {R"([{"type": "reshape", "shape": [8, 36]}, {"type": "layerNorm"}, {"type": "leakyRelu"}, )" + end, kImages},
       {R"([{"type": "conv1d", "filters": 4, "kernel": 3, "padding": "same"}, {"type": "tanh"},
            {"type": "maxPool1d", "size": 2}, )" +

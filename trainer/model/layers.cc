@@ -238,6 +238,7 @@ std::vector<LayerType> MakeTypes() {
        }},
       {"relu", {}, floats, Unchanged},
       {"leakyRelu", {{"slope", FieldKind::kNumber, 0, 1, 0.01}}, floats, Unchanged},
+      {"elu", {{"alpha", FieldKind::kNumber, 0, 100, 1}}, floats, Unchanged},
       {"tanh", {}, floats, Unchanged},
       {"sigmoid", {}, floats, Unchanged},
       {"gelu", {}, floats, Unchanged},

@@ -61,7 +61,7 @@ TEST(Layers, ShapesAndParametersOfEachType) {
   EXPECT_EQ(Make(R"({"type": "layerNorm"})", kFrames), Made({11, 40}, 80));
   EXPECT_EQ(Make(R"({"type": "dropout", "rate": 0.5})"), Made({3, 32, 32}, 0));
   EXPECT_EQ(Make(R"({"type": "reshape", "shape": [1024, 3]})"), Made({1024, 3}, 0));
-  for (const std::string type : {"relu", "leakyRelu", "tanh", "sigmoid", "gelu"}) {
+  for (const std::string type : {"relu", "leakyRelu", "elu", "tanh", "sigmoid", "gelu"}) {
     EXPECT_EQ(Make(R"({"type": ")" + type + R"("})"), Made({3, 32, 32}, 0));
   }
   EXPECT_EQ(Make(R"({"type": "embedding", "size": 8})", kWords), Made({data::kRagged, 8}, kEmbedding));

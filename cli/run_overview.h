@@ -32,7 +32,7 @@ struct RunOverview {
   std::uint64_t step = 0;  // updates applied
   std::uint64_t total_steps = 0;
   double epochs = 0;
-  int epochs_total = 0;  // 0: not known, as of a job of so many steps
+  int epochs_total = 0;                  // 0: not known, as of a job of so many steps
   std::vector<TestMetric> test_metrics;  // of the newest evaluation, in the order of the manifest
   int restarts = 0;
   double age_seconds = 0;

@@ -393,8 +393,8 @@ constexpr std::string_view kMinimal = R"({"apiVersion": "training.downpour.dev/v
     "scheduling": {"avoidNodes": {}}, "model": {"name": "LeNet"}, "dataset": {"format": "IDX", "path": "/data"}}})";
 
 // A stored job has few of them, and the same job means the same after an upgrade of the operator: what a version of the
-// format has for a default it keeps. A new version may have others. Without epochs and steps a job is of one epoch; that
-// is none of these, as the API server would write it beside steps.
+// format has for a default it keeps. A new version may have others. Without epochs and steps a job is of one epoch;
+// that is none of these, as the API server would write it beside steps.
 TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
   const Json expected = Json::parse(R"({
       "strategy": "ParameterServer", "suspend": false, "managedBy": "training.downpour.dev/operator",

@@ -153,7 +153,7 @@ struct ModelSpec {
   std::optional<LossSpec> loss;
   std::vector<std::string> metrics;  // empty: the loss's usual one
   std::optional<InitialWeightsSpec> initial_weights = std::nullopt;
-  std::vector<std::string> frozen;   // names of parameters that are not trained; * stands for any text
+  std::vector<std::string> frozen;  // names of parameters that are not trained; * stands for any text
   friend bool operator==(const ModelSpec&, const ModelSpec&) = default;
 };
 

@@ -139,7 +139,7 @@ absl::StatusOr<DataPlan> DataPlan::Resumed(std::uint32_t dataset_epoch, std::uin
     change->set_batch_size(batch_size());
     change->set_previous_samples(samples_in_epoch(last));
   }
-  const absl::StatusOr<DataPlan> whole = Create(plan);
+  absl::StatusOr<DataPlan> whole = Create(plan);
   if (!whole.ok()) return whole;
   const absl::StatusOr<DataPlan> resumed = whole->WithBatchSize(dataset_epoch, shard, SamplesOfUpdate(config));
   return resumed.ok() ? CreateEnding(resumed->plan_, config) : resumed;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "trainer/checkpoint/half_float.h"
 #include "trainer/checkpoint/safetensors_header.h"
 #include "trainer/wire/crc32c.h"
 
@@ -41,16 +42,6 @@ Value Load(const std::uint8_t* from) {
   Value value;
   std::memcpy(&value, from, sizeof(value));
   return value;
-}
-
-// IEEE 754 binary16.
-float HalfToFloat(std::uint16_t half) {
-  const int exponent = (half >> 10) & 0x1f;
-  const int fraction = half & 0x3ff;
-  const float sign = (half & 0x8000) != 0 ? -1.0F : 1.0F;
-  if (exponent == 0x1f) return fraction == 0 ? sign * HUGE_VALF : NAN;
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(fraction), -24);
-  return sign * std::ldexp(static_cast<float>(fraction + 0x400), exponent - 25);
 }
 
 float ToFloat(const std::string& dtype, const std::uint8_t* from) {

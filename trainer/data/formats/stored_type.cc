@@ -8,24 +8,12 @@
 #include <type_traits>
 
 #include "absl/strings/str_format.h"
+#include "trainer/checkpoint/half_float.h"
 
 namespace downpour::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are read as they lie in memory");
-
-// IEEE 754 binary16.
-float HalfToFloat(std::uint16_t half) {
-  const std::uint32_t sign = std::uint32_t{half & 0x8000U} << 16;
-  const std::uint32_t exponent = (half >> 10) & 0x1f;
-  const std::uint32_t fraction = half & 0x3ff;
-  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24, which a float holds
-    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-    return sign == 0 ? magnitude : -magnitude;
-  }
-  const std::uint32_t wide_exponent = exponent == 0x1f ? 0xff : exponent + 127 - 15;
-  return std::bit_cast<float>(sign | wide_exponent << 23 | fraction << 13);
-}
 
 // Calls `convert(value, &result)` for every element; where that is false, answers its number, else -1.
 template <typename Stored, typename Given, typename Function>
@@ -144,7 +132,7 @@ absl::Status Convert(StoredType type, bool big_endian, absl::Span<const std::uin
     }
     case StoredType::kF16:
       Each<std::uint16_t, float>(big_endian, from, to, [](std::uint16_t stored, float* given) {
-        *given = HalfToFloat(stored);
+        *given = checkpoint::HalfToFloat(stored);
         return true;
       });
       return absl::OkStatus();

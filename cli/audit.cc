@@ -18,7 +18,7 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   expectation.sample_count = samples.ok() ? std::optional<std::uint64_t>(*samples) : std::nullopt;
   expectation.batch_size = static_cast<std::uint32_t>(spec.training.batch_size * spec.update.minibatches());
   expectation.steps = static_cast<std::uint64_t>(spec.training.steps.value_or(0));
-  if (expectation.steps == 0) expectation.epochs = static_cast<std::uint32_t>(spec.training.epochs.value_or(1));
+  expectation.epochs = static_cast<std::uint32_t>(spec.training.whole_epochs());
   expectation.may_converge = spec.update.mode == api::UpdateMode::kSandblaster;
   if (spec.training.updates_per_shard > 0) {
     expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);

@@ -39,7 +39,7 @@ v1::JobPhase PhaseOf(const std::string& phase) {
 
 v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
   const api::ProgressStatus& progress = *job.status.progress;
-  const auto epochs = static_cast<std::uint64_t>(std::max(1, job.spec.training.epochs.value_or(1)));
+  const auto epochs = static_cast<std::uint64_t>(std::max(1, job.spec.training.whole_epochs()));
   v1::ProgressReply reply;
   reply.set_phase(PhaseOf(job.status.phase));
   reply.set_epochs(static_cast<std::uint32_t>(epochs));
@@ -129,7 +129,7 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   overview.ps_ready = status.parameter_server.ready;
   overview.ps_desired =
       seen ? status.parameter_server.desired : planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
-  overview.epochs_total = job.spec.training.steps.has_value() ? 0 : job.spec.training.epochs.value_or(1);
+  overview.epochs_total = job.spec.training.whole_epochs();
   if (status.progress.has_value()) {
     overview.step = status.progress->step;
     overview.total_steps = status.progress->total_steps;

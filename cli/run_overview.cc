@@ -127,7 +127,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.job = job.metadata.name;
   overview.workers_desired = job.spec.worker.replicas;
   overview.ps_desired = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
-  overview.epochs_total = job.spec.training.steps.has_value() ? 0 : job.spec.training.epochs.value_or(1);
+  overview.epochs_total = job.spec.training.whole_epochs();
 
   const absl::StatusOr<RunState> state = ReadRunState(root);
   if (!state.ok() && !absl::IsNotFound(state.status())) return state.status();

@@ -196,7 +196,7 @@ class Frame {
   void AddBars() {
     const v1::ProgressReply* now = progress();
     const std::uint32_t epochs =
-        now != nullptr ? now->epochs() : static_cast<std::uint32_t>(job_.spec.training.epochs.value_or(1));
+        now != nullptr ? now->epochs() : static_cast<std::uint32_t>(std::max(1, job_.spec.training.whole_epochs()));
     const std::uint32_t current = now != nullptr ? std::min(now->epochs_done() + 1, epochs) : 1;
     AddBar(absl::StrCat("epoch ", current, "/", epochs), EpochFraction(), "", kCyan);
     std::string updates;

@@ -258,6 +258,8 @@ struct DatasetSpec {
 struct TrainingSpec {
   std::optional<int> epochs = {};          // at most one of both; neither: one epoch
   std::optional<std::int64_t> steps = {};  // updates
+  // Passes over the training set; 0: as many as the steps take.
+  int whole_epochs() const { return steps.has_value() ? 0 : epochs.value_or(1); }
   int batch_size = 128;
   std::int64_t seed = 1;
   Device device = Device::kAuto;

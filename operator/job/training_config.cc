@@ -370,7 +370,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   *config.mutable_model() = ToProto(spec.model);
   *config.mutable_dataset() = ToProto(spec.dataset);
   config.set_steps(static_cast<std::uint64_t>(spec.training.steps.value_or(0)));
-  if (config.steps() == 0) config.set_epochs(static_cast<std::uint32_t>(spec.training.epochs.value_or(1)));
+  config.set_epochs(static_cast<std::uint32_t>(spec.training.whole_epochs()));
   config.set_batch_size(spec.training.batch_size);
   config.set_updates_per_shard(spec.training.updates_per_shard);
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));

@@ -45,8 +45,8 @@ std::string Cost(const Context& context) {
     absl::StrAppend(&cost, " (", progress->step, " updates");
     if (progress->epoch > 0) {
       absl::StrAppend(&cost, ", in epoch ", progress->epoch);
-      const api::TrainingSpec& training = context.job.spec.training;
-      if (!training.steps.has_value()) absl::StrAppend(&cost, " of ", training.epochs.value_or(1));
+      if (const int epochs = context.job.spec.training.whole_epochs(); epochs > 0)
+        absl::StrAppend(&cost, " of ", epochs);
     }
     absl::StrAppend(&cost, ")");
   }

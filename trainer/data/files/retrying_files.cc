@@ -38,7 +38,7 @@ class RetryingFiles::Retrier {
  public:
   Retrier(const RetryOptions& options, RetryClock& clock) : clock_(clock), policy_(options) {}
 
-  // What `call` returns, a StatusOr<T>, once the store answers.
+  // What `call` returns, a Status or StatusOr<T>, once the store answers.
   template <typename Call>
   auto Try(const std::string& about, const Call& call) -> decltype(call()) {
     RetryPolicy::Call tried;

@@ -22,6 +22,13 @@ bench: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker reference_trainer transfer_bench checkpoint_bench
 	python3 tests/bench/run.py --bin $(BUILD)/bin --output build/bench.json
 
+# The loader against PyTorch's, of DOWNPOUR_PYTORCH_PYTHON, which needs torchvision too; a few minutes.
+.PHONY: bench-loader
+bench-loader: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target loader_bench
+	python3 tests/bench/loader.py --bin $(BUILD)/bin --output build/bench-loader.json
+
 # Every network of deploy/examples/zoo for 100 updates; ten minutes.
 .PHONY: zoo
 zoo: setup

@@ -266,6 +266,7 @@ void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("textLayout", s.text_layout, Choice(kTextLayouts));
   v.Field("channels", s.channels, Integer{1, 3});
   v.Field("threads", s.threads, Integer{0, 1024});
+  v.Field("prefetch", s.prefetch, Integer{0, 64});
   v.Field("onBadSample", s.on_bad_sample, Object{});
   v.Field("cache", s.cache, Object{});
   v.Field("shuffle", s.shuffle_blocks, Choice(kShuffles));

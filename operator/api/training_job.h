@@ -247,6 +247,7 @@ struct DatasetSpec {
   std::string text_layout = {};      // of Text
   std::optional<int> channels = {};  // of images
   std::optional<int> threads = {};   // of each worker, that read and transform
+  std::optional<int> prefetch = {};  // minibatches that it reads ahead
   std::optional<BadSampleSpec> on_bad_sample = std::nullopt;
   std::optional<DatasetCacheSpec> cache = std::nullopt;
   bool shuffle_blocks = false;            // the order of an epoch is made of blocks of neighbouring samples

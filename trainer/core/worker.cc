@@ -279,17 +279,26 @@ std::uint32_t WorkerCore::ReachedCut() const {
   return pushes ? work_.cut : cut_;
 }
 
-std::optional<UpdateId> WorkerCore::NextUpdate() const {
-  if (!plan_.has_value()) return std::nullopt;
-  std::optional<UpdateId> next;
+std::vector<UpdateId> WorkerCore::NextUpdates(std::size_t most) const {
+  std::vector<UpdateId> next;
+  if (!plan_.has_value()) return next;
   for (const auto& [id, held] : leases_) {
     if (held.lease.kind() != v1::TASK_TRAIN) continue;
     const bool current = phase_ != Phase::kWaiting && work_.kind == v1::TASK_TRAIN && id == work_lease_;
-    const UpdateId update = FirstUpdate(held, held.next + (current && held.next == work_.update.group ? 1 : 0));
-    if (!plan_->Contains(update)) continue;
-    if (step_width() == 0) return update;
-    if (!next.has_value() || StepOf(update, step_width()) < StepOf(*next, step_width())) next = update;
+    UpdateId update = FirstUpdate(held, held.next + (current && held.next == work_.update.group ? 1 : 0));
+    // Leases are done one after another, or step by step.
+    const std::size_t end = (step_width() == 0 ? 0 : next.size()) + most;
+    while (next.size() < end && plan_->Contains(update)) {
+      next.push_back(update);
+      update = FirstUpdate(held, update.group + 1);
+    }
   }
+  if (step_width() != 0) {
+    std::stable_sort(next.begin(), next.end(), [this](const UpdateId& a, const UpdateId& b) {
+      return StepOf(a, step_width()) < StepOf(b, step_width());
+    });
+  }
+  if (next.size() > most) next.resize(most);
   return next;
 }
 

@@ -130,8 +130,8 @@ class WorkerCore {
   std::uint64_t generation() const { return view_.stamp().generation(); }
   std::uint32_t epoch() const { return view_.stamp().epoch(); }
   std::size_t leases_held() const { return leases_.size(); }
-  // The update that will follow the current one, if it is known: for prefetching.
-  std::optional<UpdateId> NextUpdate() const;
+  // The updates that will follow the current one, as far as they are known, `most` at most: for prefetching.
+  std::vector<UpdateId> NextUpdates(std::size_t most) const;
 
  private:
   enum class Phase { kWaiting, kPulling, kComputing, kPushing, kTask };

@@ -248,6 +248,19 @@ TEST_F(WorkerTest, AnUpdateIsSkippedOnEverySliceOrOnNone) {
   }
 }
 
+TEST_F(WorkerTest, KnowsTheUpdatesThatFollow) {
+  MakeWorker();
+  EXPECT_TRUE(worker_->NextUpdates(3).empty());
+  ASSERT_NO_FATAL_FAILURE(Run([&](const UpdateId& update) {
+    const std::vector<UpdateId> next = worker_->NextUpdates(3);
+    EXPECT_EQ(next.size(), std::min<std::size_t>(3, kUpdates - 1 - update.group)) << update.group;
+    for (std::size_t i = 0; i < next.size(); ++i) {
+      EXPECT_EQ(next[i], (UpdateId{0, 0, update.group + 1 + static_cast<std::uint32_t>(i)}));
+    }
+    return Verdict::kApply;
+  }));
+}
+
 TEST_F(WorkerTest, TheFactorGoesWithTheVerdictToWhateverWasPushedBefore) {
   factor_ = 0.5f;
   for (const std::size_t early : {std::size_t{1}, std::size_t{2 * kElements * 4}, std::size_t{1} << 20}) {

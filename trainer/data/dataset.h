@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainer/data/fields.h"
+#include "trainer/data/load_times.h"
 
 namespace downpour::data {
 
@@ -26,6 +27,11 @@ class Dataset {
                                      std::optional<std::uint64_t> seed) const = 0;
   // How many broken samples Read left out so far.
   virtual std::uint64_t skipped() const { return 0; }
+  // Where the time of Read went so far, and how many threads share the work of one.
+  virtual LoadTimes times() const { return {}; }
+  virtual int threads() const { return 1; }
+  // Nobody wants more: Read, also one under way, may return kCancelled from now on, and does so soon.
+  virtual void Stop() const {}
 };
 
 enum class Split { kTrain, kTest };

@@ -17,6 +17,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trainer/data/load_times.h"
 
 namespace downpour::data {
 namespace {
@@ -353,6 +354,7 @@ bool BeginsLikeImage(Bytes bytes) { return BeginsWith(bytes, kJpegMagic) || Begi
 
 absl::StatusOr<Value> DecodeImage(Bytes bytes, const ImageOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
+  const DecodeTimer timer;
   if (BeginsWith(bytes, kJpegMagic)) return DecodeJpeg(bytes, options);
   if (BeginsWith(bytes, kPngMagic)) return DecodePng(bytes, options);
   if (bytes.empty()) return absl::DataLossError("is empty, expected a JPEG or PNG image");

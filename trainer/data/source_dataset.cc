@@ -5,9 +5,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
 #include "trainer/data/parallel.h"
 
 namespace downpour::data {
@@ -20,6 +22,7 @@ struct Chain {
   std::vector<Transform> transforms;
   Field field;
   bool target = false;
+  bool last_use = false;  // no chain behind it takes its one column
 };
 
 absl::StatusOr<std::size_t> Find(const std::vector<Column>& columns, const std::string& name) {
@@ -94,17 +97,39 @@ class SourceDataset final : public Dataset {
  public:
   SourceDataset(std::shared_ptr<const SampleSource> source, std::vector<Chain> chains, BadSamplePolicy policy,
                 int threads)
-      : source_(std::move(source)), chains_(std::move(chains)), policy_(policy), parallel_(threads) {
+      : source_(std::move(source)),
+        chains_(std::move(chains)),
+        policy_(policy),
+        threads_(threads + 1),
+        parallel_(threads) {
     for (const Chain& chain : chains_) (chain.target ? fields_.targets : fields_.inputs).push_back(chain.field);
   }
 
   std::int64_t size() const override { return source_->size(); }
   const SampleFields& fields() const override { return fields_; }
   std::uint64_t skipped() const override { return skipped_.load(std::memory_order_relaxed); }
+  LoadTimes times() const override {
+    const absl::MutexLock lock(&times_mutex_);
+    return times_;
+  }
+  int threads() const override { return threads_; }
+  void Stop() const override { stopped_.store(true, std::memory_order_relaxed); }
 
   absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices, std::optional<std::uint64_t> seed) const override {
     std::vector<absl::StatusOr<Sample>> read(indices.size());
-    parallel_.ForEach(indices.size(), [&](std::size_t i) { read[i] = ReadOne(indices[i], seed); });
+    // Behind a sample that ends it none is begun any more; those before it are, so that the error does not depend on
+    // the number of threads.
+    std::atomic<std::size_t> end = indices.size();
+    parallel_.ForEach(indices.size(), [&](std::size_t i) {
+      if (i > end.load(std::memory_order_relaxed)) return;
+      read[i] = stopped_.load(std::memory_order_relaxed) ? absl::CancelledError("the data set is not read any more")
+                                                         : ReadOne(indices[i], seed);
+      if (read[i].ok() || MaySkip(read[i].status())) return;
+      std::size_t before = end.load(std::memory_order_relaxed);
+      while (i < before && !end.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
+      }
+    });
+    const Stopwatch collate;
     std::vector<Sample> samples;  // values in the order of the chains
     samples.reserve(indices.size());
     for (absl::StatusOr<Sample>& sample : read) {
@@ -118,17 +143,28 @@ class SourceDataset final : public Dataset {
     for (std::size_t i = 0; i < chains_.size(); ++i) {
       (chains_[i].target ? batch.targets : batch.inputs).push_back(Collect(chains_[i].field, samples, i));
     }
+    AddTimes({.collate = collate.seconds()});
     return batch;
   }
 
  private:
   absl::StatusOr<Sample> ReadOne(std::int64_t index, std::optional<std::uint64_t> seed) const {
+    const double decoded_before = decode_seconds;
+    const Stopwatch read;
     absl::StatusOr<Sample> stored = source_->Read(index);
-    if (!stored.ok()) return stored;
+    const double decode = decode_seconds - decoded_before;
+    const double spent = read.seconds();
+    const Stopwatch transform;
+    absl::StatusOr<Sample> sample = stored.ok() ? TransformOne(index, seed, *std::move(stored)) : std::move(stored);
+    AddTimes({.read = spent - decode, .decode = decode, .transform = transform.seconds()});
+    return sample;
+  }
+
+  absl::StatusOr<Sample> TransformOne(std::int64_t index, std::optional<std::uint64_t> seed, Sample stored) const {
     Sample sample;
     sample.reserve(chains_.size());
     for (const Chain& chain : chains_) {
-      absl::StatusOr<Value> begun = Begin(chain, *stored);
+      absl::StatusOr<Value> begun = Begin(chain, &stored);
       if (!begun.ok()) return begun.status();
       Value value = *std::move(begun);
       for (std::size_t step = 0; step < chain.transforms.size(); ++step) {
@@ -149,8 +185,10 @@ class SourceDataset final : public Dataset {
     return sample;
   }
 
-  // Copies: another field may be made of the same.
-  static absl::StatusOr<Value> Begin(const Chain& chain, const Sample& stored) {
+  // Copies what another field is made of as well.
+  static absl::StatusOr<Value> Begin(const Chain& chain, Sample* columns) {
+    Sample& stored = *columns;
+    if (chain.last_use) return std::move(stored[chain.columns.front()]);
     if (chain.to_numbers.empty()) return stored[chain.columns.front()];
     Value row{{static_cast<std::int64_t>(chain.columns.size())}, {}};
     for (std::size_t i = 0; i < chain.columns.size(); ++i) {
@@ -161,9 +199,19 @@ class SourceDataset final : public Dataset {
     return row;
   }
 
+  void AddTimes(const LoadTimes& times) const {
+    const absl::MutexLock lock(&times_mutex_);
+    times_.read += times.read;
+    times_.decode += times.decode;
+    times_.transform += times.transform;
+    times_.collate += times.collate;
+  }
+
+  bool MaySkip(const absl::Status& status) const { return absl::IsDataLoss(status) && policy_.skip; }
+
   // OK: it is left out.
   absl::Status Skip(const absl::Status& status) const {
-    if (!absl::IsDataLoss(status) || !policy_.skip) return status;
+    if (!MaySkip(status)) return status;
     if (skipped_.fetch_add(1, std::memory_order_relaxed) < policy_.most) return absl::OkStatus();
     return absl::DataLossError(
         absl::StrCat(status.message(), "; ", policy_.most, " broken samples were skipped before, and no more may be"));
@@ -188,7 +236,11 @@ class SourceDataset final : public Dataset {
   const std::vector<Chain> chains_;
   const BadSamplePolicy policy_;
   SampleFields fields_;
+  const int threads_;  // the caller's among them
   mutable std::atomic<std::uint64_t> skipped_{0};
+  mutable std::atomic<bool> stopped_{false};
+  mutable absl::Mutex times_mutex_;
+  mutable LoadTimes times_ ABSL_GUARDED_BY(times_mutex_);
   mutable Parallel parallel_;
 };
 
@@ -212,6 +264,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSourceDataset(std::shared_ptr<const
     absl::StatusOr<Chain> chain = Bind(source->columns(), field);
     if (!chain.ok()) return chain.status();
     chains.push_back(*std::move(chain));
+  }
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    chains[i].last_use =
+        chains[i].to_numbers.empty() &&
+        std::none_of(chains.begin() + static_cast<std::ptrdiff_t>(i) + 1, chains.end(),
+                     [column = chains[i].columns.front()](const Chain& later) {
+                       return std::find(later.columns.begin(), later.columns.end(), column) != later.columns.end();
+                     });
   }
   const auto none = [&chains](bool target) {
     return std::none_of(chains.begin(), chains.end(), [target](const Chain& chain) { return chain.target == target; });

@@ -1,16 +1,14 @@
 #ifndef DOWNPOUR_TRAINER_WORKER_BATCH_LOADER_H_
 #define DOWNPOUR_TRAINER_WORKER_BATCH_LOADER_H_
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/data/dataset.h"
+#include "trainer/data/prefetcher.h"
 
 namespace downpour::worker {
 
@@ -18,46 +16,43 @@ namespace downpour::worker {
 struct Minibatch {
   core::UpdateId update;
   std::uint32_t number = 0;  // within the update
-  friend bool operator==(const Minibatch& a, const Minibatch& b) {
-    return a.update == b.update && a.number == b.number;
-  }
+  friend bool operator==(const Minibatch& a, const Minibatch& b) = default;
 };
 
-// Reads the next minibatch on a thread of its own while the current one is computed. Prefetch and Take are called from
-// one thread.
+// The minibatches of a data plan, read ahead. Prefetch and Take are called from one thread, times from any.
 class BatchLoader {
  public:
   // Minibatches have `size` samples, the last of an update what is left. `dataset` outlives the loader.
-  BatchLoader(const data::Dataset* dataset, std::uint32_t size);
-  ~BatchLoader();
-  BatchLoader(const BatchLoader&) = delete;
-  BatchLoader& operator=(const BatchLoader&) = delete;
+  BatchLoader(const data::Dataset* dataset, std::uint32_t size, const data::PrefetchOptions& options)
+      : size_(size), most_(options.batches), prefetcher_(dataset, options) {}
 
-  void Prefetch(const core::DataPlan& plan, const Minibatch& minibatch);
-  // From the prefetch if that was the minibatch prefetched, read now otherwise; with the data set's errors.
-  absl::StatusOr<data::Batch> Take(const core::DataPlan& plan, const Minibatch& minibatch);
-
- private:
-  struct Request {
-    Minibatch minibatch;
-    std::vector<std::int64_t> indices;
-    std::uint64_t seed = 0;
-  };
-  void Run();
-  Request MakeRequest(const core::DataPlan& plan, const Minibatch& minibatch) const {
-    return {minibatch, plan.SampleIndices(minibatch.update, minibatch.number, size_),
-            plan.UpdateSeed(minibatch.update, minibatch.number)};
+  // How many are read ahead.
+  std::size_t most() const { return most_; }
+  // What will be taken next: `from` and the rest of its update, and then `updates`. What was read ahead of others, such
+  // as those of a lease that is lost, is dropped.
+  void Prefetch(const core::DataPlan& plan, const Minibatch& from, const std::vector<core::UpdateId>& updates);
+  // Read ahead or now; with the data set's errors.
+  absl::StatusOr<data::Batch> Take(const core::DataPlan& plan, const Minibatch& minibatch) {
+    return prefetcher_.Take(Plan(plan, minibatch).request);
   }
 
-  const data::Dataset* dataset_;
+  data::WaitTimes times() const { return prefetcher_.times(); }
+
+ private:
+  // Which samples these are is a function of the place and number of the update's samples: they change with the plan.
+  struct Planned {
+    Minibatch minibatch;
+    std::uint64_t position = 0;
+    std::uint32_t samples = 0;
+    data::BatchRequest request;
+  };
+  // Out of planned_, where it is there: to draw the indices anew each time would cost more than to compare them.
+  Planned Plan(const core::DataPlan& plan, const Minibatch& minibatch) const;
+
   const std::uint32_t size_;
-  absl::Mutex mutex_;
-  std::optional<Request> request_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Minibatch> loading_ ABSL_GUARDED_BY(mutex_);
-  std::optional<Minibatch> loaded_ ABSL_GUARDED_BY(mutex_);
-  absl::StatusOr<data::Batch> batch_ ABSL_GUARDED_BY(mutex_);
-  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  const std::size_t most_;
+  std::vector<Planned> planned_;
+  data::Prefetcher prefetcher_;
 };
 
 }  // namespace downpour::worker

@@ -105,6 +105,12 @@ double Mean(const model::Measured& measured) {
   return measured.sum / static_cast<double>(std::max<std::int64_t>(1, measured.count));
 }
 
+data::PrefetchOptions PrefetchOf(const v1::DatasetConfig& config) {
+  data::PrefetchOptions options;
+  if (config.has_prefetch()) options.batches = config.prefetch();
+  return options;
+}
+
 bool IsAccuracy(const std::string& metric) {
   return metric == model::Name(model::MetricType::kAccuracy) ||
          metric == model::Name(model::MetricType::kBinaryAccuracy);
@@ -121,7 +127,7 @@ class WorkerProcess::Impl {
         test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
-        loader_(train_.get(), options_.config.batch_size()),
+        loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
         data_client_(wire::MakeGrpcDataClient()) {}
@@ -281,11 +287,7 @@ class WorkerProcess::Impl {
       // All of its samples are broken, and skipped: there is no gradient of none.
       if (batch.size() == 0) finite = false;
       if (!finite) break;
-      if (number + 1 < count) {
-        loader_.Prefetch(*plan, {work.update, number + 1});
-      } else if (const std::optional<core::UpdateId> next = NextUpdate(); next.has_value()) {
-        loader_.Prefetch(*plan, {*next, 0});
-      }
+      Prefetch(*plan, {work.update, number + 1});
       result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
       // Of the samples that are planned: those that are left out as broken ones do not make it weigh less.
       const std::uint64_t begin = std::uint64_t{number} * options_.config.batch_size();
@@ -324,9 +326,13 @@ class WorkerProcess::Impl {
     });
   }
 
-  std::optional<core::UpdateId> NextUpdate() {
-    absl::MutexLock lock(&mutex_);
-    return core_.NextUpdate();
+  void Prefetch(const core::DataPlan& plan, const Minibatch& from) {
+    std::vector<core::UpdateId> updates;
+    {
+      absl::MutexLock lock(&mutex_);
+      updates = core_.NextUpdates(loader_.most());
+    }
+    loader_.Prefetch(plan, from, updates);
   }
 
   bool LocalSteps() const { return options_.config.local_steps().count() > 1; }
@@ -472,6 +478,22 @@ class WorkerProcess::Impl {
     failure_ = status;
   }
 
+  void PublishLoader() {
+    const char* seconds =
+        "Seconds of the loader's threads by what they did, all together; waiting: how long steps waited for data.";
+    const data::LoadTimes times = train_->times();
+    const data::WaitTimes waits = loader_.times();
+    for (const auto& [phase, spent] :
+         {std::pair{"read", times.read}, std::pair{"decode", times.decode}, std::pair{"transform", times.transform},
+          std::pair{"collate", times.collate}, std::pair{"waiting", waits.waited}}) {
+      metrics_.SetCounter("downpour_worker_loader_seconds_total", seconds, {{"phase", phase}}, spent);
+    }
+    if (waits.waited <= 0 || times.sum() <= 0) return;  // or a data set without threads
+    metrics_.SetGauge("downpour_worker_loader_busy_ratio",
+                      "Of the time in which a step waited for data, the share in which the loader's threads had work.",
+                      {}, waits.busy / (waits.waited * train_->threads()));
+  }
+
   void Publish(const v1::WorkerStats& stats) {
     metrics_.SetCounter("downpour_worker_samples_total",
                         "Samples of updates that were applied as this worker pushed them.", {},
@@ -502,6 +524,7 @@ class WorkerProcess::Impl {
     metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "forward"}}, stats.forward_seconds());
     metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "backward"}}, stats.backward_seconds());
     metrics_.SetGauge("downpour_worker_step_phase_seconds", phases, {{"phase", "push"}}, stats.push_seconds());
+    PublishLoader();
     const wire::TransportCounters counters = data_client_->counters();
     const char* bytes = "Bytes of the data plane.";
     metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}},

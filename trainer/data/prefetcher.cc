@@ -1,0 +1,122 @@
+#include "trainer/data/prefetcher.h"
+
+#include <algorithm>
+
+#include "trainer/data/load_times.h"
+
+namespace downpour::data {
+namespace {
+
+std::uint64_t BytesOfBatch(const absl::StatusOr<Batch>& batch) {
+  std::uint64_t bytes = 0;
+  if (!batch.ok()) return bytes;
+  for (const std::vector<Array>* arrays : {&batch->inputs, &batch->targets}) {
+    for (const Array& array : *arrays) bytes += array.bytes.size();
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Prefetcher::Prefetcher(const Dataset* dataset, PrefetchOptions options) : dataset_(dataset), options_(options) {
+  if (options_.batches > 0) thread_ = std::thread([this] { Run(); });
+}
+
+Prefetcher::~Prefetcher() {
+  dataset_->Stop();
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopped_ = true;
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+Prefetcher::Entry* Prefetcher::Find(const BatchRequest& request) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&request](const Entry& entry) { return entry.request == request; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+Prefetcher::Entry* Prefetcher::Next() {
+  std::uint64_t bytes = 0;
+  for (Entry& entry : entries_) {
+    if (!entry.begun) return bytes < options_.most_bytes ? &entry : nullptr;
+    bytes += entry.bytes;
+  }
+  return nullptr;
+}
+
+bool Prefetcher::Wakes() const { return stopped_ || const_cast<Prefetcher*>(this)->Next() != nullptr; }
+
+void Prefetcher::Run() {
+  for (;;) {
+    BatchRequest request;
+    {
+      const absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &Prefetcher::Wakes));
+      if (stopped_) return;
+      Entry* const next = Next();
+      next->begun = true;
+      request = next->request;
+      reading_ = request;
+    }
+    absl::StatusOr<Batch> batch = dataset_->Read(request.indices, request.seed);
+    const absl::MutexLock lock(&mutex_);
+    reading_.reset();
+    Entry* const entry = Find(request);
+    if (entry == nullptr) continue;  // nobody wants it any more
+    entry->bytes = BytesOfBatch(batch);
+    entry->batch = std::move(batch);
+  }
+}
+
+void Prefetcher::Want(std::vector<BatchRequest> next) {
+  if (next.size() > options_.batches) next.resize(options_.batches);
+  std::deque<Entry> dropped;  // destroyed without the lock
+  const absl::MutexLock lock(&mutex_);
+  std::deque<Entry> entries;
+  for (BatchRequest& request : next) {
+    if (Entry* const known = Find(request); known != nullptr) {
+      entries.push_back(std::move(*known));
+      // Is found no more, should it be wanted twice.
+      known->request = {};
+    } else {
+      const bool begun = reading_ == request;  // it was not wanted for a while
+      entries.push_back({std::move(request), begun, std::nullopt, 0});
+    }
+  }
+  dropped = std::exchange(entries_, std::move(entries));
+}
+
+absl::StatusOr<Batch> Prefetcher::Take(const BatchRequest& request) {
+  const Stopwatch stopwatch;
+  const double busy = dataset_->times().sum();
+  std::optional<absl::StatusOr<Batch>> batch;
+  {
+    const absl::MutexLock lock(&mutex_);
+    Entry* const entry = Find(request);
+    // The thread never blocks on anything but the data set, so waiting for it is no longer than reading it here.
+    if (entry != nullptr) {
+      if (entry->begun) {
+        mutex_.Await(absl::Condition(
+            +[](Entry* waited) { return waited->batch.has_value(); }, entry));
+        batch = std::move(entry->batch);
+      }
+      entries_.erase(std::find_if(entries_.begin(), entries_.end(), [entry](const Entry& e) { return &e == entry; }));
+    }
+  }
+  if (!batch.has_value()) batch = dataset_->Read(request.indices, request.seed);
+  const double waited = stopwatch.seconds();
+  const double done = dataset_->times().sum() - busy;
+  const absl::MutexLock lock(&mutex_);
+  times_.waited += waited;
+  times_.busy += std::min(done, waited * dataset_->threads());
+  return *std::move(batch);
+}
+
+WaitTimes Prefetcher::times() const {
+  const absl::MutexLock lock(&mutex_);
+  return times_;
+}
+
+}  // namespace downpour::data

@@ -402,6 +402,7 @@ v1::LedgerReply PsCore::ReadLedger() const {
   if (!view_.has_stamp()) return reply;
   *reply.mutable_stamp() = view_.stamp();
   *reply.mutable_data() = view_.data();
+  if (view_.has_end()) *reply.mutable_end() = view_.end();
   for (const auto& [number, state] : slices_) {
     v1::SliceLedger* ledger = reply.add_slices();
     ledger->set_slice(number);

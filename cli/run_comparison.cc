@@ -17,13 +17,13 @@
 #include "cli/render/test_metrics.h"
 #include "cli/test_metrics_json.h"
 #include "operator/api/manifest.h"
-#include "trainer/checkpoint/retention.h"
+#include "trainer/core/training_monitor.h"
 
 namespace downpour::cli {
 namespace {
 
 using json = nlohmann::ordered_json;
-using checkpoint::LessIsBetter;
+using core::LessIsBetter;
 
 constexpr std::size_t kMaxPoints = 1000;  // of one curve
 constexpr char kTestLoss[] = "loss";      // among the metrics of an evaluation

@@ -33,7 +33,7 @@ void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::stri
   if (const auto known = history.sequences.find(slice); known != history.sequences.end()) {
     Sequence& sequence = known->second;
     sequence.ended.emplace(std::exchange(sequence.epoch, epoch), sequence.now);
-    sequence.now.BeginMode(width, plan);
+    sequence.now.GoOn(width, plan);
     // The manifest of a cut that was sealed in the mode before may be on its way.
     sequence.events.push_back({std::nullopt, history.sealed, width});
     return;
@@ -60,7 +60,7 @@ std::optional<Reference> Checks::ReferenceAt(const HistoryKey& key, std::uint32_
   for (const Event& event : sequence->second.events) {
     if (event.cut >= cut) continue;
     if (!event.update.has_value()) {
-      reference.BeginMode(event.step_width, plan);
+      reference.GoOn(event.step_width, plan);
     } else if (!reference.Contains(*event.update)) {
       reference.Apply(*event.update, skipped_(*event.update), plan);
     }

@@ -156,6 +156,31 @@ TEST(StepsTest, AreSoManyUpdatesUnderAnyFaults) {
   EXPECT_GT(duplicates, 0u);
 }
 
+// What follows from evaluations is decided once, and what is done of a job that stops early is exact.
+TEST(HeedingTest, WhatIsDecidedStaysUnderAnyFaults) {
+  const std::uint64_t seeds = Seeds(900);
+  std::uint64_t stopped = 0, reduced = 0, restored = 0, generations = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.heeds = true;
+    const SimulationResult result = Simulate(options);
+    for (const std::string& violation : result.violations) {
+      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
+                    << "\n  replay: simulate --heeds --seed " << seed << " --trace";
+    }
+    stopped += result.stopped_early ? 1 : 0;
+    reduced += result.reduced ? 1 : 0;
+    restored += result.slices_restored > 0 ? 1 : 0;
+    generations += result.generation;
+  }
+  std::cout << seeds << " jobs that heed their evaluations: " << stopped << " stopped early, " << reduced
+            << " reduced their learning rate, " << restored << " went on from a checkpoint" << std::endl;
+  EXPECT_GT(stopped, seeds / 4);
+  EXPECT_GT(reduced, seeds / 5);
+  EXPECT_GT(restored, seeds / 5);
+}
+
 // Every portion of the gradient once, at the right point, and every command once: otherwise a search would not come to
 // the end that it has without faults, to the bit.
 TEST(SearchTest, EndsTheSameUnderAnyFaults) {
@@ -275,6 +300,7 @@ struct Planted {
   const char* name;
   std::uint64_t within = 0;  // seeds: about thirteen times as many as it takes on average, so that luck does not decide
   bool search = false;       // in mode SANDBLASTER
+  bool heeds = false;        // evaluations
 };
 
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
@@ -290,6 +316,7 @@ TEST_P(PlantedBugTest, IsCaught) {
     options.seed = seed;
     options.bug = GetParam().bug;
     options.search = GetParam().search;
+    options.heeds = GetParam().heeds;
     const SimulationResult result = Simulate(options);
     if (result.violations.empty()) continue;
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
@@ -320,6 +347,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{core::PlantedBug::kCommandRepeated, "CommandRepeated", 50, true},
         Planted{core::PlantedBug::kCommandWhileCutOpens, "CommandWhileCutOpens", 300, true},
         Planted{core::PlantedBug::kNextPointNotAwaited, "NextPointNotAwaited", 50, true},
+        Planted{core::PlantedBug::kEvaluationsForgotten, "EvaluationsForgotten", 100, false, true},
         // A session has to end in the middle of a push, which few do: one of the first 700 seeds notices it.
         Planted{core::PlantedBug::kResidualNotForgotten, "ResidualNotForgotten", 2500},
         Planted{core::PlantedBug::kResidualLeftBehind, "ResidualLeftBehind", 910}),

@@ -13,6 +13,7 @@
 
 #include "tests/simulation/checks.h"
 #include "tests/simulation/disk.h"
+#include "tests/simulation/evaluation_checks.h"
 #include "tests/simulation/network.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/residual_checks.h"
@@ -70,8 +71,9 @@ class Job {
   }
   // With a codec, what makes a sum of the mean that a step takes.
   float Weight(const core::UpdateId& update) const;
-  std::vector<float> MakeGradient(const core::DataPlan& plan, const core::UpdateId& update) const {
-    return GradientOf(plan, update, Weight(update), /*uneven=*/lossy());
+  // `scale`: of the learning rate, by which the gradient of a parameter is divided.
+  std::vector<float> MakeGradient(const core::DataPlan& plan, const core::UpdateId& update, double scale = 1) const {
+    return GradientOf(plan, update, static_cast<float>(Weight(update) / scale), /*uneven=*/lossy());
   }
   // Whether gradients of parameters have a codec that leaves something out.
   bool lossy() const { return codec_.codec != core::FrameCodec::kFp32; }
@@ -96,6 +98,8 @@ class Job {
   // ---- the operator's part (simulator.cc)
   // What an update is: of how many minibatches, and how it travels.
   void ChooseUpdates();
+  // What follows from evaluations.
+  void ChooseDecisions();
   void Watch();
   // The manifest has another mode, or other numbers of one.
   void ChangeMode();
@@ -121,7 +125,8 @@ class Job {
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
   std::optional<StalenessChecks> staleness_checks_;
-  std::optional<ResidualChecks> residual_checks_;  // with a codec
+  std::optional<ResidualChecks> residual_checks_;      // with a codec
+  std::optional<EvaluationChecks> evaluation_checks_;  // of a job that heeds them
   std::unique_ptr<class Faults> faults_;
 
   v1::TrainingConfig config_;

@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/job.h"
 #include "trainer/core/codec/codec.h"
+#include "trainer/core/layout.h"
+#include "trainer/core/schedule.h"
 
 namespace downpour::simulation {
 
@@ -161,6 +163,10 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
         if (target.ps == nullptr) return;
         const v1::ViewStamp before = target.ps->view().stamp();
         const v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
+        const bool another = core::CompareStamps(before, target.ps->view().stamp()) != 0;
+        if (evaluation_checks_.has_value() && another) {
+          evaluation_checks_->OnView(HistoryOf(target), target.ps->view());
+        }
         NoteMode(target, before);
         CheckReplies(target, target.ps->TakeOwedReplies());
         NoteSessions(target, request, answer);
@@ -418,8 +424,9 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
   staleness_checks_->OnBegin(*process);
   const bool skip = Skipped(work.update);
   const core::DataPlan& plan = *process->worker->plan();
-  const double loss =
-      process->shell->Compute(plan, work.update, MakeGradient(plan, work.update), process->worker->generation());
+  const double loss = process->shell->Compute(plan, work.update,
+                                              MakeGradient(plan, work.update, core::RateScale(process->worker->view())),
+                                              process->worker->generation());
   Time at = now() + random_.Delay(absl::Milliseconds(1), slowest_update_);
   if (options_.slow_worker && process->index == 0) at += 10 * slowest_update_;
   for (std::size_t tensor = tensors_.size(); tensor-- > 0 && !skip;) {
@@ -456,6 +463,7 @@ void Job::CarryOutTask(const ProcessPointer& process, const core::Work& work) {
       v1::Metric* metric = result.add_metrics();
       metric->set_name("Accuracy");
       metric->set_value(0.5);
+      if (evaluation_checks_.has_value()) result.set_loss(evaluation_checks_->Loss(work.dataset_epoch));
       result.set_samples(1);
     }
     core::WorkerOutput next;

@@ -95,6 +95,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     config_.mutable_lbfgs()->set_gradient_tolerance(1e-3);
     slowest_update_ = absl::Milliseconds(30);
   }
+  if (options.heeds) ChooseDecisions();
   if (options.slow_worker) {
     // So many data shards that there is something to share out.
     sample_count_ = 100;
@@ -108,7 +109,8 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     tensor.set_name(absl::StrCat("tensor", i));
     tensor.set_type(v1::FLOAT32);
     tensor.add_shape(static_cast<std::int64_t>(kSamples + sample_count_));
-    if (tensors_.size() % 3 == 2) tensor.set_kind(v1::BUFFER);
+    // What a worker divides its gradients by, as the learning rate is multiplied by it, is not for buffers.
+    if (tensors_.size() % 3 == 2 && !config_.has_reduce_on_plateau()) tensor.set_kind(v1::BUFFER);
     tensors_.push_back(tensor);
   }
   if (options.search) {
@@ -116,7 +118,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     for (std::uint32_t slice = 0; slice < tensors_.size(); ++slice) {
       if (tensors_[slice].kind() != v1::BUFFER) searched_.insert(slice);
     }
-  } else {
+  } else if (!options.heeds) {
     ChooseUpdates();
   }
   // Of the seed alone: what else a seed does stays as it was.
@@ -147,7 +149,8 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   }
   faults_end_ = absl::Seconds(random_.Between(3, 40));
   // With a codec the sums are of one mode; fetchEvery and a search are of theirs.
-  const bool may_switch = !lossy() && !options.search && config_.local_steps().fetch_every() <= 1;
+  const bool may_switch =
+      !lossy() && !options.search && config_.local_steps().fetch_every() <= 1 && !config_.has_reduce_on_plateau();
   switches_ = options.faults && random_.Chance(0.6) && may_switch;
   network_.emplace(&world_, options.faults ? faults_end_ : absl::ZeroDuration());
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
@@ -164,6 +167,8 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       : config_.mode() == v1::SYNCHRONOUS     ? absl::StrCat(", ", config_.updates_per_step(), " updates a step")
                                               : "",
       config_.dataset().shuffle_block() != 0 ? absl::StrCat(", blocks of ", config_.dataset().shuffle_block()) : "",
+      config_.has_early_stopping() ? absl::StrCat(", patience ", config_.early_stopping().patience()) : "",
+      config_.has_reduce_on_plateau() ? absl::StrCat(", reduced after ", config_.reduce_on_plateau().patience()) : "",
       lossy() ? absl::StrCat(", codec ", static_cast<int>(codec_.codec)) : "",
       config_.local_steps().fetch_every() > 1
           ? absl::StrCat(", values before each update of ", config_.local_steps().fetch_every())
@@ -172,6 +177,25 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
                            disk_->lies() ? ", a disk that lies" : "")
             : "");
+}
+
+void Job::ChooseDecisions() {
+  config_.set_epochs(static_cast<std::uint32_t>(random_.Between(3, 9)));
+  config_.set_evaluate(true);
+  if (random_.Chance(0.7)) {
+    config_.mutable_early_stopping()->set_metric("Loss");
+    config_.mutable_early_stopping()->set_patience(static_cast<std::uint32_t>(random_.Between(1, 2)));
+  }
+  if (random_.Chance(0.5)) {
+    v1::ReduceOnPlateauConfig& rule = *config_.mutable_reduce_on_plateau();
+    rule.set_metric("Loss");
+    rule.set_factor(0.5);
+    rule.set_patience(static_cast<std::uint32_t>(random_.Between(0, 1)));
+    // A step that is in the middle as the rate is reduced has gradients of before and after it.
+    if (config_.mode() == v1::SYNCHRONOUS) config_.set_mode(v1::ASYNC);
+    config_.clear_updates_per_step();
+  }
+  evaluation_checks_.emplace(&world_, config_, options_.seed);
 }
 
 // Some of each have no draw in common with the rest of the job, so that all others are as without.
@@ -241,6 +265,8 @@ void Job::CheckEnd() {
     const ProcessPointer process = by_session_[final_ps_[index]];
     if (process == nullptr || !process->alive) continue;
     const v1::LedgerReply tables = process->ps->ReadLedger();
+    result_.stopped_early = result_.stopped_early || tables.has_end();
+    result_.reduced = result_.reduced || process->ps->view().has_learning_rate_scale();
     // Where the batch size changed on the way it differs from the one that the job began with.
     const bool planned =
         config_.steps() > 0 ? tables.data().steps() == config_.steps() : tables.data().epochs() == config_.epochs();
@@ -248,6 +274,7 @@ void Job::CheckEnd() {
       world_.Violation(absl::StrCat("no plan of ", config_.epochs(), " epochs or ", config_.steps(),
                                     " updates: ", tables.data().ShortDebugString()));
     }
+    const v1::ShardId& end = tables.end();
     v1::DataPlan done = tables.data();
     if (config_.steps() == 0) done.set_epochs(epochs);
     const core::DataPlan plan = *core::DataPlan::Create(done);
@@ -260,7 +287,8 @@ void Job::CheckEnd() {
       }
       for (std::int64_t sample : plan.SampleIndices(update)) ++samples[static_cast<std::size_t>(sample)];
     });
-    if (skipped == 0 && config_.steps() == 0 && samples != std::vector<std::uint64_t>(sample_count_, epochs)) {
+    if (skipped == 0 && config_.steps() == 0 && !tables.has_end() &&
+        samples != std::vector<std::uint64_t>(sample_count_, epochs)) {
       world_.Violation(absl::StrCat("no plan of ", epochs, " epochs: ", plan.proto().ShortDebugString()));
     }
     for (const v1::SliceLedger& ledger : tables.slices()) {
@@ -269,9 +297,12 @@ void Job::CheckEnd() {
       const std::string where = absl::StrCat("slice ", ledger.slice());
       checks_->CheckSlice(HistoryOf(*process), where, plan, ledger, *value);
       checks_->CheckSum(where, HistoryOf(*process), BeginningOf(*process), plan, ledger, *value);
-      if (ledger.version() != plan.updates()) {
-        world_.Violation(absl::StrCat(where, ": ", ledger.version(), " updates, expected ", plan.updates()));
+      const std::uint64_t expected =
+          tables.has_end() ? plan.updates_before(end.dataset_epoch(), end.shard()) : plan.updates();
+      if (ledger.version() != expected) {
+        world_.Violation(absl::StrCat(where, ": ", ledger.version(), " updates, expected ", expected));
       }
+      if (tables.has_end()) evaluation_checks_->CheckEnd(where, plan, end, ledger);
     }
   }
   // A ps that died after the last check is not replaced any more.

@@ -27,6 +27,7 @@ struct SimulationOptions {
   FailingTasks failing_tasks = FailingTasks::kNowhere;
   bool search = false;       // in mode SANDBLASTER
   bool steps = false;        // of so many updates instead of epochs
+  bool heeds = false;        // evaluations: it may stop early, and reduce its learning rate
   bool slow_worker = false;  // worker 0 takes ten times as long as others at most
 };
 
@@ -58,7 +59,9 @@ struct SimulationResult {
   int failed_tasks = 0;
   std::map<std::uint32_t, std::uint64_t> computed;  // updates, by worker
   std::uint32_t iterations = 0;                     // in mode SANDBLASTER
-  std::string failure;  // with which a job with a deadly shard or with tasks that fail everywhere failed
+  bool stopped_early = false;
+  bool reduced = false;  // the learning rate
+  std::string failure;   // with which a job with a deadly shard or with tasks that fail everywhere failed
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

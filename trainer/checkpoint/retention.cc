@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/job_uid.h"
+#include "trainer/core/training_monitor.h"
 
 namespace downpour::checkpoint {
 namespace {
@@ -39,10 +39,6 @@ std::optional<double> ValueOf(const std::vector<const ListedCheckpoint*>& own, c
 
 }  // namespace
 
-bool LessIsBetter(absl::string_view metric) {
-  return absl::EndsWithIgnoreCase(metric, "Loss") || absl::EndsWithIgnoreCase(metric, "Error");
-}
-
 std::vector<Removal> ToRemove(const std::vector<ListedCheckpoint>& checkpoints, const Retention& retention) {
   const auto uid = core::ParseJobUid(retention.job_uid);
   std::vector<const ListedCheckpoint*> own;
@@ -56,7 +52,7 @@ std::vector<Removal> ToRemove(const std::vector<ListedCheckpoint>& checkpoints, 
     const std::optional<double> value = ValueOf(own, *checkpoint, retention.keep_best);
     if (!value.has_value()) continue;
     const bool better =
-        !best_value.has_value() || (LessIsBetter(retention.keep_best) ? *value < *best_value : *value > *best_value);
+        !best_value.has_value() || (core::LessIsBetter(retention.keep_best) ? *value < *best_value : *value > *best_value);
     if (!better) continue;  // of equals the newest
     best = checkpoint;
     best_value = value;

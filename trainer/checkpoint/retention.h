@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "trainer/checkpoint/checkpoint.h"
 
 // Which checkpoints may go. Pure.
@@ -26,9 +25,6 @@ struct Removal {
 
 // `checkpoints` as ListCheckpoints has them, the newest first; the oldest of what is to go comes first.
 std::vector<Removal> ToRemove(const std::vector<ListedCheckpoint>& checkpoints, const Retention& retention);
-
-// Of losses and errors less is better, of everything else more.
-bool LessIsBetter(absl::string_view metric);
 
 }  // namespace downpour::checkpoint
 

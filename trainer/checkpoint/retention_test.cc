@@ -88,12 +88,5 @@ TEST(RetentionTest, AnotherHistoryKnowsNothing) {
   EXPECT_THAT(Cuts(ToRemove(all, {kUid, 1, "Accuracy", ""})), ElementsAre(1));
 }
 
-TEST(RetentionTest, KnowsWhichWayIsBetter) {
-  for (const char* metric : {"Accuracy", "Top5Accuracy", "BinaryAccuracy", "OwnScore"}) {
-    EXPECT_FALSE(LessIsBetter(metric)) << metric;
-  }
-  for (const char* metric : {"Loss", "MeanAbsoluteError", "own_loss"}) EXPECT_TRUE(LessIsBetter(metric)) << metric;
-}
-
 }  // namespace
 }  // namespace downpour::checkpoint

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "trainer/core/counted_evaluations.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/progress.h"
 #include "trainer/core/step_id.h"
@@ -26,6 +27,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
       registry_(options_.config.ps_replicas()),
       states_(options_.config.ps_replicas()),
       calls_(options_.config.ps_replicas(), options_.directive_pace, options_.directive_period),
+      tasks_(options_.config.keep_best()),
       checkpoints_(options_.config, options_.incarnation),
       members_(options_.lease),
       lease_numbers_(options_.incarnation) {}
@@ -95,17 +97,43 @@ void CoordinatorCore::StepTraining(Time now) {
     if (!members_.all_known() && now < *adopt_until_) return;
     adopt_until_.reset();
     leases_->InspectFree();
+    AddEvaluation();  // if it was lost with the coordinator before
   }
-  if (Wanted(view_) != ModeOf(view_)) return SwitchMode(now);
+  if (const UpdateMode wanted = Wanted(view_); wanted != ModeOf(view_)) {
+    v1::View view = view_;
+    SetMode(wanted, &view);
+    return Revise(std::move(view), now);
+  }
+  if (Heed(now)) return;
   leases_->Confirm(states_.least_members_version());
   if (search_.has_value()) return StepSearch();
-  const std::uint32_t epochs = leases_->plan().epochs();
-  while (leases_->watermark() < epochs) {
-    if (!leases_->Advance()) return;
-    const std::uint32_t done = leases_->watermark();
-    if (options_.config.evaluate() && done < epochs) tasks_.Add({done, v1::TASK_EVALUATE});
-  }
-  phase_ = Phase::kFinishing;
+  while (leases_->Advance()) AddEvaluation();
+  if (leases_->done()) phase_ = Phase::kFinishing;
+}
+
+void CoordinatorCore::AddEvaluation() {
+  const std::uint32_t done = leases_->watermark();
+  const bool between = done > 0 && done < leases_->plan().epochs() && !search_.has_value();
+  if (options_.config.evaluate() && between) tasks_.Add({done, v1::TASK_EVALUATE});
+}
+
+bool CoordinatorCore::CountNewEvaluations(v1::View* view) const {
+  if (!HeedsEvaluations(options_.config) || search_.has_value()) return false;
+  return CountEvaluations(options_.config, leases_->plan(), leases_->begun_end(), tasks_.SettledEvaluations(), view);
+}
+
+bool CoordinatorCore::Heed(Time now) {
+  // A cut that is open is of the view as it is. One that is due waits: this comes first.
+  if (checkpoints_.cuts().phase() != Cuts::Phase::kIdle) return false;
+  v1::View view = view_;
+  if (!CountNewEvaluations(&view)) return false;
+  Revise(std::move(view), now);
+  return true;
+}
+
+void CoordinatorCore::SetEnd() {
+  const v1::ShardId& end = view_.end();
+  leases_->SetEnd(view_.has_end() ? ShardKey(end.dataset_epoch(), end.shard()) : ShardKey(leases_->plan().epochs(), 0));
 }
 
 bool CoordinatorCore::SearchAsks() const {
@@ -141,11 +169,13 @@ UpdateMode CoordinatorCore::Wanted(const v1::View& view) {
   return possible.ok() ? WantedMode(options_.config, view) : ModeOf(view);
 }
 
-void CoordinatorCore::SwitchMode(Time now) {
+void CoordinatorCore::Revise(v1::View view, Time now) {
   // What was computed before is refused by its epoch from the moment on that a ps takes the view. Nobody begins an
-  // update in the mode before every ps has: then what is applied stands still, and is what the mode begins with.
+  // update under it before every ps has: then what is applied stands still, and is what a mode begins with.
+  view_ = std::move(view);
   view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
-  SetMode(Wanted(view_), &view_);
+  FitEnd(leases_->plan(), &view_);
+  SetEnd();
   checkpoints_.cuts().Abort(now);
   leases_->BeginMode();
   if (view_.mode() == v1::BOUNDED_STALENESS) {
@@ -159,13 +189,17 @@ void CoordinatorCore::SwitchMode(Time now) {
 }
 
 void CoordinatorCore::StepFinishing() {
-  const std::uint32_t last = leases_->watermark();  // a search may end before the epochs are over
-  tasks_.DropWaiting(last);                         // evaluations that nobody began are of no use any more
+  // Searches may end before the epochs are over, and other trainings as well: in the middle of one perhaps.
+  const std::uint32_t last = leases_->watermark() + (leases_->end().second > 0 ? 1 : 0);
+  tasks_.DropWaiting(last);  // evaluations that nobody began are of no use any more
   // Also where nothing is written: a model that is not finite is no success.
   tasks_.Add({last, v1::TASK_EXPORT});
   if (options_.config.evaluate()) tasks_.Add({last, v1::TASK_EVALUATE});
+  // An earlier evaluation that somebody has at hand may be of the best model.
+  const bool keeps_best = !options_.config.keep_best().empty();
+  if (keeps_best && tasks_.AllDone(0)) tasks_.Add({last, v1::TASK_KEEP_BEST});
   const bool kept = checkpoints_.FinalCutEnded();
-  if (tasks_.AllDone(last) && states_.least_watermark() == last && kept) phase_ = Phase::kDone;
+  if (tasks_.AllDone(last) && states_.least_watermark() == leases_->watermark() && kept) phase_ = Phase::kDone;
 }
 
 v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
@@ -244,12 +278,17 @@ void CoordinatorCore::Resume(v1::View view, Time now) {
   if (const UpdateMode mode = Wanted(view); mode != ModeOf(view)) {
     view.mutable_stamp()->set_epoch(view.stamp().epoch() + 1);
     SetMode(mode, &view);
+    FitEnd(*plan, &view);
   }
+  if (options_.bug == PlantedBug::kEvaluationsForgotten) view.clear_evaluations();
   for (v1::PsMember& member : *view.mutable_ps()) member = *registry_.Find(member.index());
   model_.TakeFrom(view);
   parameters_lost_ = view.stamp().generation() > 1;
   checkpoints_.ResumeHistory(view.restore(), now);
   BeginHistory(std::move(view), ledger);
+  tasks_.Restore(view_);
+  // Nobody knows any more what was leased of the epochs that data shards are given out of.
+  leases_->AssumeBegun({ledger.watermark + 2, 0});
   adopt_until_ = now + options_.lease;
 }
 
@@ -285,9 +324,9 @@ void CoordinatorCore::StartHistory(Time now) {
   const v1::CheckpointManifest& manifest = beginning.checkpoint->manifest;
   updates_seen_ = manifest.updates();
   tasks_.Restore(manifest);
-  const std::uint32_t done = ledger.watermark;
-  const bool between = done > 0 && done < leases_->plan().epochs() && !search_.has_value();
-  if (options_.config.evaluate() && between) tasks_.Add({done, v1::TASK_EVALUATE});
+  leases_->AssumeBegun({manifest.end().dataset_epoch(), manifest.end().shard()});
+  if (CountNewEvaluations(&view_)) SetEnd();  // nobody has the view yet
+  AddEvaluation();
   adopt_until_ = now;  // nobody holds anything, and what is not retired may be applied in part
 }
 
@@ -301,6 +340,7 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
     search_.emplace(view_, options_.config.lbfgs());
     leases_->SetEndOfGrants(0);
   }
+  SetEnd();
   tasks_.Forget();
   states_.ForgetAll();
   calls_.ForgetAll();
@@ -637,6 +677,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   tasks_.Report(&progress);
   if (!leases_.has_value()) return progress;
   // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.
+  ReportDecisions(options_.config, view_, &progress);
   ReportUpdates(*leases_, states_, phase_ == Phase::kDone && !search_.has_value(), &progress);
   if (!search_.has_value()) return progress;
   search_->Report(&progress);

@@ -108,8 +108,16 @@ class CoordinatorCore {
   void BeginHistory(v1::View view, const Ledger& ledger);
   // The mode that the configuration wants of a history; that which it has where it cannot go over to it.
   UpdateMode Wanted(const v1::View& view);
-  // The history at hand goes on in it.
-  void SwitchMode(Time now);
+  // The history at hand goes on under another view, with another mode perhaps.
+  void Revise(v1::View view, Time now);
+  // Evaluations that no view has counted yet. False: there are none.
+  bool CountNewEvaluations(v1::View* view) const;
+  // The history goes on with what follows from them. False: there are none, or it has to wait.
+  bool Heed(Time now);
+  // Training ends where the view says.
+  void SetEnd();
+  // Of the epochs that are done, but not of all.
+  void AddEvaluation();
   // The one at hand is lost: `updates` had been applied in it.
   void LoseHistory(Time now);
   void StepCheckpoints(Time now);

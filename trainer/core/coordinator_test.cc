@@ -752,6 +752,94 @@ class TaskTest : public CoordinatorTest {
   static constexpr absl::Duration kPatience = absl::Seconds(30);
 };
 
+// With scripted losses.
+class HeedingTest : public TaskTest {
+ protected:
+  HeedingTest() {
+    config_.set_epochs(6);
+    config_.mutable_early_stopping()->set_metric("Loss");
+    config_.mutable_early_stopping()->set_patience(2);
+    config_.mutable_reduce_on_plateau()->set_metric("Loss");
+    config_.mutable_reduce_on_plateau()->set_factor(0.5);
+    config_.set_keep_best("Loss");
+    coordinator_ = MakeCoordinator(1);
+  }
+  // Does everything that it is given, until `end` says so.
+  void Work(Worker& worker, const std::vector<double>& losses, const std::function<bool()>& end) {
+    for (int i = 0; i < 2000 && !end(); ++i) {
+      for (const v1::Lease& lease : worker.newest.leases()) {
+        if (lease.kind() != v1::TASK_TRAIN) continue;
+        for (std::uint32_t group = 0; group < config_.updates_per_shard(); ++group) {
+          PushAll(worker, {lease.shard().dataset_epoch(), lease.shard().shard(), group});
+        }
+      }
+      std::optional<v1::TaskResult> result;
+      if (const std::optional<v1::Lease> task = TaskOf(worker); task.has_value()) {
+        result = ResultOf(*task);
+        if (task->kind() == v1::TASK_EXPORT) result->set_path("/output/model.safetensors");
+        if (task->kind() == v1::TASK_KEEP_BEST) result->set_path("/output/best.safetensors");
+        if (task->kind() == v1::TASK_KEEP_BEST) result->set_best_epoch(2);
+        if (task->kind() == v1::TASK_EVALUATE) {
+          result->set_samples(1);
+          result->set_loss(losses.at(task->shard().dataset_epoch() - 1));
+        }
+      }
+      SyncWith(worker, result);
+      if (worker.newest.has_view()) worker.view = worker.newest.view();
+      Tick(2);
+    }
+  }
+  bool Over() const { return Progress().phase() == v1::PHASE_DONE || Progress().phase() == v1::PHASE_FAILED; }
+};
+
+TEST_F(HeedingTest, AJobThatStopsEarlyHasDoneAPrefixOfThePlan) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Work(worker, {0.5, 0.4, 0.45, 0.6, 0.7, 0.8}, [this] { return Over(); });
+  const v1::ProgressReply progress = Progress();
+  ASSERT_EQ(progress.phase(), v1::PHASE_DONE) << progress.message();
+  EXPECT_NE(progress.stop_reason().find("stopped early after epoch 4"), std::string::npos) << progress.stop_reason();
+  EXPECT_NE(progress.rate_reason().find("0.25"), std::string::npos) << progress.rate_reason();
+  EXPECT_EQ(progress.best_epoch(), 2u);
+  EXPECT_EQ(progress.best_path(), "/output/best.safetensors");
+  EXPECT_EQ(progress.model_path(), "/output/model.safetensors");
+  EXPECT_LT(progress.updates_expected(), 6 * kSamples);
+  EXPECT_EQ(progress.updates_applied(), progress.updates_expected());
+  for (const std::unique_ptr<PsCore>& ps : ps_) {
+    const v1::LedgerReply ledger = ps->ReadLedger();
+    ASSERT_TRUE(ledger.has_end());
+    const std::uint64_t done =
+        DataPlan::Create(ledger.data())->updates_before(ledger.end().dataset_epoch(), ledger.end().shard());
+    EXPECT_EQ(done, progress.updates_expected());
+    for (const v1::SliceLedger& slice : ledger.slices()) EXPECT_EQ(slice.version(), done);
+  }
+}
+
+TEST_F(HeedingTest, ANewCoordinatorGoesOnFromWhatIsCounted) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  const std::vector<double> losses = {0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
+  Work(worker, losses, [this] { return ps_[0]->view().evaluations_size() == 1; });
+  ASSERT_EQ(ps_[0]->view().evaluations_size(), 1);
+  coordinator_ = MakeCoordinator(2);
+  Work(worker, losses, [this] { return Over(); });
+  const v1::ProgressReply progress = Progress();
+  ASSERT_EQ(progress.phase(), v1::PHASE_DONE) << progress.message();
+  EXPECT_NE(progress.stop_reason().find("stopped early after epoch 3"), std::string::npos) << progress.stop_reason();
+}
+
+TEST_F(HeedingTest, ALossThatGetsBetterStopsNothing) {
+  Worker worker{.index = 0, .session = 7};
+  Join(worker);
+  Work(worker, {0.6, 0.5, 0.4, 0.3, 0.2, 0.1}, [this] { return Over(); });
+  const v1::ProgressReply progress = Progress();
+  ASSERT_EQ(progress.phase(), v1::PHASE_DONE) << progress.message();
+  EXPECT_EQ(progress.stop_reason(), "");
+  EXPECT_EQ(progress.rate_reason(), "");
+  EXPECT_EQ(progress.updates_applied(), 6 * kSamples);
+  EXPECT_EQ(progress.best_epoch(), 2u) << "what was kept is told by whoever kept it";
+}
+
 TEST_F(TaskTest, WhatFailsAtOneWorkerIsGivenToAnother) {
   Worker bad{.index = 0, .session = 7}, good{.index = 1, .session = 8};
   Join(bad);

@@ -18,12 +18,36 @@ DataLeases::DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledge
 DataLeases::Epoch& DataLeases::EpochOf(std::uint32_t dataset_epoch) {
   const auto [position, inserted] = epochs_.try_emplace(dataset_epoch);
   Epoch& epoch = position->second;
-  if (inserted) {
-    epoch.shards.resize(plan_.shards_in_epoch(dataset_epoch));
-    for (Shard& shard : epoch.shards) shard.incomplete_ps = ps_count_;
-    for (std::uint32_t number = 0; number < epoch.shards.size(); ++number) SetFree({dataset_epoch, number});
-  }
+  if (inserted) FitToEnd(dataset_epoch, epoch);
   return epoch;
+}
+
+void DataLeases::FitToEnd(std::uint32_t dataset_epoch, Epoch& epoch) {
+  std::uint32_t size = plan_.shards_in_epoch(dataset_epoch);
+  if (dataset_epoch == end().first) size = std::min(size, end().second);
+  if (dataset_epoch > end().first) size = 0;
+  auto number = static_cast<std::uint32_t>(epoch.shards.size());
+  for (std::uint32_t dropped = size; dropped < number; ++dropped) {
+    Release({dataset_epoch, dropped}, epoch.shards[dropped]);
+  }
+  epoch.shards.resize(size);
+  for (; number < size; ++number) {
+    epoch.shards[number].incomplete_ps = ps_count_;
+    SetFree({dataset_epoch, number});
+  }
+}
+
+void DataLeases::SetEnd(const ShardKey& end) {
+  end_ = end.second < plan_.shards_in_epoch(end.first) ? end : ShardKey(end.first + 1, 0);
+  for (auto& [number, epoch] : epochs_) FitToEnd(number, epoch);
+}
+
+bool DataLeases::done() const {
+  if (watermark_ >= end().first) {
+    const auto last = epochs_.find(watermark_);
+    return end().second == 0 || (last != epochs_.end() && last->second.retired == end().second);
+  }
+  return false;
 }
 
 void DataLeases::SetFree(const ShardKey& key) {
@@ -49,6 +73,7 @@ DataLeases::Shard* DataLeases::Find(const ShardKey& key) {
 
 void DataLeases::Lease(const ShardKey& key, std::uint64_t session, std::uint64_t lease) {
   SetNotFree(key);
+  AssumeBegun({key.first, key.second + 1});
   Shard& shard = epochs_.at(key.first).shards[key.second];
   shard.state = State::kLeased;
   shard.session = session;
@@ -145,7 +170,9 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
 }
 
 // The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
-std::uint32_t DataLeases::EndOfGrants() const { return std::min({watermark_ + 2, plan_.epochs(), end_of_grants_}); }
+std::uint32_t DataLeases::EndOfGrants() const {
+  return std::min({watermark_ + 2, end().first + (end().second > 0 ? 1 : 0), end_of_grants_});
+}
 
 bool DataLeases::HasFree() {
   for (std::uint32_t number = watermark_; number < EndOfGrants(); ++number) {
@@ -388,6 +415,7 @@ std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitm
 }
 
 bool DataLeases::Advance() {
+  if (watermark_ >= end().first) return false;
   const Epoch& epoch = EpochOf(watermark_);
   if (epoch.retired < epoch.shards.size()) return false;
   epochs_.erase(watermark_);

@@ -50,6 +50,19 @@ class DataLeases {
   bool inspecting() const { return inspecting_ != 0; }
   // None of this dataset epoch and of later ones is given out, until it is told otherwise.
   void SetEndOfGrants(std::uint32_t dataset_epoch) { end_of_grants_ = dataset_epoch; }
+  // The training ends before this data shard of the plan, which is none before begun_end(): an earlier end is undone by
+  // a later one. Where it is in the middle of an epoch, the watermark stays at that.
+  void SetEnd(const ShardKey& end);
+  // Of the training: that, or the plan's.
+  ShardKey end() const { return end_.value_or(ShardKey(plan_.epochs(), 0)); }
+  // All before it is done.
+  bool done() const;
+  // Updates that are to be done.
+  std::uint64_t updates() const { return plan_.updates_before(end().first, end().second); }
+  // Behind every data shard that anybody may have begun.
+  const ShardKey& begun_end() const { return begun_end_; }
+  // Others may have, before this one: what an earlier coordinator leased, or a checkpoint holds.
+  void AssumeBegun(const ShardKey& end) { begun_end_ = std::max(begun_end_, end); }
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }
@@ -115,6 +128,8 @@ class DataLeases {
   };
 
   Epoch& EpochOf(std::uint32_t dataset_epoch);
+  // Takes it down or up to the data shards that are before the end.
+  void FitToEnd(std::uint32_t dataset_epoch, Epoch& epoch);
   std::uint32_t EndOfGrants() const;
   Shard* Find(const ShardKey& key);
   void SetFree(const ShardKey& key);
@@ -141,6 +156,8 @@ class DataLeases {
   PlantedBug bug_;
   std::uint32_t watermark_ = 0;
   std::uint32_t end_of_grants_ = UINT32_MAX;
+  std::optional<ShardKey> end_;
+  ShardKey begun_end_{0, 0};
   std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
   std::uint64_t leased_ = 0;
   std::uint64_t inspecting_ = 0;                            // data shards

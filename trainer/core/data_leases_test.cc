@@ -141,6 +141,49 @@ TEST_F(DataLeasesTest, TheWatermarkPassesWholeEpochs) {
   EXPECT_TRUE(Grant(1, 1).empty());
 }
 
+// Three data shards an epoch, three epochs.
+TEST_F(DataLeasesTest, NothingIsGivenOutBehindTheEndAndAllBeforeIt) {
+  EXPECT_EQ(leases_.begun_end(), ShardKey(0, 0));
+  EXPECT_EQ(Grant(1, 4).size(), 4u);
+  EXPECT_EQ(leases_.begun_end(), ShardKey(1, 1));
+  leases_.SetEnd({1, 2});
+  EXPECT_EQ(leases_.updates(), 20u);
+  leases_.EndSession(1, 5);
+  leases_.Confirm(5);
+  for (std::uint32_t ps = 0; ps < kPs; ++ps) {
+    for (const ShardKey& key : AskedOf(ps)) leases_.Answer(ps, AnswerOf(key, {}));
+  }
+  std::set<std::uint64_t> sent;
+  for (const v1::Lease& lease : Grant(2, 9)) sent.insert(lease.lease());
+  EXPECT_EQ(sent.size(), 5u) << "what was given back, and the one that was free before the end";
+  EXPECT_FALSE(leases_.done());
+  List(2, sent);
+  ConfirmAll();
+  EXPECT_FALSE(leases_.done()) << "its first epoch is not counted yet";
+  EXPECT_TRUE(leases_.Advance());
+  EXPECT_TRUE(leases_.done());
+  EXPECT_FALSE(leases_.Advance()) << "the second epoch is not whole";
+  EXPECT_EQ(leases_.retired_updates(), 20u);
+  EXPECT_TRUE(Grant(2, 1).empty());
+}
+
+TEST_F(DataLeasesTest, AnEndMayMoveAndBeTakenBack) {
+  EXPECT_EQ(Grant(1, 1).size(), 1u);
+  leases_.SetEnd({0, 1});
+  EXPECT_FALSE(leases_.HasFree());
+  leases_.SetEnd({0, 3});
+  EXPECT_EQ(leases_.end(), ShardKey(1, 0)) << "behind the last of an epoch is the beginning of the next";
+  EXPECT_EQ(Grant(1, 9).size(), 2u);
+  leases_.SetEnd({3, 0});
+  EXPECT_EQ(Grant(1, 9).size(), 3u);
+}
+
+TEST_F(DataLeasesTest, WhatOthersMayHaveBegunCounts) {
+  leases_.AssumeBegun({2, 0});
+  Grant(1, 1);
+  EXPECT_EQ(leases_.begun_end(), ShardKey(2, 0));
+}
+
 TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
   Bitmap retired(3);
   retired.Set(2);

@@ -26,6 +26,7 @@ enum class PlantedBug {
   kNextPointNotAwaited,        // Sandblaster: data shards are given out before every slice has the next point
   kResidualNotForgotten,       // codecs: what may be applied is left to come again with a later update
   kResidualLeftBehind,         // codecs: a worker that is asked to leave goes on as before
+  kEvaluationsForgotten,       // a coordinator that begins anew counts evaluations from the beginning
   kModeBeforeTaken,            // the ps takes pushes that were computed in the mode before
 };
 

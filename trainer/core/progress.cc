@@ -91,14 +91,16 @@ void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, 
     slices += states.stats(ps).slices();
     skipped = std::max(skipped, states.stats(ps).skipped());
   }
-  const std::uint64_t expected = plan.updates();
+  const std::uint64_t expected = leases.updates();
   const std::uint64_t counted = slices == 0 ? 0 : applied / slices;
   const std::uint64_t updates = std::min(std::max(leases.retired_updates(), counted), expected);
   // In the first epoch that is not complete; close enough where the batch size changes within it.
   const std::uint32_t epoch = leases.watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan.updates_before(epoch));
   const std::uint64_t samples = plan.samples_in_epoch(epoch);
-  progress->set_epochs(plan.epochs());
+  // The one that the training ended in, if it ended early, is not whole.
+  const std::uint32_t begun = leases.end().first + (leases.end().second > 0 ? 1 : 0);
+  progress->set_epochs(done ? leases.watermark() : begun);
   progress->set_epochs_done(leases.watermark());
   progress->set_leases_active(leases.leased());
   progress->set_backup_executions(leases.backups());

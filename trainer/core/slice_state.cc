@@ -43,6 +43,7 @@ void SliceState::TakeSum() {
 }
 
 void SliceState::SetStepWidth(std::uint32_t width) {
+  if (width == width_) return;  // the step under way goes on
   TakeSum();
   sum_ = StepSum();
   width_ = width;

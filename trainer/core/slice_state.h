@@ -38,8 +38,9 @@ class SliceState {
   const AppliedTable& table() const { return table_; }
   std::shared_ptr<const std::vector<float>> value() const { return value_; }
 
-  // From now on steps have so many updates; 0: each is one. What has arrived of a step by now is a step of its own, and
-  // what is in the table counts as there, in whatever order it came: the steps begin with the first that is not whole.
+  // From now on steps have so many updates; 0: each is one. If it is another number than before, what has arrived of a
+  // step by now is a step of its own, and what is in the table counts as there, in whatever order it came: the steps
+  // begin with the first that is not whole.
   void SetStepWidth(std::uint32_t width);
   std::uint32_t step_width() const { return width_; }
   // Takes what has arrived of a step of another width, before the import.

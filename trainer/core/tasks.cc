@@ -1,15 +1,17 @@
 #include "trainer/core/tasks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "trainer/core/training_monitor.h"
 
 namespace downpour::core {
 namespace {
 
-constexpr std::size_t kEvaluationsKept = 100;
+constexpr std::size_t kEvaluationsTold = 100;
 constexpr std::size_t kWarningsKept = 100;
 // A task is tried once at each worker, and so often more at those where it failed: for about a minute, in which another
 // worker may come or the reason may pass.
@@ -95,10 +97,13 @@ std::optional<Tasks::Failure> Tasks::Accept(const v1::TaskResult& result, std::u
     evaluation.set_loss(result.loss());
     evaluation.set_samples(result.samples());
     *evaluation.mutable_metrics() = result.metrics();
-    evaluations_.push_back(evaluation);
-    if (evaluations_.size() > kEvaluationsKept) evaluations_.erase(evaluations_.begin());
+    evaluations_[result.dataset_epoch()] = std::move(evaluation);
   }
-  if (!result.path().empty()) {
+  if (key.kind == v1::TASK_KEEP_BEST) {
+    best_path_ = result.path();
+    best_epoch_ = result.best_epoch();
+  }
+  if (key.kind == v1::TASK_EXPORT && !result.path().empty()) {
     model_path_ = result.path();
     model_writer_ = process;
   }
@@ -126,7 +131,9 @@ std::optional<Tasks::Failure> Tasks::CountFailure(const TaskKey& key, const v1::
   const bool exports = key.kind == v1::TASK_EXPORT;
   std::string message =
       absl::StrCat(exports ? "the model could not be written"
-                           : absl::StrCat("the evaluation after epoch ", key.dataset_epoch, " could not be made"),
+                   : key.kind == v1::TASK_KEEP_BEST
+                       ? "the best model could not be kept"
+                       : absl::StrCat("the evaluation after epoch ", key.dataset_epoch, " could not be made"),
                    " in ", tries, " tries: ", absl::StrJoin(errors, "; "));
   // Only the model is what the job is for: an accuracy can be had of it later.
   if (exports) return Failure{v1::FAILURE_OTHER, std::move(message)};
@@ -159,7 +166,11 @@ std::vector<std::string> Tasks::Errors() const {
 }
 
 void Tasks::Report(v1::ProgressReply* progress) const {
-  for (const v1::Evaluation& evaluation : evaluations_) *progress->add_evaluations() = evaluation;
+  const std::size_t told = std::min(evaluations_.size(), kEvaluationsTold);
+  for (auto one = std::prev(evaluations_.end(), static_cast<std::ptrdiff_t>(told)); one != evaluations_.end(); ++one) {
+    *progress->add_evaluations() = one->second;
+  }
+  if (!keep_best_.empty()) ReportBest(progress);
   for (const std::string& warning : warnings_) progress->add_warnings(warning);
   progress->set_model_path(model_path_);
   if (!model_writer_.has_value()) return;
@@ -167,16 +178,57 @@ void Tasks::Report(v1::ProgressReply* progress) const {
   progress->set_model_worker_incarnation(model_writer_->second);
 }
 
+// What was kept may be of a history that is lost: then of evaluations that nobody remembers.
+void Tasks::ReportBest(v1::ProgressReply* progress) const {
+  const std::vector<v1::Evaluation> all = evaluations();
+  const BestDecision best = FindBest(all, MonitoredMetricOf(keep_best_));
+  progress->set_best_reason(best.reason);
+  if (best.index.has_value()) progress->set_best_epoch(all[*best.index].dataset_epoch());
+  progress->set_best_path(best_path_);
+  if (!best_path_.empty()) progress->set_best_epoch(best_epoch_);
+}
+
 void Tasks::Describe(v1::CheckpointManifest* manifest) const {
-  for (const v1::Evaluation& evaluation : evaluations_) *manifest->add_evaluations() = evaluation;
+  for (const auto& [epoch, evaluation] : evaluations_) *manifest->add_evaluations() = evaluation;
   for (const TaskKey& key : done_) {
     if (key.kind == v1::TASK_EVALUATE) manifest->add_evaluated(key.dataset_epoch);
   }
 }
 
 void Tasks::Restore(const v1::CheckpointManifest& manifest) {
-  evaluations_.assign(manifest.evaluations().begin(), manifest.evaluations().end());
-  for (std::uint32_t epoch : manifest.evaluated()) done_.insert({epoch, v1::TASK_EVALUATE});
+  // The last one of a job that had ended within an epoch is of none that is finished here.
+  for (const v1::Evaluation& evaluation : manifest.evaluations()) {
+    if (evaluation.dataset_epoch() <= manifest.watermark()) evaluations_[evaluation.dataset_epoch()] = evaluation;
+  }
+  for (std::uint32_t epoch : manifest.evaluated()) {
+    if (epoch <= manifest.watermark()) done_.insert({epoch, v1::TASK_EVALUATE});
+  }
+}
+
+void Tasks::Restore(const v1::View& view) {
+  for (const v1::Evaluation& evaluation : view.evaluations()) {
+    evaluations_[evaluation.dataset_epoch()] = evaluation;
+    done_.insert({evaluation.dataset_epoch(), v1::TASK_EVALUATE});
+  }
+}
+
+std::vector<v1::Evaluation> Tasks::evaluations() const {
+  std::vector<v1::Evaluation> all;
+  all.reserve(evaluations_.size());
+  for (const auto& [epoch, evaluation] : evaluations_) all.push_back(evaluation);
+  return all;
+}
+
+std::vector<v1::Evaluation> Tasks::SettledEvaluations() const {
+  std::vector<v1::Evaluation> settled = evaluations();
+  for (const auto& [key, task] : open_) {
+    if (key.kind != v1::TASK_EVALUATE) continue;
+    std::erase_if(settled, [&key = key](const v1::Evaluation& evaluation) {
+      return evaluation.dataset_epoch() > key.dataset_epoch;
+    });
+    break;  // the earliest
+  }
+  return settled;
 }
 
 }  // namespace downpour::core

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "downpour/v1/checkpoint.pb.h"
@@ -22,8 +23,8 @@ struct TaskKey {
   // Of what can be done with the same weights the export comes first: nothing that goes wrong with the others may
   // cost the model.
   friend bool operator<(const TaskKey& a, const TaskKey& b) {
-    return std::tuple(a.dataset_epoch, a.kind != v1::TASK_EXPORT) <
-           std::tuple(b.dataset_epoch, b.kind != v1::TASK_EXPORT);
+    return std::tuple(a.dataset_epoch, a.kind != v1::TASK_EXPORT, a.kind) <
+           std::tuple(b.dataset_epoch, b.kind != v1::TASK_EXPORT, b.kind);
   }
 };
 
@@ -31,6 +32,9 @@ struct TaskKey {
 // a time, of those that are there to one where it failed least. Not thread-safe.
 class Tasks {
  public:
+  // `keep_best`: the metric by which the model of the best evaluation is kept; empty: none is.
+  explicit Tasks(std::string keep_best = "") : keep_best_(std::move(keep_best)) {}
+
   // Why the job fails.
   struct Failure {
     v1::FailureKind kind = v1::FAILURE_OTHER;
@@ -60,9 +64,15 @@ class Tasks {
   // The newest errors of what is not done; empty: none.
   std::vector<std::string> Errors() const;
   void Report(v1::ProgressReply* progress) const;
+  // In the order of their epochs.
+  std::vector<v1::Evaluation> evaluations() const;
+  // Of these, those before the first that is still awaited.
+  std::vector<v1::Evaluation> SettledEvaluations() const;
   // What a checkpoint keeps of them: evaluations, and which need not be done again.
   void Describe(v1::CheckpointManifest* manifest) const;
   void Restore(const v1::CheckpointManifest& manifest);
+  // What an earlier coordinator counted.
+  void Restore(const v1::View& view);
 
  private:
   // How a task went at one worker that could not do it.
@@ -77,6 +87,7 @@ class Tasks {
     Time retry_at = absl::ZeroDuration();          // by a worker where it failed before
   };
 
+  void ReportBest(v1::ProgressReply* progress) const;
   static bool MayTry(const Task& task, std::uint32_t worker, const std::set<std::uint32_t>& available, Time now);
   std::optional<Failure> CountFailure(const TaskKey& key, const v1::TaskResult& result, std::uint32_t worker, Time now);
   void Finish(const TaskKey& key);
@@ -84,8 +95,11 @@ class Tasks {
 
   std::map<TaskKey, Task> open_;
   std::set<TaskKey> done_;
-  std::vector<std::string> warnings_;  // each once
-  std::vector<v1::Evaluation> evaluations_;
+  std::vector<std::string> warnings_;                    // each once
+  std::map<std::uint32_t, v1::Evaluation> evaluations_;  // by finished epochs
+  std::string keep_best_;
+  std::string best_path_;  // where the best model is, at the end; empty: not yet
+  std::uint32_t best_epoch_ = 0;
   std::string model_path_;
   std::optional<ProcessKey> model_writer_;
 };

@@ -102,6 +102,68 @@ TEST_F(TasksTest, AfterAFailureItIsTheTurnOfWhereItFailedLess) {
   EXPECT_EQ(Ask(kSession, 0, later).leases_size(), 1);
 }
 
+TEST_F(TasksTest, AnEvaluationIsSettledOnceNoEarlierOneIsAwaited) {
+  for (const std::uint32_t epoch : {1, 2, 3}) tasks_.Add({epoch, v1::TASK_EVALUATE});
+  const auto evaluate = [this](std::uint64_t session, const v1::WorkerSyncReply& asked) {
+    v1::TaskResult result = ResultOf(asked.leases(0));
+    result.set_samples(5);
+    tasks_.Accept(result, session, kProcess, kStart);
+  };
+  const v1::WorkerSyncReply first = Ask(1, 0), second = Ask(2, 1);
+  evaluate(2, second);
+  EXPECT_TRUE(tasks_.SettledEvaluations().empty());
+  EXPECT_EQ(tasks_.evaluations().size(), 1u);
+  evaluate(1, first);
+  ASSERT_EQ(tasks_.SettledEvaluations().size(), 2u);
+  EXPECT_EQ(tasks_.SettledEvaluations()[0].dataset_epoch(), 1u);
+}
+
+TEST_F(TasksTest, WhatIsOfAnEpochThatIsNotFinishedIsNotRestored) {
+  v1::CheckpointManifest manifest;
+  manifest.set_watermark(2);
+  for (const std::uint32_t epoch : {1, 2, 3}) {
+    manifest.add_evaluations()->set_dataset_epoch(epoch);
+    manifest.add_evaluated(epoch);
+  }
+  tasks_.Restore(manifest);
+  EXPECT_EQ(tasks_.evaluations().size(), 2u);
+  tasks_.Add({2, v1::TASK_EVALUATE});
+  EXPECT_TRUE(tasks_.AllDone(0));
+  tasks_.Add({3, v1::TASK_EVALUATE});
+  EXPECT_FALSE(tasks_.AllDone(0));
+}
+
+TEST_F(TasksTest, TheBestIsToldAndWhereItIsKept) {
+  Tasks tasks("Loss");
+  for (const std::uint32_t epoch : {1, 2}) {
+    tasks.Add({epoch, v1::TASK_EVALUATE});
+    v1::WorkerSyncReply reply;
+    tasks.Grant(kSession, 0, true, available_, kStart, numbers_, &reply);
+    v1::TaskResult result = ResultOf(reply.leases(0));
+    result.set_samples(5);
+    result.set_loss(epoch);
+    tasks.Accept(result, kSession, kProcess, kStart);
+  }
+  v1::ProgressReply progress;
+  tasks.Report(&progress);
+  EXPECT_EQ(progress.best_epoch(), 1u);
+  EXPECT_EQ(progress.best_path(), "");
+  tasks.Add({2, v1::TASK_KEEP_BEST});
+  v1::WorkerSyncReply reply;
+  tasks.Grant(kSession, 0, true, available_, kStart, numbers_, &reply);
+  ASSERT_EQ(reply.leases_size(), 1);
+  EXPECT_EQ(reply.leases(0).kind(), v1::TASK_KEEP_BEST);
+  v1::TaskResult result = ResultOf(reply.leases(0));
+  result.set_path("/output/best.safetensors");
+  result.set_best_epoch(1);
+  tasks.Accept(result, kSession, kProcess, kStart);
+  v1::ProgressReply end;
+  tasks.Report(&end);
+  EXPECT_EQ(end.best_path(), "/output/best.safetensors");
+  EXPECT_EQ(end.model_path(), "") << "is another one";
+  EXPECT_TRUE(tasks.AllDone(0));
+}
+
 TEST_F(TasksTest, AnExportThatFailsForGoodFailsTheJobAndAnEvaluationWarns) {
   for (const v1::TaskKind kind : {v1::TASK_EVALUATE, v1::TASK_EXPORT}) {
     available_ = {0};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace downpour::core {
@@ -35,6 +36,27 @@ struct Best {
 std::string Since(std::uint32_t count) { return absl::StrCat("in ", count, count == 1 ? " epoch" : " epochs"); }
 
 }  // namespace
+
+bool LessIsBetter(absl::string_view metric) {
+  return absl::EndsWithIgnoreCase(metric, "Loss") || absl::EndsWithIgnoreCase(metric, "Error");
+}
+
+MonitoredMetric MonitoredMetricOf(const std::string& metric, double min_delta) {
+  return {metric, LessIsBetter(metric), min_delta};
+}
+
+EarlyStopping EarlyStoppingOf(const v1::EarlyStoppingConfig& config) {
+  return {MonitoredMetricOf(config.metric(), config.min_delta()), config.patience(), config.start_from_epoch()};
+}
+
+ReduceOnPlateau ReduceOnPlateauOf(const v1::ReduceOnPlateauConfig& config, double learning_rate) {
+  return {.metric = MonitoredMetricOf(config.metric(), config.min_delta()),
+          .factor = config.factor(),
+          .patience = config.patience(),
+          .cooldown = config.cooldown(),
+          .min_learning_rate = config.min_learning_rate(),
+          .learning_rate = learning_rate};
+}
 
 std::optional<double> MeasuredValue(const v1::Evaluation& evaluation, const std::string& metric) {
   if (metric == "Loss") return evaluation.loss();

@@ -6,7 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 
 // What evaluations on the test set mean for the training that goes on: whether it ends, how large its steps are, which
@@ -22,6 +24,9 @@ struct MonitoredMetric {
   double min_delta = 0;  // by more than so much, at least 0
 };
 
+// Of losses and errors less is better, of everything else more.
+bool LessIsBetter(absl::string_view metric);
+
 // The value in an evaluation; nullopt: it has none.
 std::optional<double> MeasuredValue(const v1::Evaluation& evaluation, const std::string& metric);
 
@@ -35,6 +40,7 @@ struct StopDecision {
   std::uint32_t epochs = 0;  // finished when it was decided; 0: it was not
   std::string reason;        // for people; empty: training goes on
 };
+EarlyStopping EarlyStoppingOf(const v1::EarlyStoppingConfig& config);
 // As keras.callbacks.EarlyStopping decides, without a baseline: never after the first epoch.
 StopDecision DecideToStop(absl::Span<const v1::Evaluation> evaluations, const EarlyStopping& rule);
 
@@ -51,6 +57,7 @@ struct ScaleDecision {
   std::uint32_t epochs = 0;  // finished when it became that; 0: at the beginning
   std::string reason;        // for people; empty: it was not reduced
 };
+ReduceOnPlateau ReduceOnPlateauOf(const v1::ReduceOnPlateauConfig& config, double learning_rate);
 // As torch.optim.lr_scheduler.ReduceLROnPlateau decides, with threshold_mode "abs" and an eps of 1e-8: a change of the
 // learning rate that is not greater is not made. keras.callbacks.ReduceLROnPlateau with a patience of one more does the
 // same where there is no cooldown.
@@ -60,6 +67,8 @@ struct BestDecision {
   std::optional<std::size_t> index;  // in the evaluations; nullopt: none has a value
   std::string reason;                // for people
 };
+// `metric`: a name, see MonitoredMetric.
+MonitoredMetric MonitoredMetricOf(const std::string& metric, double min_delta = 0);
 // The first of those that none is better than; `metric.min_delta` is not looked at.
 BestDecision FindBest(absl::Span<const v1::Evaluation> evaluations, const MonitoredMetric& metric);
 

@@ -229,5 +229,12 @@ TEST(FindBestTest, IsTheFirstOfTheBest) {
   }
 }
 
+TEST(TrainingMonitorTest, KnowsWhichWayIsBetter) {
+  for (const char* metric : {"Accuracy", "Top5Accuracy", "BinaryAccuracy", "OwnScore"}) {
+    EXPECT_FALSE(LessIsBetter(metric)) << metric;
+  }
+  for (const char* metric : {"Loss", "MeanAbsoluteError", "own_loss"}) EXPECT_TRUE(LessIsBetter(metric)) << metric;
+}
+
 }  // namespace
 }  // namespace downpour::core

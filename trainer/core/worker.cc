@@ -307,8 +307,11 @@ bool WorkerCore::PickWork() {
   if ((leaving_ && !flush) || !failure_.empty()) return false;
   for (auto& [id, held] : leases_) {
     if (held.lease.kind() == v1::TASK_TRAIN || held.result.has_value() || flush) continue;
-    work_ = Work{++token_, held.lease.kind(), {}, 0, held.lease.shard().dataset_epoch()};
-    work_lease_ = id;
+    work_ = Work();
+    work_.token = ++token_;
+    work_.kind = held.lease.kind();
+    work_.dataset_epoch = held.lease.shard().dataset_epoch();
+    work_.lease = work_lease_ = id;
     FetchNext();
     for (SliceState& slice : slices_) slice.fresh = false;  // a task is about the newest weights
     return true;
@@ -316,7 +319,9 @@ bool WorkerCore::PickWork() {
   const auto* const first = FirstLease();
   if (first == nullptr) return false;
   const v1::ShardId& shard = first->second.lease.shard();
-  work_ = Work{++token_, v1::TASK_TRAIN, UpdateId{shard.dataset_epoch(), shard.shard(), first->second.next}, 0, 0};
+  work_ = Work();
+  work_.token = ++token_;
+  work_.update = UpdateId{shard.dataset_epoch(), shard.shard(), first->second.next};
   work_.fetched = unfetched_ == 0;
   if (work_.fetched) unfetched_ = options_.fetch_every;
   --unfetched_;

@@ -62,6 +62,7 @@ struct Work {
   UpdateId update;                  // TASK_TRAIN
   std::uint32_t cut = 0;            // the newest that was known when it began
   std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
+  std::uint64_t lease = 0;          // likewise; unique in the job
   bool fetched = true;              // with the values that came; false: with those that the update before ended with
 };
 

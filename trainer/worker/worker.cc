@@ -15,7 +15,6 @@
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "spdlog/spdlog.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/worker.h"
@@ -32,6 +31,7 @@
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/dataset_spec.h"
 #include "trainer/worker/initial_weights.h"
+#include "trainer/worker/model_output.h"
 #include "trainer/worker/model_spec.h"
 #include "trainer/worker/parameter_store.h"
 
@@ -41,12 +41,6 @@ namespace {
 constexpr std::int64_t kEvaluationBatch = 500;
 constexpr absl::Duration kLeaveGrace = absl::Seconds(5);
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
-constexpr char kModelFile[] = "model.safetensors";
-constexpr char kNotFiniteFile[] = "model.not-finite.safetensors";
-
-std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
-  return absl::StrCat(config.output_directory(), "/", file);
-}
 
 model::LocalOptimizer MakeLocalOptimizer(const v1::TrainingConfig& config) {
   const v1::LocalStepsConfig& steps = config.local_steps();
@@ -127,6 +121,7 @@ class WorkerProcess::Impl {
         test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
+        output_(options_.config, *model_, store_),
         loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
@@ -384,8 +379,10 @@ class WorkerProcess::Impl {
   void Evaluate(const core::Work& work) {
     v1::TaskResult result;
     store_.Load();
-    const absl::Status done = work.kind == v1::TASK_EXPORT ? Export(&result) : EvaluateTestSet(&result);
-    if (!result.path().empty()) written_model_ = result.path();
+    const absl::Status done = work.kind == v1::TASK_EXPORT      ? output_.Export(&result)
+                              : work.kind == v1::TASK_KEEP_BEST ? output_.KeepBest(&result)
+                                                                : EvaluateTestSet(work, &result);
+    if (work.kind == v1::TASK_EXPORT && !result.path().empty()) written_model_ = result.path();
     const std::string name = absl::StrCat("worker-", options_.index, ": ");
     if (!done.ok()) {
       spdlog::error("{}", std::string(done.message()));
@@ -400,7 +397,7 @@ class WorkerProcess::Impl {
     });
   }
 
-  absl::Status EvaluateTestSet(v1::TaskResult* result) {
+  absl::Status EvaluateTestSet(const core::Work& work, v1::TaskResult* result) {
     model::Measured loss;
     std::vector<model::Measured> metrics;
     std::int64_t samples = 0;
@@ -428,46 +425,7 @@ class WorkerProcess::Impl {
       if (!result->has_accuracy() && IsAccuracy(measured.name)) result->set_accuracy(metric->value());
     }
     if (!std::isfinite(loss.sum)) result->set_warning("the loss on the test set is not finite");
-    return absl::OkStatus();
-  }
-
-  absl::Status Export(v1::TaskResult* result) {
-    const std::vector<std::vector<float>> values = store_.Values();
-    std::vector<checkpoint::NamedTensor> tensors;
-    for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
-      tensors.push_back({model_->tensors()[tensor].name, model_->tensors()[tensor].shape, values[tensor]});
-    }
-    const std::vector<model::Model::Frozen> frozen = model_->frozen();
-    for (const model::Model::Frozen& one : frozen) tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
-    if (const absl::Status finite = checkpoint::CheckFinite(tensors); !finite.ok()) {
-      result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
-      return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
-                                                        "; a smaller spec.update.optimizer.learningRate may help",
-                                                        KeepNotFinite(tensors)));
-    }
-    if (options_.config.output_directory().empty()) return absl::OkStatus();
-    const std::string path = OutputPath(options_.config, kModelFile);
-    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
-    if (!written.ok()) return written.status();
-    result->set_path(path);
-    result->set_warning(written->warning);
-    return absl::OkStatus();
-  }
-
-  // No result, but a trace of what went wrong, under a name that nobody takes for the model. What became of it, as the
-  // end of a message.
-  std::string KeepNotFinite(const std::vector<checkpoint::NamedTensor>& tensors) const {
-    if (options_.config.output_directory().empty()) return "";
-    const std::string path = OutputPath(options_.config, kNotFiniteFile);
-    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
-    return written.ok() ? absl::StrCat("; kept as ", path) : absl::StrCat("; ", written.status().message());
-  }
-
-  absl::StatusOr<checkpoint::WrittenFile> Write(const std::string& path,
-                                                const std::vector<checkpoint::NamedTensor>& tensors) const {
-    return checkpoint::WriteSafetensors(
-        path, tensors,
-        {{"format", "pt"}, {"model", ModelName(options_.config.model())}, {"job", options_.config.job_name()}});
+    return output_.WriteIfBest(work, result);
   }
 
   void Fail(const absl::Status& status) {
@@ -545,6 +503,7 @@ class WorkerProcess::Impl {
   std::unique_ptr<data::Dataset> test_;
   std::unique_ptr<model::Model> model_;
   ParameterStore store_;
+  ModelOutput output_;
   BatchLoader loader_;
   std::vector<std::vector<float>> start_;  // see KeepStart
 
@@ -597,10 +556,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
                                             ", those of the training set ", data::ToString(train->fields())));
   }
   if (absl::Status known = core::CheckSchedule(options.config.local_steps().schedule()); !known.ok()) return known;
-  if (!options.config.output_directory().empty()) {
-    absl::Status writable = checkpoint::CheckWritable(OutputPath(options.config, kModelFile));
-    if (!writable.ok()) return writable;
-  }
+  if (absl::Status writable = ModelOutput::CheckWritable(options.config); !writable.ok()) return writable;
   auto impl = std::make_unique<Impl>(std::move(options), std::move(train), std::move(test), std::move(model));
   const absl::Status served = impl->ServeMetrics();
   if (!served.ok()) return served;

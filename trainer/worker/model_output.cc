@@ -1,0 +1,107 @@
+#include "trainer/worker/model_output.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "trainer/core/training_monitor.h"
+#include "trainer/worker/model_spec.h"
+
+namespace downpour::worker {
+namespace {
+
+constexpr char kModelFile[] = "model.safetensors";
+constexpr char kNotFiniteFile[] = "model.not-finite.safetensors";
+
+std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
+  return absl::StrCat(config.output_directory(), "/", file);
+}
+
+}  // namespace
+
+ModelOutput::ModelOutput(const v1::TrainingConfig& config, const model::Model& model, const ParameterStore& store)
+    : config_(config), model_(model), store_(store) {
+  if (config.keep_best().empty() || config.output_directory().empty()) return;
+  best_models_.emplace(config.output_directory(), config.job_uid(), config.keep_best());
+}
+
+absl::Status ModelOutput::CheckWritable(const v1::TrainingConfig& config) {
+  return config.output_directory().empty() ? absl::OkStatus()
+                                           : checkpoint::CheckWritable(OutputPath(config, kModelFile));
+}
+
+absl::Status ModelOutput::WithTensors(const std::function<absl::Status(const Tensors&)>& visit) const {
+  const std::vector<std::vector<float>> values = store_.Values();
+  Tensors tensors;
+  for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
+    tensors.push_back({model_.tensors()[tensor].name, model_.tensors()[tensor].shape, values[tensor]});
+  }
+  const std::vector<model::Model::Frozen> frozen = model_.frozen();
+  for (const model::Model::Frozen& one : frozen) tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
+  return visit(tensors);
+}
+
+absl::Status ModelOutput::Export(v1::TaskResult* result) const {
+  return WithTensors([&](const Tensors& tensors) -> absl::Status {
+    if (const absl::Status finite = checkpoint::CheckFinite(tensors); !finite.ok()) {
+      result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
+      return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
+                                                        "; a smaller spec.update.optimizer.learningRate may help",
+                                                        KeepNotFinite(tensors)));
+    }
+    if (config_.output_directory().empty()) return absl::OkStatus();
+    const std::string path = OutputPath(config_, kModelFile);
+    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
+    if (!written.ok()) return written.status();
+    result->set_path(path);
+    result->set_warning(written->warning);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* result) const {
+  if (!best_models_.has_value()) return absl::OkStatus();
+  v1::Evaluation evaluation;
+  evaluation.set_loss(result->loss());
+  *evaluation.mutable_metrics() = result->metrics();
+  const std::optional<double> value = core::MeasuredValue(evaluation, config_.keep_best());
+  const checkpoint::MeasuredModel model = {value.value_or(std::numeric_limits<double>::quiet_NaN()), work.dataset_epoch,
+                                           work.lease};
+  const absl::StatusOr<bool> best = best_models_->IsBest(model);
+  if (!best.ok()) return best.status();
+  if (!*best) return absl::OkStatus();
+  return WithTensors([&](const Tensors& tensors) -> absl::Status {
+    if (!checkpoint::CheckFinite(tensors).ok()) return absl::OkStatus();
+    const absl::StatusOr<checkpoint::WrittenFile> written =
+        Write(best_models_->PathOf(model), tensors, best_models_->MetadataOf(model));
+    if (!written.ok()) return written.status();
+    if (!written->warning.empty()) result->set_warning(written->warning);
+    if (const std::string left = best_models_->RemoveWorse(model); !left.empty()) result->set_warning(left);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ModelOutput::KeepBest(v1::TaskResult* result) const {
+  if (!best_models_.has_value()) return absl::FailedPreconditionError("no output directory to keep the best model in");
+  const absl::StatusOr<checkpoint::BestModels::Kept> kept = best_models_->Keep();
+  if (!kept.ok()) return kept.status();
+  result->set_path(kept->path);
+  result->set_best_epoch(kept->epoch);
+  result->set_warning(kept->warning);
+  return absl::OkStatus();
+}
+
+std::string ModelOutput::KeepNotFinite(const Tensors& tensors) const {
+  if (config_.output_directory().empty()) return "";
+  const std::string path = OutputPath(config_, kNotFiniteFile);
+  const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
+  return written.ok() ? absl::StrCat("; kept as ", path) : absl::StrCat("; ", written.status().message());
+}
+
+absl::StatusOr<checkpoint::WrittenFile> ModelOutput::Write(const std::string& path, const Tensors& tensors,
+                                                           std::map<std::string, std::string> metadata) const {
+  metadata.insert({{"format", "pt"}, {"model", ModelName(config_.model())}, {"job", config_.job_name()}});
+  return checkpoint::WriteSafetensors(path, tensors, metadata);
+}
+
+}  // namespace downpour::worker

@@ -346,6 +346,31 @@ constexpr Description kDescriptions[] = {
     {"spec.training.threads", "Threads of one worker. 0: one."},
     {"spec.training.updatesPerShard", "Updates in one lease of data. 0: chosen by the coordinator."},
     {"spec.training.evaluate", "Whether loss and metrics are measured on the test set after each epoch."},
+    {"spec.training.earlyStopping",
+     "Ends the training before all epochs are done, once evaluations say that it no longer becomes better; the job "
+     "succeeds. Absent: all epochs are done."},
+    {"spec.training.earlyStopping.metric",
+     "What is looked at: Loss, or one of spec.model.metrics. Of losses and errors less is better."},
+    {"spec.training.earlyStopping.minDelta", "A change that is not greater is no improvement. Absent: 0."},
+    {"spec.training.earlyStopping.patience", "It ends after so many epochs without improvement."},
+    {"spec.training.earlyStopping.startFromEpoch", "So many epochs are not looked at."},
+    {"spec.training.reduceOnPlateau",
+     "Multiplies the learning rate, as the schedule says it, once evaluations say that training no longer becomes "
+     "better. Absent: the schedule alone says the learning rate."},
+    {"spec.training.reduceOnPlateau.metric",
+     "What is looked at: Loss, or one of spec.model.metrics. Of losses and errors less is better."},
+    {"spec.training.reduceOnPlateau.factor", "By what, each time; below 1. Absent: 0.1."},
+    {"spec.training.reduceOnPlateau.patience", "The rate is reduced after so many epochs without improvement."},
+    {"spec.training.reduceOnPlateau.cooldown", "So many epochs after a reduction are not counted."},
+    {"spec.training.reduceOnPlateau.minLearningRate",
+     "The learning rate is not reduced below this. Less than that of localOptimizer where there is one, otherwise of "
+     "optimizer. Absent: 0."},
+    {"spec.training.reduceOnPlateau.minDelta", "A change that is not greater is no improvement. Absent: 0.0001."},
+    {"spec.training.keepBest",
+     "Writes the model of the best evaluation as best.safetensors beside the model of the end, in output.directory. "
+     "Absent: it is not written."},
+    {"spec.training.keepBest.metric",
+     "What it is best in: Loss, or one of spec.model.metrics. Of losses and errors less is better."},
     {"spec.update", "How gradients become new parameters."},
     {"spec.update.mode",
      "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness "
@@ -708,6 +733,51 @@ constexpr Relation kRelations[] = {
      "!has(self.training) || !has(self.training.steps) || !has(self.update) || !has(self.update.mode) || "
      "self.update.mode != 'Sandblaster'",
      "has no steps in the mode Sandblaster"},
+    {"spec.training", "earlyStopping", "!has(self.earlyStopping) || !has(self.evaluate) || self.evaluate",
+     "needs spec.training.evaluate: true"},
+    {"spec", "training.earlyStopping.metric",
+     "!has(self.training) || !has(self.training.earlyStopping) || !has(self.training.earlyStopping.metric) || "
+     "self.training.earlyStopping.metric == 'Loss' || (has(self.model.metrics) && "
+     "self.training.earlyStopping.metric in self.model.metrics)",
+     "must be Loss or one of spec.model.metrics"},
+    {"spec", "training.earlyStopping",
+     "!has(self.training) || !has(self.training.earlyStopping) || !has(self.update) || !has(self.update.mode) || "
+     "self.update.mode != 'Sandblaster'",
+     "is not for the mode Sandblaster"},
+    {"spec.training", "reduceOnPlateau", "!has(self.reduceOnPlateau) || !has(self.evaluate) || self.evaluate",
+     "needs spec.training.evaluate: true"},
+    {"spec", "training.reduceOnPlateau.metric",
+     "!has(self.training) || !has(self.training.reduceOnPlateau) || !has(self.training.reduceOnPlateau.metric) || "
+     "self.training.reduceOnPlateau.metric == 'Loss' || (has(self.model.metrics) && "
+     "self.training.reduceOnPlateau.metric in self.model.metrics)",
+     "must be Loss or one of spec.model.metrics"},
+    {"spec", "training.reduceOnPlateau",
+     "!has(self.training) || !has(self.training.reduceOnPlateau) || !has(self.update) || !has(self.update.mode) || "
+     "self.update.mode != 'Sandblaster'",
+     "is not for the mode Sandblaster"},
+    {"spec.training", "keepBest", "!has(self.keepBest) || !has(self.evaluate) || self.evaluate",
+     "needs spec.training.evaluate: true"},
+    {"spec", "training.keepBest.metric",
+     "!has(self.training) || !has(self.training.keepBest) || !has(self.training.keepBest.metric) || "
+     "self.training.keepBest.metric == 'Loss' || (has(self.model.metrics) && "
+     "self.training.keepBest.metric in self.model.metrics)",
+     "must be Loss or one of spec.model.metrics"},
+    {"spec", "training.keepBest",
+     "!has(self.training) || !has(self.training.keepBest) || !has(self.update) || !has(self.update.mode) || "
+     "self.update.mode != 'Sandblaster'",
+     "is not for the mode Sandblaster"},
+    {"spec.training.reduceOnPlateau", "factor", "!has(self.factor) || self.factor < 1.0", "must be below 1"},
+    {"spec", "training.reduceOnPlateau.minLearningRate",
+     "!has(self.training) || !has(self.training.reduceOnPlateau) || "
+     "!has(self.training.reduceOnPlateau.minLearningRate) || self.training.reduceOnPlateau.minLearningRate < "
+     "(!has(self.update) ? 0.01 : has(self.update.localOptimizer) ? (has(self.update.localOptimizer.learningRate) ? "
+     "self.update.localOptimizer.learningRate : 0.01) : has(self.update.optimizer) && "
+     "has(self.update.optimizer.learningRate) ? self.update.optimizer.learningRate : 0.01)",
+     "must be below the learningRate of localOptimizer, or of optimizer where there is none"},
+    {"spec", "training.keepBest",
+     "!has(self.training) || !has(self.training.keepBest) || (has(self.output) && has(self.output.directory) && "
+     "size(self.output.directory) > 0)",
+     "needs spec.output.directory, a folder that all workers have"},
     {"spec.model", "parameters", "!has(self.parameters) || has(self.name)", "is for a network with a name"},
     {"spec.model.plugin", "parameters", "!has(self.parameters) || has(self.name)", "is for a network of the plug-in"},
     {"spec.model", "loss", "has(self.plugin) || !has(self.loss) || !has(self.loss.type) || self.loss.type in [$losses]",
@@ -921,6 +991,7 @@ constexpr Relation kRelations[] = {
      "must have at least one of roles, onPodConditions, onContainerReasons, onExitCodes"},
 };
 
+static_assert(LocalOptimizerSpec{}.learning_rate == 0.01, "a relation above has it as well");
 static_assert(Backoff{}.initial_seconds == 1 && Backoff{}.max_seconds == 300, "a relation above has them as well");
 
 // Lists of objects whose items have keys. The API server refuses two items with one key. Other lists of the spec are

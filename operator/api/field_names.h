@@ -130,6 +130,7 @@ inline constexpr std::int64_t kYear = 365 * kDay;
 inline constexpr int kMaxWorkers = 10000;
 inline constexpr int kMaxParameterServers = 1000;
 inline constexpr int kMaxEpochs = 100000;
+inline constexpr double kMaxDelta = 1e6;  // of a metric, below which one change is no improvement
 inline constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 48;
 inline constexpr int kMaxRestarts = 1000000;
 // With the greatest batchSize, the samples of an update fit the numbers of the data plan.

@@ -275,6 +275,29 @@ void Fields(Visitor& v, DatasetSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, EarlyStoppingSpec& s) {
+  v.Field("metric", s.metric, Text{IsPluginName});  // which, see relations.h
+  v.Field("minDelta", s.min_delta, Fraction{0, kMaxDelta});
+  v.Field("patience", s.patience, Integer{1, kMaxEpochs});
+  v.Field("startFromEpoch", s.start_from_epoch, Integer{0, kMaxEpochs});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, ReduceOnPlateauSpec& s) {
+  v.Field("metric", s.metric, Text{IsPluginName});
+  v.Field("factor", s.factor, Share{});  // and less than 1, see relations.h
+  v.Field("patience", s.patience, Integer{1, kMaxEpochs});
+  v.Field("cooldown", s.cooldown, Integer{0, kMaxEpochs});
+  v.Field("minLearningRate", s.min_learning_rate, Fraction{0, 1000});
+  v.Field("minDelta", s.min_delta, Fraction{0, kMaxDelta});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, KeepBestSpec& s) {
+  v.Field("metric", s.metric, Text{IsPluginName});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, TrainingSpec& s) {
   v.Field("epochs", s.epochs, Integer{1, kMaxEpochs});
   v.Field("steps", s.steps, Integer{1, std::int64_t{1} << 40});
@@ -285,6 +308,9 @@ void Fields(Visitor& v, TrainingSpec& s) {
   v.Field("threads", s.threads, Integer{0, 1024});
   v.Field("updatesPerShard", s.updates_per_shard, Integer{0, 1000000});
   v.Field("evaluate", s.evaluate, Flag{});
+  v.Field("earlyStopping", s.early_stopping, Object{});
+  v.Field("reduceOnPlateau", s.reduce_on_plateau, Object{});
+  v.Field("keepBest", s.keep_best, Object{});
 }
 
 template <class Visitor>

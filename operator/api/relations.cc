@@ -12,6 +12,7 @@
 #include "operator/api/dataset_relations.h"
 #include "operator/api/document.h"
 #include "operator/api/field_names.h"
+#include "operator/api/training_relations.h"
 
 namespace downpour::api {
 namespace {
@@ -224,6 +225,9 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
     if (spec.update.mode == UpdateMode::kSandblaster) {
       errors.Add("spec.training.steps", "is not for the mode Sandblaster");
     }
+  }
+  if (errors.IsClean("spec.training") && errors.IsClean("spec.model") && errors.IsClean("spec.update")) {
+    CheckMonitors(spec, errors);
   }
   if (errors.IsClean("spec.update")) {
     CheckSandblaster(spec.update, errors);

@@ -256,6 +256,30 @@ struct DatasetSpec {
   friend bool operator==(const DatasetSpec&, const DatasetSpec&) = default;
 };
 
+// What evaluations mean for the training that goes on. A metric is "Loss", or one of the model's.
+struct EarlyStoppingSpec {
+  std::string metric = "Loss";
+  double min_delta = 0;      // a smaller change is no improvement
+  int patience = 1;          // it ends after so many epochs without improvement
+  int start_from_epoch = 0;  // so many epochs are not looked at
+  friend bool operator==(const EarlyStoppingSpec&, const EarlyStoppingSpec&) = default;
+};
+
+struct ReduceOnPlateauSpec {
+  std::string metric = "Loss";
+  double factor = 0.1;  // of the learning rate, each time
+  int patience = 10;    // the rate is reduced after so many epochs without improvement
+  int cooldown = 0;     // epochs after a reduction that are not counted
+  double min_learning_rate = 0;
+  double min_delta = 1e-4;
+  friend bool operator==(const ReduceOnPlateauSpec&, const ReduceOnPlateauSpec&) = default;
+};
+
+struct KeepBestSpec {
+  std::string metric = "Loss";
+  friend bool operator==(const KeepBestSpec&, const KeepBestSpec&) = default;
+};
+
 struct TrainingSpec {
   std::optional<int> epochs = {};          // at most one of both; neither: one epoch
   std::optional<std::int64_t> steps = {};  // updates
@@ -268,6 +292,9 @@ struct TrainingSpec {
   int threads = 0;            // of one worker; 0: one
   int updates_per_shard = 0;  // of one lease; 0: chosen by the coordinator
   bool evaluate = true;       // on the test set, after each epoch
+  std::optional<EarlyStoppingSpec> early_stopping = {};
+  std::optional<ReduceOnPlateauSpec> reduce_on_plateau = {};
+  std::optional<KeepBestSpec> keep_best = {};  // of the models after each epoch, as a file besides
   friend bool operator==(const TrainingSpec&, const TrainingSpec&) = default;
 };
 

@@ -332,6 +332,27 @@ v1::OptimizerConfig ToProto(const api::OptimizerSpec& spec) {
   return config;
 }
 
+v1::EarlyStoppingConfig ToProto(const api::EarlyStoppingSpec& spec) {
+  v1::EarlyStoppingConfig config;
+  config.set_metric(spec.metric);
+  config.set_min_delta(spec.min_delta);
+  config.set_patience(static_cast<std::uint32_t>(spec.patience));
+  config.set_start_from_epoch(static_cast<std::uint32_t>(spec.start_from_epoch));
+  return config;
+}
+
+v1::ReduceOnPlateauConfig ToProto(const api::ReduceOnPlateauSpec& spec) {
+  v1::ReduceOnPlateauConfig config;
+  config.set_metric(spec.metric);
+  config.set_min_delta(spec.min_delta);
+  config.set_factor(spec.factor);
+  // There so many epochs are let pass, and the rate is reduced with the next one.
+  config.set_patience(static_cast<std::uint32_t>(spec.patience - 1));
+  config.set_cooldown(static_cast<std::uint32_t>(spec.cooldown));
+  config.set_min_learning_rate(spec.min_learning_rate);
+  return config;
+}
+
 // What depends on the mode, that of the optimizer included.
 void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
   config->mutable_optimizer()->set_staleness_aware(spec.update.optimizer.staleness_aware.value_or(true));
@@ -385,6 +406,12 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_output_directory(output_directory);
   config.set_evaluate(spec.training.evaluate);
   config.set_threads(spec.training.threads);
+  const api::TrainingSpec& training = spec.training;
+  if (training.early_stopping.has_value()) *config.mutable_early_stopping() = ToProto(*training.early_stopping);
+  if (training.reduce_on_plateau.has_value()) {
+    *config.mutable_reduce_on_plateau() = ToProto(*training.reduce_on_plateau);
+  }
+  if (training.keep_best.has_value()) config.set_keep_best(training.keep_best->metric);
   if (spec.checkpoint.has_value()) *config.mutable_checkpoint() = ToProto(*spec.checkpoint, job.metadata.name);
   if (spec.tracking.has_value()) *config.mutable_tracking() = ToProto(*spec.tracking, job.metadata.name);
   config.set_accumulate(spec.update.accumulate);

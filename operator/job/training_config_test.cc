@@ -323,5 +323,50 @@ TEST(TrainingConfigTest, GeneratedDataAreTakenOverWhole) {
   EXPECT_EQ(synthetic.max_length(), 9);
 }
 
+TEST(TrainingConfigTest, WhatEvaluationsDecideIsPassedOnWhereItIsWanted) {
+  api::TrainingJob job = MakeJob();
+  v1::TrainingConfig config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_FALSE(config.has_early_stopping());
+  EXPECT_FALSE(config.has_reduce_on_plateau());
+  EXPECT_EQ(config.keep_best(), "");
+
+  job.spec.training.early_stopping.emplace();
+  job.spec.training.reduce_on_plateau.emplace();
+  job.spec.training.keep_best.emplace();
+  config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.early_stopping().metric(), "Loss");
+  EXPECT_EQ(config.early_stopping().min_delta(), 0);
+  EXPECT_EQ(config.early_stopping().patience(), 1u);
+  EXPECT_EQ(config.early_stopping().start_from_epoch(), 0u);
+  EXPECT_EQ(config.reduce_on_plateau().metric(), "Loss");
+  EXPECT_EQ(config.reduce_on_plateau().min_delta(), 1e-4);
+  EXPECT_EQ(config.reduce_on_plateau().factor(), 0.1);
+  EXPECT_EQ(config.reduce_on_plateau().patience(), 9u) << "are let pass; with the tenth the rate is reduced";
+  EXPECT_EQ(config.reduce_on_plateau().cooldown(), 0u);
+  EXPECT_EQ(config.reduce_on_plateau().min_learning_rate(), 0);
+  EXPECT_EQ(config.keep_best(), "Loss");
+
+  *job.spec.training.early_stopping = {.metric = "Accuracy", .min_delta = 0.5, .patience = 4, .start_from_epoch = 3};
+  *job.spec.training.reduce_on_plateau = {.metric = "Top5Accuracy",
+                                          .factor = 0.25,
+                                          .patience = 1,
+                                          .cooldown = 2,
+                                          .min_learning_rate = 0.125,
+                                          .min_delta = 0.75};
+  job.spec.training.keep_best->metric = "Accuracy";
+  config = ToTrainingConfig(job, "abc", "/out");
+  EXPECT_EQ(config.early_stopping().metric(), "Accuracy");
+  EXPECT_EQ(config.early_stopping().min_delta(), 0.5);
+  EXPECT_EQ(config.early_stopping().patience(), 4u);
+  EXPECT_EQ(config.early_stopping().start_from_epoch(), 3u);
+  EXPECT_EQ(config.reduce_on_plateau().metric(), "Top5Accuracy");
+  EXPECT_EQ(config.reduce_on_plateau().min_delta(), 0.75);
+  EXPECT_EQ(config.reduce_on_plateau().factor(), 0.25);
+  EXPECT_EQ(config.reduce_on_plateau().patience(), 0u);
+  EXPECT_EQ(config.reduce_on_plateau().cooldown(), 2u);
+  EXPECT_EQ(config.reduce_on_plateau().min_learning_rate(), 0.125);
+  EXPECT_EQ(config.keep_best(), "Accuracy");
+}
+
 }  // namespace
 }  // namespace downpour::job

@@ -232,6 +232,27 @@ inline void DropUnused(DatasetSpec& dataset, bool evaluates) {
   MakeUnique(dataset.class_names);
 }
 
+// What looks at evaluations, where there are none, and metrics that there are not.
+inline void DropUnmeasured(TrainingJobSpec& spec) {
+  TrainingSpec& training = spec.training;
+  if (!training.evaluate || spec.update.mode == UpdateMode::kSandblaster) {
+    training.early_stopping.reset();
+    training.reduce_on_plateau.reset();
+    training.keep_best.reset();
+  }
+  if (spec.output.directory.empty()) training.keep_best.reset();
+  const std::string metric = spec.model.metrics.empty() ? "Loss" : spec.model.metrics.front();
+  if (training.early_stopping.has_value()) training.early_stopping->metric = metric;
+  if (training.keep_best.has_value()) training.keep_best->metric = metric;
+  if (!training.reduce_on_plateau.has_value()) return;
+  ReduceOnPlateauSpec& reduce = *training.reduce_on_plateau;
+  reduce.metric = "Loss";
+  if (reduce.factor == 1) reduce.factor = 0.5;
+  const bool local = spec.update.local_optimizer.has_value();
+  const double rate = local ? spec.update.local_optimizer->learning_rate : spec.update.optimizer.learning_rate;
+  if (reduce.min_learning_rate >= rate) reduce.min_learning_rate = 0;
+}
+
 inline TrainingJob RandomJob(std::mt19937_64& random) {
   TrainingJob job;
   RandomFill fill(random);
@@ -265,6 +286,7 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
   if (job.spec.training.epochs.has_value() || job.spec.update.mode == UpdateMode::kSandblaster) {
     job.spec.training.steps.reset();
   }
+  DropUnmeasured(job.spec);
   if (job.spec.update.codec != Codec::kTopK) job.spec.update.top_k.reset();
   MakeUnique(model.metrics);
   if (job.spec.checkpoint.has_value()) {

@@ -20,6 +20,7 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   expectation.steps = static_cast<std::uint64_t>(spec.training.steps.value_or(0));
   expectation.epochs = static_cast<std::uint32_t>(spec.training.whole_epochs());
   expectation.may_converge = spec.update.mode == api::UpdateMode::kSandblaster;
+  expectation.may_stop = spec.training.early_stopping.has_value();
   if (spec.training.updates_per_shard > 0) {
     expectation.updates_per_shard = static_cast<std::uint32_t>(spec.training.updates_per_shard);
   }

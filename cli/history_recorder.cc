@@ -135,6 +135,12 @@ std::vector<std::string> HistoryRecorder::AddProgress(double time, const v1::Pro
                           {"samples", evaluation.samples()}}));
   }
   model_path_ = reply.model_path();
+  summary.stop_reason = reply.stop_reason();
+  summary.rate_reason = reply.rate_reason();
+  summary.best_epoch.reset();
+  if (reply.has_best_epoch()) summary.best_epoch = static_cast<int>(reply.best_epoch());
+  summary.best_reason = reply.best_reason();
+  best_path_ = reply.best_path();
   for (const v1::MemberProgress& member : reply.members()) {
     if (!member.has_worker()) continue;
     auto& [bytes, saved] = pushed_[{member.index(), member.process_incarnation()}];
@@ -239,6 +245,7 @@ void HistoryRecorder::Finish(double time, const std::string& phase, const std::s
   summary.total_seconds = time - start_time_;
   // The model of a run that did not succeed is no result.
   summary.model_path = phase == kSucceeded ? model_path_ : "";
+  summary.best_path = phase == kSucceeded ? best_path_ : "";
 }
 
 std::string SummaryToJson(const RunSummary& summary) {
@@ -250,6 +257,10 @@ std::string SummaryToJson(const RunSummary& summary) {
               {"missing", summary.ledger->missing},
               {"duplicated", summary.ledger->duplicated},
               {"skipped", summary.ledger->skipped}};
+  }
+  json best;
+  if (summary.best_epoch.has_value()) {
+    best = {{"epoch", *summary.best_epoch}, {"reason", summary.best_reason}, {"path", summary.best_path}};
   }
   const json document = {{"job", summary.job},
                          {"jobUid", summary.job_uid},
@@ -274,6 +285,9 @@ std::string SummaryToJson(const RunSummary& summary) {
                          {"sentBytes", summary.bytes.sent},
                          {"ledger", ledger},
                          {"audit", AuditOf(summary)},
+                         {"stopReason", summary.stop_reason},
+                         {"rateReason", summary.rate_reason},
+                         {"best", best},
                          {"modelPath", summary.model_path},
                          {"runDirectory", summary.run_directory},
                          {"warnings", summary.warnings}};

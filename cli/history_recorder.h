@@ -63,6 +63,7 @@ class HistoryRecorder {
   // By index and incarnation of the worker: bytes pushed and saved.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::pair<std::uint64_t, std::uint64_t>> pushed_;
   std::string model_path_;
+  std::string best_path_;
   std::map<std::pair<std::uint64_t, std::uint32_t>, std::size_t> evaluation_index_;  // (generation, epochs) -> place
   std::map<std::string, std::size_t> span_index_;                                    // uid -> place
 };

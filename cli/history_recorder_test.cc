@@ -303,6 +303,11 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   v1::ProgressReply reply = Reply(100);
   Evaluate(reply, 1, 0.875);
   reply.set_model_path("/runs/demo-1/model.safetensors");
+  reply.set_stop_reason("stopped early after epoch 1");
+  reply.set_rate_reason("multiplied by 0.5");
+  reply.set_best_epoch(1);
+  reply.set_best_reason("Loss was best");
+  reply.set_best_path("/runs/demo-1/best.safetensors");
   v1::ProgressReply first = Reply(1);
   first.add_warnings("of the coordinator before");
   reply.add_warnings("39 updates were skipped");
@@ -317,6 +322,8 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
     "epochs": 1.0, "samplesPerSecond": 1600.0, "firstUpdateSeconds": 2.0, "totalSeconds": 6.0, "restarts": 2,
     "generation": 1, "resumedFrom": "", "checkpoint": "", "checkpointUpdates": 0, "lostUpdates": 0, "pushBytes": 0, "pushBytesSaved": 0,
     "receivedBytes": 0, "sentBytes": 0, "ledger": {"expected": 100, "applied": 100, "missing": 0, "duplicated": 0, "skipped": 0}, "audit": "Exact",
+    "stopReason": "stopped early after epoch 1", "rateReason": "multiplied by 0.5",
+    "best": {"epoch": 1, "reason": "Loss was best", "path": "/runs/demo-1/best.safetensors"},
     "modelPath": "/runs/demo-1/model.safetensors", "runDirectory": "/runs/demo-1",
     "warnings": ["of the coordinator before", "39 updates were skipped"]})");
   EXPECT_EQ(document, expected) << document.dump(2);
@@ -326,6 +333,7 @@ TEST(HistoryRecorderTest, TheSummaryHasEveryKey) {
   EXPECT_TRUE(failed.at("ledger").is_null());
   EXPECT_TRUE(failed.at("audit").is_null());
   EXPECT_EQ(failed.at("modelPath"), "") << "the model of a failed run is no result";
+  EXPECT_EQ(failed.at("best").at("path"), "");
 }
 
 }  // namespace

@@ -59,6 +59,15 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
         static_cast<std::uint64_t>(1000 * std::max(0.0, now - known->time.value_or(now))));
     checkpoint.set_error(known->error);
   }
+  if (const std::optional<api::TrainingStatus>& known = job.status.training; known.has_value()) {
+    reply.set_stop_reason(known->stop_reason);
+    reply.set_rate_reason(known->rate_reason);
+    if (known->best.has_value()) {
+      reply.set_best_epoch(static_cast<std::uint32_t>(known->best->epoch));
+      reply.set_best_reason(known->best->reason);
+      reply.set_best_path(known->best->path);
+    }
+  }
   if (!progress.loss.empty()) reply.set_loss(ParseDecimal(progress.loss));
   if (const std::vector<TestMetric> metrics = MetricsOf(progress); !metrics.empty()) {
     v1::Evaluation* evaluation = reply.add_evaluations();  // the status does not say after which epoch
@@ -136,6 +145,10 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
     if (overview.total_steps > 0) {
       overview.epochs =
           overview.epochs_total * static_cast<double>(overview.step) / static_cast<double>(overview.total_steps);
+    }
+    // The steps of a job that ends early may be those that it has by then.
+    if (status.training.has_value() && !status.training->stop_reason.empty()) {
+      overview.epochs = std::min<double>(overview.epochs, status.progress->epoch);
     }
     overview.test_metrics = MetricsOf(*status.progress);
   }

@@ -118,6 +118,11 @@ struct RunSummary {
   std::uint64_t push_bytes_saved = 0;   // by the codec: so much more they would have been as float32
   std::optional<LedgerSummary> ledger;  // absent: the ps could not be read, `message` says why
   std::string model_path;
+  std::string stop_reason = {};        // why it ended before all epochs were done; empty: it did not
+  std::string rate_reason = {};        // why the learning rate was less than the schedule said; empty: it was not
+  std::optional<int> best_epoch = {};  // where a model is kept for being the best: after so many epochs
+  std::string best_reason = {};
+  std::string best_path = {};
   std::string run_directory;
   std::vector<std::string> warnings = {};  // what the job went on without, each once
 };

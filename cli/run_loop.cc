@@ -64,7 +64,7 @@ class RunLoop {
       Show();
       if (std::optional<RunOutcome> outcome = FinalOutcome(job_.status); outcome.has_value()) {
         outcome->bad_input = outcome->phase == kFailed && bad_input_;
-        if (outcome->phase == kSucceeded && reply_.has_value()) outcome->message = reply_->search().outcome();
+        if (outcome->phase == kSucceeded && reply_.has_value()) outcome->message = job::OutcomeOf(*reply_);
         return *outcome;
       }
       AskIfDue();

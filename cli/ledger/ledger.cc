@@ -35,7 +35,28 @@ class Shape {
     last_ = std::move(last);
   }
 
+  // Leaves out this data shard and what is behind it.
+  void EndBefore(const v1::ShardId& end) {
+    std::uint32_t epoch = end.dataset_epoch();
+    if (epoch >= epochs_) return;
+    Firsts last = Of(epoch);
+    if (end.shard() + std::uint64_t{1} >= last.size()) {
+      ++epoch;  // which it has none of
+    } else {
+      last.resize(end.shard() + std::size_t{1});
+    }
+    if (epoch >= epochs_) return;
+    epochs_ = epoch;
+    last_.reset();
+    if (end.dataset_epoch() < epoch || end.shard() == 0) return;
+    ++epochs_;
+    last_ = std::move(last);
+    is_cut_ = true;
+  }
+
   std::uint32_t epochs() const { return epochs_; }
+  // Epochs that a slice can have completed: not the one in the middle of which training ended.
+  std::uint32_t whole_epochs() const { return is_cut_ ? epochs_ - 1 : epochs_; }
   std::uint64_t Updates(std::uint32_t epoch) const { return Of(epoch).back(); }
   std::uint64_t UpdatesBefore(std::uint32_t epoch) const {
     std::uint64_t updates = 0;
@@ -74,6 +95,7 @@ class Shape {
   std::uint32_t epochs_ = 0;
   v1::DataPlan data_;
   std::optional<Firsts> last_;  // of an epoch that ends before its samples do
+  bool is_cut_ = false;         // it ends before the plan does
   mutable std::map<std::pair<std::uint32_t, std::uint32_t>, Firsts> kinds_;
 };
 
@@ -138,8 +160,8 @@ absl::StatusOr<std::uint64_t> CountEpoch(const Shape& shape, const v1::SliceLedg
 
 // The distinct updates that a slice records.
 absl::StatusOr<std::uint64_t> CountSlice(const Shape& shape, const v1::SliceLedger& slice) {
-  if (slice.watermark() > shape.epochs()) {
-    return Contradiction(slice, absl::StrCat("watermark ", slice.watermark(), " of ", shape.epochs(), " epochs"));
+  if (slice.watermark() > shape.whole_epochs()) {
+    return Contradiction(slice, absl::StrCat("watermark ", slice.watermark(), " of ", shape.whole_epochs(), " epochs"));
   }
   std::uint64_t distinct = shape.UpdatesBefore(slice.watermark());
   std::set<std::uint32_t> seen;
@@ -236,6 +258,34 @@ bool SameSizes(const v1::DataPlan& a, const v1::DataPlan& b) {
   return true;
 }
 
+// Before which data shard training ended. A ps may lag behind with it, but two cannot differ.
+absl::StatusOr<std::optional<v1::ShardId>> FindEnd(const LedgerExpectation& expectation,
+                                                   const std::vector<v1::LedgerReply>& replies) {
+  std::optional<v1::ShardId> end;
+  std::uint32_t from = 0;
+  const auto text = [](const v1::ShardId& shard) {
+    return absl::StrCat("data shard ", shard.shard(), " of epoch ", shard.dataset_epoch());
+  };
+  for (const v1::LedgerReply& reply : replies) {
+    if (!reply.has_end()) continue;
+    const std::string name = absl::StrCat("ps-", reply.ps_index());
+    if (!expectation.may_stop) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name, " ends training before ", text(reply.end()), "; the job has no early stopping"));
+    }
+    if (end.has_value() && text(*end) != text(reply.end())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(name, " ends training before ", text(reply.end()), ", ps-", from, " before ", text(*end)));
+    }
+    end = reply.end();
+    from = reply.ps_index();
+  }
+  if (end.has_value() && end->dataset_epoch() == 0 && end->shard() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("ps-", from, " ends training before the first data shard"));
+  }
+  return end;
+}
+
 // That every reply speaks of this job, of one generation and of the data that the manifest and the files state.
 absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
   if (replies.empty()) return absl::FailedPreconditionError("no ps answered");
@@ -279,11 +329,14 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     }
     if (per_shard == 0) return absl::FailedPreconditionError(absl::StrCat(name, " has data shards of no update"));
   }
-  const Shape shape(first.data(), expectation.epochs, expectation.steps);
+  Shape shape(first.data(), expectation.epochs, expectation.steps);
   for (const v1::LedgerReply& reply : replies) {
     if (reply.data().epochs() == shape.epochs()) continue;
     return Differs(reply, "a number of epochs of", reply.data().epochs(), shape.epochs());
   }
+  const absl::StatusOr<std::optional<v1::ShardId>> end = FindEnd(expectation, replies);
+  if (!end.ok()) return end.status();
+  if (end->has_value()) shape.EndBefore(**end);
   return shape;
 }
 

@@ -21,6 +21,7 @@ struct LedgerExpectation {
   std::uint32_t batch_size = 0;
   std::uint32_t epochs = 0;  // 0: `steps` says how many updates there have to be
   std::uint64_t steps = 0;
+  bool may_stop = false;      // it may end before any data shard, if the ps say before which: nothing is behind that
   bool may_converge = false;  // it may end before, after any dataset epoch: then those have to be whole that are begun
   std::optional<std::uint32_t> updates_per_shard;  // absent: chosen by the job, taken from the replies
   std::optional<std::uint32_t> slice_count;        // absent: the highest slice that a ps reports decides

@@ -465,6 +465,128 @@ TEST(AuditLedgerTest, FaultyRepliesAreRefused) {
   }
 }
 
+// Three epochs of 10 updates, 4 a data shard; training ended in the second one, behind its first data shard.
+class StoppedLedgerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    expectation_.job_uid = "0123456789abcdef0123456789abcdef";
+    expectation_.sample_count = 20;
+    expectation_.batch_size = 2;
+    expectation_.epochs = 3;
+    expectation_.may_stop = true;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      v1::LedgerReply& reply = replies_.emplace_back();
+      reply.set_job_uid(expectation_.job_uid);
+      reply.set_ps_index(i);
+      reply.mutable_data()->set_sample_count(20);
+      reply.mutable_data()->set_batch_size(2);
+      reply.mutable_data()->set_updates_per_shard(4);
+      reply.mutable_data()->set_epochs(3);
+      v1::SliceLedger* slice = reply.add_slices();
+      slice->set_slice(i);
+      slice->set_watermark(1);
+      slice->set_version(14);
+      TableOf(slice, 1)->set_retired(std::string(1, '\x01'));
+      SetEnd(i, 1, 1);
+    }
+  }
+  void SetEnd(std::size_t ps, std::uint32_t epoch, std::uint32_t shard) {
+    replies_[ps].mutable_end()->set_dataset_epoch(epoch);
+    replies_[ps].mutable_end()->set_shard(shard);
+  }
+  absl::StatusOr<LedgerSummary> Audit() const { return AuditLedger(expectation_, replies_); }
+
+  LedgerExpectation expectation_;
+  std::vector<v1::LedgerReply> replies_;
+};
+
+TEST_F(StoppedLedgerTest, WhatIsBeforeTheEndHasToBeThereAndNothingElse) {
+  auto summary = Audit();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->expected, 14u);
+  EXPECT_EQ(summary->applied, 14u);
+  EXPECT_EQ(summary->missing, 0u);
+  EXPECT_EQ(summary->duplicated, 0u);
+
+  // One update of the data shard before the end is missing.
+  v1::SliceLedger* slice = replies_[1].mutable_slices(0);
+  slice->set_version(13);
+  slice->mutable_epochs(0)->clear_retired();
+  slice->mutable_epochs(0)->add_open()->set_applied(std::string(1, '\x0b'));
+  summary = Audit();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->expected, 14u);
+  EXPECT_EQ(summary->applied, 13u);
+  EXPECT_EQ(summary->missing, 1u);
+
+  slice->set_version(15);
+  slice->mutable_epochs(0)->mutable_open(0)->set_applied(std::string(1, '\x0f'));
+  summary = Audit();
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->missing, 0u);
+  EXPECT_EQ(summary->duplicated, 1u) << "a step of which the table knows nothing";
+}
+
+TEST_F(StoppedLedgerTest, WhatIsBehindTheEndIsAContradiction) {
+  v1::SliceLedger* slice = replies_[1].mutable_slices(0);
+  slice->set_version(18);
+  slice->mutable_epochs(0)->set_retired(std::string(1, '\x03'));
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kDataLoss) << "retired";
+  slice->mutable_epochs(0)->set_retired(std::string(1, '\x01'));
+  v1::ShardTable* open = slice->mutable_epochs(0)->add_open();
+  open->set_shard(1);
+  EXPECT_TRUE(Audit().ok()) << "open, and nothing in it";
+  open->set_applied(std::string(1, '\x01'));
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kDataLoss) << "open";
+  slice->mutable_epochs(0)->clear_open();
+  TableOf(slice, 2)->set_retired(std::string(1, '\x01'));
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kDataLoss) << "of the next epoch";
+  slice->clear_epochs();
+  slice->set_watermark(2);
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kDataLoss) << "an epoch that ended in its middle is not whole";
+}
+
+TEST_F(StoppedLedgerTest, TheEndMayBeThatOfAnEpoch) {
+  for (v1::LedgerReply& reply : replies_) {
+    reply.mutable_slices(0)->clear_epochs();
+    reply.mutable_slices(0)->set_version(20);
+    reply.mutable_slices(0)->set_watermark(2);
+  }
+  for (const auto& [epoch, shard] : {std::pair(2u, 0u), std::pair(1u, 3u)}) {
+    SetEnd(0, epoch, shard);
+    SetEnd(1, epoch, shard);
+    const auto summary = Audit();
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    EXPECT_EQ(summary->expected, 20u);
+    EXPECT_EQ(summary->applied, 20u);
+    EXPECT_EQ(summary->missing, 0u);
+  }
+  // Behind all of the job it is none.
+  SetEnd(0, 2, 3);
+  SetEnd(1, 2, 3);
+  EXPECT_EQ(Audit()->expected, 30u);
+  EXPECT_EQ(Audit()->missing, 10u);
+}
+
+TEST_F(StoppedLedgerTest, APsMayLagBehindButNotDiffer) {
+  replies_[0].clear_end();
+  ASSERT_TRUE(Audit().ok()) << Audit().status();
+  EXPECT_EQ(Audit()->expected, 14u);
+  SetEnd(0, 1, 2);
+  EXPECT_THAT(std::string(Audit().status().message()),
+              HasSubstr("ps-1 ends training before data shard 1 of epoch 1, ps-0 before data shard 2 of epoch 1"));
+  SetEnd(0, 0, 0);
+  SetEnd(1, 0, 0);
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(StoppedLedgerTest, AJobThatMayNotStopHasToBeDone) {
+  expectation_.may_stop = false;
+  EXPECT_EQ(Audit().status().code(), absl::StatusCode::kFailedPrecondition);
+  for (v1::LedgerReply& reply : replies_) reply.clear_end();
+  EXPECT_EQ(Audit()->missing, 16u);
+}
+
 TEST(AuditLedgerTest, ShardSizeOfTheManifestMustBeTheJobs) {
   std::mt19937_64 random(1);
   Model model = MakeModel(random, true);

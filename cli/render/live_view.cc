@@ -117,6 +117,7 @@ class Frame {
     AddBars();
     AddCurve();
     AddCheckpoint();
+    AddCourse();
     const std::string why = Why();
     if (!why.empty() && LinesLeft() > 2) Add(NewLine().Add(" ").Add(why, kYellow));
     AddRows();
@@ -260,6 +261,17 @@ class Frame {
     if (!checkpoint.error().empty())
       line.Add("  ").Add(absl::StrCat("failing: ", CleanText(checkpoint.error())), kYellow);
     Add(line);
+  }
+
+  // What evaluations have decided.
+  void AddCourse() {
+    if (progress() == nullptr) return;
+    const auto add = [this](const char* name, const std::string& text) {
+      if (!text.empty() && LinesLeft() > 4) Add(NewLine().Add(name, kDim).Add(CleanText(text), kCyan));
+    };
+    add(" ends  ", progress()->stop_reason());
+    add(" rate  ", progress()->rate_reason());
+    if (progress()->has_best_epoch()) add(" best  ", progress()->best_reason());
   }
 
   void AddRows() {

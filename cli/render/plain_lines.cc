@@ -143,6 +143,15 @@ void AddEpochs(const v1::ProgressReply* previous, const v1::ProgressReply& curre
   }
 }
 
+// What evaluations have decided, where it is news. Which model is the best is seen by the evaluations.
+void AddCourse(const v1::ProgressReply* previous, const v1::ProgressReply& current, Writer* writer) {
+  const auto add = [&](const std::string& before, const std::string& now) {
+    if (!now.empty() && (previous == nullptr || before != now)) writer->Add(CleanText(now));
+  };
+  add(previous == nullptr ? "" : previous->rate_reason(), current.rate_reason());
+  add(previous == nullptr ? "" : previous->stop_reason(), current.stop_reason());
+}
+
 std::string ProgressLine(const v1::ProgressReply& progress) {
   std::string line;
   if (progress.updates_expected() > 0) {
@@ -175,6 +184,7 @@ PlainLinesResult PlainLines(const Snapshot* previous, const Snapshot& current, d
   if (current.progress.has_value()) {
     const bool had = previous != nullptr && previous->progress.has_value();
     AddEpochs(had ? &*previous->progress : nullptr, *current.progress, &writer);
+    AddCourse(had ? &*previous->progress : nullptr, *current.progress, &writer);
     if (!silent && current.progress->phase() == v1::PHASE_TRAINING &&
         current.seconds - last_progress_seconds >= kPlainProgressSeconds) {
       writer.Add(ProgressLine(*current.progress));

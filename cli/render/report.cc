@@ -245,7 +245,9 @@ std::string RenderEvents(const RunHistory& history) {
 std::string RenderPlace(const RunSummary& summary) {
   std::string html;
   for (const auto& [name, value] :
-       {std::pair("model", summary.model_path), std::pair("newest checkpoint", summary.checkpoint),
+       {std::pair("model", summary.model_path), std::pair("best model", summary.best_path),
+        std::pair("best in", summary.best_epoch.has_value() ? summary.best_reason : ""),
+        std::pair("learning rate", summary.rate_reason), std::pair("newest checkpoint", summary.checkpoint),
         std::pair("resumed from", summary.resumed_from), std::pair("run folder", summary.run_directory),
         std::pair("job uid", summary.job_uid)}) {
     if (!value.empty()) absl::StrAppend(&html, "<tr><th>", name, "</th><td><code>", Escape(value), "</code></td></tr>");

@@ -56,6 +56,8 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
           summary.samples_per_second.has_value() ? FormatCount(*summary.samples_per_second) : "-", " samples/s",
           summary.first_update_seconds > 0 ? ", first update after " + FormatDuration(summary.first_update_seconds)
                                            : ", no update"));
+  if (!summary.rate_reason.empty()) row("rate", CleanText(summary.rate_reason));
+  if (summary.best_epoch.has_value()) row("best", CleanText(summary.best_reason));
   if (summary.push_bytes_saved > 0) {
     const auto bytes = static_cast<double>(summary.push_bytes);
     const auto saved = static_cast<double>(summary.push_bytes_saved);
@@ -74,6 +76,7 @@ std::string RenderSummaryText(const RunSummary& summary, bool colour) {
     row("checkpoint", absl::StrCat(CleanText(summary.checkpoint), " (update ", summary.checkpoint_updates, ")"));
   }
   if (!summary.model_path.empty()) row("model", CleanText(summary.model_path));
+  if (!summary.best_path.empty()) row("best model", CleanText(summary.best_path));
   if (!summary.run_directory.empty()) row("report", CleanText(summary.run_directory) + "/report.html");
   for (const std::string& warning : summary.warnings) {
     absl::StrAppend(&text, paint("1;33", absl::StrCat("Warning: ", CleanText(warning))), "\n");

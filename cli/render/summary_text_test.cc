@@ -55,6 +55,18 @@ TEST(SummaryTextTest, SaysWhatIsKnown) {
   }
   summary.samples_per_second.reset();
   EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr("10 epochs, - samples/s"));
+  for (const char* part : {"  rate ", "  best "}) EXPECT_THAT(RenderSummaryText(summary, false), Not(HasSubstr(part)));
+  summary.message = "stopped early after epoch 7";
+  summary.rate_reason = "the learning rate is multiplied by 0.5 since epoch 4";
+  summary.best_epoch = 4;
+  summary.best_reason = "Loss was best after epoch 4, 0.25";
+  summary.best_path = "/models/best.safetensors";
+  for (const char* part :
+       {"why         stopped early after epoch 7\n",
+        "rate        the learning rate is multiplied by 0.5 since epoch 4\n",
+        "best        Loss was best after epoch 4, 0.25\n", "best model  /models/best.safetensors\n"}) {
+    EXPECT_THAT(RenderSummaryText(summary, false), HasSubstr(part));
+  }
 }
 
 TEST(SummaryTextTest, MetricsAreSaidByTheirNames) {

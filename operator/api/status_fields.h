@@ -140,6 +140,20 @@ void Fields(Visitor& v, UpdateModeStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, BestModelStatus& s) {
+  v.Field("epoch", s.epoch, kCount);
+  v.Field("reason", s.reason, Text{AnyText});
+  v.Field("path", s.path, Text{AnyText});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, TrainingStatus& s) {
+  v.Field("stopReason", s.stop_reason, Text{AnyText});
+  v.Field("rateReason", s.rate_reason, Text{AnyText});
+  v.Field("best", s.best, Object{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, OutputStatus& s) {
   v.Field("path", s.path, Text{AnyText});
   v.Field("worker", s.worker, kCount);
@@ -174,6 +188,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("recovery", s.recovery, Object{});
   v.Field("progress", s.progress, Object{});
   v.Field("update", s.update, Object{});
+  v.Field("training", s.training, Object{});
   v.Field("output", s.output, Object{});
   v.Field("checkpoint", s.checkpoint, Object{});
   v.Field("checkpointRequest", s.checkpoint_request, Object{});

@@ -603,6 +603,22 @@ struct OutputStatus {
   friend bool operator==(const OutputStatus&, const OutputStatus&) = default;
 };
 
+// The model of the best evaluation so far.
+struct BestModelStatus {
+  int epoch = 0;  // after so many
+  std::string reason;
+  std::string path;  // empty: it is not written yet
+  friend bool operator==(const BestModelStatus&, const BestModelStatus&) = default;
+};
+
+// What evaluations have decided so far; a text that is empty: nothing.
+struct TrainingStatus {
+  std::string stop_reason;              // why it ends before all epochs are done
+  std::string rate_reason;              // why the learning rate is less than the schedule says
+  std::optional<BestModelStatus> best;  // absent: none is kept, or none is evaluated yet
+  friend bool operator==(const TrainingStatus&, const TrainingStatus&) = default;
+};
+
 // One of spec.model.metrics, over the whole test set.
 struct TestMetricStatus {
   std::string name;
@@ -660,6 +676,7 @@ struct TrainingJobStatus {
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
   std::optional<UpdateModeStatus> update;  // absent: the job has not trained yet
+  std::optional<TrainingStatus> training;  // absent: evaluations have decided nothing
   std::optional<OutputStatus> output;
   std::optional<CheckpointStatus> checkpoint;
   std::optional<CheckpointRequestStatus> checkpoint_request;

@@ -28,6 +28,8 @@ std::string Digest(const v1::ProgressReply& reply) {
                   checkpoint.newest(), "|", checkpoint.error(), "|", reply.restoration().checkpoint());
   absl::StrAppend(&digest, "|", static_cast<int>(reply.mode().mode()), ".", reply.mode().staleness(), ".",
                   reply.mode().updates_per_step());
+  absl::StrAppend(&digest, "|", reply.stop_reason(), "|", reply.rate_reason(), "|", reply.best_epoch(), "|",
+                  reply.best_path());
   for (const v1::MemberProgress& member : reply.members()) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }

@@ -69,6 +69,20 @@ api::UpdateModeStatus ToStatus(const v1::ModeInForce& mode) {
   return status;
 }
 
+std::optional<api::TrainingStatus> ToTraining(const v1::ProgressReply& reply) {
+  api::TrainingStatus training;
+  training.stop_reason = reply.stop_reason();
+  training.rate_reason = reply.rate_reason();
+  if (reply.has_best_epoch()) {
+    api::BestModelStatus& best = training.best.emplace();
+    best.epoch = static_cast<int>(reply.best_epoch());
+    best.reason = reply.best_reason();
+    best.path = reply.best_path();
+  }
+  if (training == api::TrainingStatus()) return std::nullopt;
+  return training;
+}
+
 planner::Restoration ToPlanner(const v1::Restoration& reply) {
   planner::Restoration restoration;
   restoration.checkpoint = reply.checkpoint();
@@ -88,7 +102,8 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   report.message = reply.message();
   if (reply.failure() == v1::FAILURE_DATA_SHARD) report.failure_reason = "DataShardFailed";
   if (reply.failure() == v1::FAILURE_MODEL_NOT_FINITE) report.failure_reason = "ModelNotFinite";
-  report.outcome = reply.search().outcome();
+  report.outcome = OutcomeOf(reply);
+  report.training = ToTraining(reply);
   report.warnings.assign(reply.warnings().begin(), reply.warnings().end());
   report.generation = reply.view().generation();
   report.updates_applied = reply.updates_applied();
@@ -112,6 +127,10 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   if (reply.has_checkpoint()) report.checkpoint = ToPlanner(reply.checkpoint(), received_time);
   if (reply.has_restoration()) report.restoration = ToPlanner(reply.restoration());
   return report;
+}
+
+std::string OutcomeOf(const v1::ProgressReply& reply) {
+  return reply.stop_reason().empty() ? reply.search().outcome() : reply.stop_reason();
 }
 
 v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status) {

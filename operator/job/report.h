@@ -13,6 +13,10 @@ namespace downpour::job {
 // `received_time`: when the answer came, on the planner's clock.
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time);
 
+// How training came to its end, if that was a question: by early stopping, or that of a search. Empty: all epochs are
+// done, or it is not over.
+std::string OutcomeOf(const v1::ProgressReply& reply);
+
 // What a coordinator is asked, and told with it: how workers ended, and the checkpoint that is wanted.
 v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status);
 

@@ -106,6 +106,29 @@ TEST(ReportTest, HasTheModeInForce) {
   EXPECT_EQ(ToReport(reply, 1).mode, (api::UpdateModeStatus{api::UpdateMode::kSynchronous, std::nullopt, 5}));
 }
 
+TEST(ReportTest, HasWhatEvaluationsDecided) {
+  v1::ProgressReply reply;
+  EXPECT_EQ(ToReport(reply, 1).training, std::nullopt);
+  reply.mutable_search()->set_outcome("converged");
+  EXPECT_EQ(ToReport(reply, 1).outcome, "converged");
+  reply.clear_search();
+  reply.set_best_epoch(3);
+  reply.set_best_reason("Loss was best after epoch 3, 0.25");
+  planner::CoordinatorReport report = ToReport(reply, 1);
+  ASSERT_TRUE(report.training.has_value());
+  EXPECT_EQ(report.training->best,
+            (api::BestModelStatus{.epoch = 3, .reason = "Loss was best after epoch 3, 0.25", .path = ""}));
+  EXPECT_EQ(report.outcome, "");
+  reply.set_rate_reason("multiplied by 0.5");
+  reply.set_stop_reason("stopped early after epoch 5");
+  reply.set_best_path("/models/best.safetensors");
+  report = ToReport(reply, 1);
+  EXPECT_EQ(report.training->rate_reason, "multiplied by 0.5");
+  EXPECT_EQ(report.training->stop_reason, "stopped early after epoch 5");
+  EXPECT_EQ(report.training->best->path, "/models/best.safetensors");
+  EXPECT_EQ(report.outcome, "stopped early after epoch 5");
+}
+
 TEST(ReportTest, HasEveryMetricOfTheNewestEvaluation) {
   v1::ProgressReply reply;
   EXPECT_EQ(ToReport(reply, 1).test_accuracy, std::nullopt);

@@ -83,17 +83,18 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
-  int epoch = 0;                               // of the data set, from 1; 0: none has begun
-  std::optional<api::UpdateModeStatus> mode;   // absent: not every ps has taken one up
-  double samples_per_second = 0;               // 0: not known
-  std::optional<double> loss;                  // mean over the newest updates
-  std::string outcome;                         // of a search that is over; empty: of none
-  std::optional<double> test_accuracy;         // of the newest evaluation; absent: none, or it measures no accuracy
-  std::vector<TestMetric> test_metrics;        // of the newest evaluation, in the order of the manifest
-  std::vector<std::string> warnings;           // what the job goes on without
-  std::optional<api::OutputStatus> model;      // once it is written
-  std::optional<CheckpointReport> checkpoint;  // absent: the job has no store
-  std::optional<Restoration> restoration;      // absent: it began with initial values
+  int epoch = 0;                                // of the data set, from 1; 0: none has begun
+  std::optional<api::UpdateModeStatus> mode;    // absent: not every ps has taken one up
+  double samples_per_second = 0;                // 0: not known
+  std::optional<double> loss;                   // mean over the newest updates
+  std::string outcome;                          // how training came to its end; empty: all epochs are done
+  std::optional<api::TrainingStatus> training;  // what evaluations decided; absent: nothing
+  std::optional<double> test_accuracy;          // of the newest evaluation; absent: none, or it measures no accuracy
+  std::vector<TestMetric> test_metrics;         // of the newest evaluation, in the order of the manifest
+  std::vector<std::string> warnings;            // what the job goes on without
+  std::optional<api::OutputStatus> model;       // once it is written
+  std::optional<CheckpointReport> checkpoint;   // absent: the job has no store
+  std::optional<Restoration> restoration;       // absent: it began with initial values
 };
 
 // Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...

@@ -14,6 +14,7 @@
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
+#include "operator/planner/training_course.h"
 #include "operator/planner/update_mode.h"
 
 namespace downpour::planner {
@@ -445,6 +446,7 @@ void UpdateStatus(Context& context) {
   UpdateClamped(context);
   UpdateReady(context);
   UpdateModeInForce(context);
+  UpdateTrainingCourse(context);
   UpdateMembership(context);
   UpdateProgress(context);
   UpdateRecovery(context);

@@ -51,6 +51,21 @@ def loss_falls(run):
     expect(run.losses()[-1] < run.losses()[0], f"the loss on the test set did not fall: {run.losses()}")
 
 
+def ends_early(run):
+    """No epoch is better than the first by as much as is wanted, so the second and the third end it."""
+    loss_falls(run)
+    reason = run.summary["stopReason"]
+    expect(reason.startswith("stopped early after epoch 3:") and run.summary["message"] == reason, f"it ended for: {reason}")
+    expect(3 <= run.summary["epochs"] < 100, f"{run.summary['epochs']} epochs")
+    best = run.summary["best"]
+    expect(best is not None, "no model is the best")
+    least = min(point["loss"] for point in run.evaluations if point["epochs"] == best["epoch"])
+    expect(all(least <= point["loss"] for point in run.evaluations if point["epochs"] <= 3),
+           f"the best is said to be {best}, of {run.losses()}")
+    file = pathlib.Path(best["path"])
+    expect(file.name == "best.safetensors" and file.stat().st_size > 0, f"the best model: {best}")
+
+
 def learns_texts(run):
     expect(run.losses()[-1] < 0.6, f"the loss on the test set is {run.losses()[-1]}, expected well below ln 2")
 
@@ -61,7 +76,7 @@ def learns_clothes(run):
 
 # By manifest: samples and test samples to generate, what is set, and what must be seen.
 PROGRAMS = {
-    "cifar10-deep": ((1000, 200), {"training.epochs": 4}, loss_falls),
+    "cifar10-deep": ((1000, 200), {"training.earlyStopping": "{patience: 2, minDelta: 1000}"}, ends_early),
     "cifar10-one-cycle": ((2000, 200), {"training.epochs": 4}, loss_falls),
     "fashion-mnist": (None, {"training.epochs": 1}, learns_clothes),
     "photos": ((90, 1), {"training.epochs": 8}, loss_falls),

@@ -62,6 +62,27 @@ TEST(JobViewTest, ProgressIsThatOfTheStatus) {
   EXPECT_EQ(MakeJobOverview(record, 1110).epochs, 2.5);
 }
 
+TEST(JobViewTest, HasWhatEvaluationsDecided) {
+  controller::JobRecord record = Record();
+  api::ProgressStatus& progress = record.job.status.progress.emplace();
+  progress.step = 250;
+  progress.total_steps = 250;
+  progress.epoch = 3;
+  EXPECT_EQ(MakeJobSnapshot(record, {}, 1110).progress->stop_reason(), "");
+  EXPECT_EQ(MakeJobOverview(record, 1110).epochs, 4);
+  api::TrainingStatus& training = record.job.status.training.emplace();
+  training.stop_reason = "stopped early after epoch 2";
+  training.rate_reason = "multiplied by 0.5";
+  training.best = {.epoch = 1, .reason = "Loss was best after epoch 1", .path = "/models/best.safetensors"};
+  const v1::ProgressReply reply = *MakeJobSnapshot(record, {}, 1110).progress;
+  EXPECT_EQ(reply.stop_reason(), training.stop_reason);
+  EXPECT_EQ(reply.rate_reason(), training.rate_reason);
+  EXPECT_EQ(reply.best_epoch(), 1u);
+  EXPECT_EQ(reply.best_reason(), training.best->reason);
+  EXPECT_EQ(reply.best_path(), training.best->path);
+  EXPECT_EQ(MakeJobOverview(record, 1110).epochs, 3);
+}
+
 TEST(JobViewTest, HasEveryMetricOfTheStatusAndOfAnOlderOneTheAccuracy) {
   controller::JobRecord record = Record();
   api::ProgressStatus& progress = record.job.status.progress.emplace();

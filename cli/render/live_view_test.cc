@@ -267,6 +267,21 @@ TEST(RenderLiveViewTest, SaysHowOldTheNewestCheckpointIsAndWhyThereIsNoNewerOne)
   EXPECT_THAT(frame(), HasSubstr(" checkpoint update 120, 42 s ago  failing: disk full"));
 }
 
+TEST(RenderLiveViewTest, SaysWhatEvaluationsDecided) {
+  Snapshot snapshot;
+  const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };
+  snapshot.progress.emplace();
+  for (const char* name : {" ends ", " rate ", " best "}) EXPECT_THAT(frame(), Not(HasSubstr(name)));
+  snapshot.progress->set_stop_reason("stopped early after epoch 7");
+  snapshot.progress->set_rate_reason("the learning rate is multiplied by 0.5");
+  snapshot.progress->set_best_epoch(4);
+  snapshot.progress->set_best_reason("Loss was best after epoch 4, 0.25");
+  for (const char* line : {" ends  stopped early after epoch 7", " rate  the learning rate is multiplied by 0.5",
+                           " best  Loss was best after epoch 4, 0.25"}) {
+    EXPECT_THAT(frame(), HasSubstr(line));
+  }
+}
+
 TEST(RenderLiveViewTest, WhatIsNotKnownIsADash) {
   Snapshot snapshot;
   v1::ProgressReply progress;

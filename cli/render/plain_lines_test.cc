@@ -119,6 +119,20 @@ TEST(PlainLinesTest, AnEvaluationOfAnUnknownEpochIsSaidWhenItChanges) {
   EXPECT_EQ(CountLines(PlainLines(&first, second, 0).lines, "evaluated: test accuracy 0.7500"), 1);
 }
 
+TEST(PlainLinesTest, WhatEvaluationsDecideIsSaidOnce) {
+  const Snapshot before = Training(1, 1, 100);
+  Snapshot reduced = Training(2, 1, 110);
+  reduced.progress->set_rate_reason("the learning rate is multiplied by 0.5");
+  EXPECT_EQ(CountLines(PlainLines(&before, reduced, 2).lines, "multiplied by 0.5"), 1);
+  EXPECT_THAT(PlainLines(&reduced, reduced, 2).lines, IsEmpty());
+  Snapshot stopped = reduced;
+  stopped.progress->set_stop_reason("stopped early after epoch 1");
+  const std::vector<std::string> lines = PlainLines(&reduced, stopped, 2).lines;
+  EXPECT_EQ(CountLines(lines, "stopped early after epoch 1"), 1);
+  EXPECT_EQ(CountLines(lines, "multiplied"), 0);
+  EXPECT_EQ(CountLines(PlainLines(nullptr, stopped, 2).lines, "stopped early after epoch 1"), 1);
+}
+
 TEST(PlainLinesTest, MetricsAreSaidByTheirNames) {
   const auto line_of = [](const std::vector<TestMetric>& metrics, double loss) {
     const Snapshot before = Training(1, 1, 100);

@@ -224,6 +224,9 @@ class Explainer {
         const std::string metrics = MetricsText(MetricsOf(*status_.progress));
         if (!metrics.empty()) absl::StrAppend(&text, "; test ", metrics);
       }
+      if (status_.training.has_value() && !status_.training->stop_reason.empty()) {
+        absl::StrAppend(&text, "; ", status_.training->stop_reason);
+      }
       return Say(Severity::kFine, absl::StrCat(text, "."));
     }
     if (situation_.outcome == kOutcomeFailed) {

@@ -300,6 +300,12 @@ TEST(ExplainTest, TheEnd) {
   situation.job.status.progress->test_metrics = {{"MeanAbsoluteError", "0.0312"}, {"Custom", "2.5000"}};
   EXPECT_EQ(Explain(situation, kNow).headline,
             "The job finished 5s ago, 5m0s after its start; test MeanAbsoluteError 0.0312, Custom 2.5000.");
+  Situation early = situation;
+  early.job.status.training.emplace().stop_reason = "stopped early after epoch 7";
+  EXPECT_EQ(
+      Explain(early, kNow).headline,
+      "The job finished 5s ago, 5m0s after its start; test MeanAbsoluteError 0.0312, Custom 2.5000; stopped early "
+      "after epoch 7.");
   EXPECT_THAT(Section(explanation, "Conditions"), IsEmpty());
   EXPECT_THAT(Section(explanation, "What happens next"),
               ElementsAre("the job is deleted in 1m0s (ttlSecondsAfterFinished)"));

@@ -25,7 +25,7 @@ class Dataset {
   // SampleSource::Read.
   virtual absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
                                      std::optional<std::uint64_t> seed) const = 0;
-  // How many broken samples Read left out so far.
+  // How many broken samples Read left out so far, each counted once.
   virtual std::uint64_t skipped() const { return 0; }
   // Where the time of Read went so far, and how many threads share the work of one.
   virtual LoadTimes times() const { return {}; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <unordered_set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -107,7 +108,10 @@ class SourceDataset final : public Dataset {
 
   std::int64_t size() const override { return source_->size(); }
   const SampleFields& fields() const override { return fields_; }
-  std::uint64_t skipped() const override { return skipped_.load(std::memory_order_relaxed); }
+  std::uint64_t skipped() const override {
+    const absl::MutexLock lock(&skipped_mutex_);
+    return skipped_.size();
+  }
   LoadTimes times() const override {
     const absl::MutexLock lock(&times_mutex_);
     return times_;
@@ -132,10 +136,10 @@ class SourceDataset final : public Dataset {
     const Stopwatch collate;
     std::vector<Sample> samples;  // values in the order of the chains
     samples.reserve(indices.size());
-    for (absl::StatusOr<Sample>& sample : read) {
-      if (sample.ok()) {
-        samples.push_back(*std::move(sample));
-      } else if (absl::Status status = Skip(sample.status()); !status.ok()) {
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      if (read[i].ok()) {
+        samples.push_back(*std::move(read[i]));
+      } else if (absl::Status status = Skip(indices[i], read[i].status()); !status.ok()) {
         return status;
       }
     }
@@ -209,10 +213,15 @@ class SourceDataset final : public Dataset {
 
   bool MaySkip(const absl::Status& status) const { return absl::IsDataLoss(status) && policy_.skip; }
 
-  // OK: it is left out.
-  absl::Status Skip(const absl::Status& status) const {
+  // OK: it is left out, as it may have been before.
+  absl::Status Skip(std::int64_t index, const absl::Status& status) const {
     if (!MaySkip(status)) return status;
-    if (skipped_.fetch_add(1, std::memory_order_relaxed) < policy_.most) return absl::OkStatus();
+    const absl::MutexLock lock(&skipped_mutex_);
+    if (skipped_.contains(index)) return absl::OkStatus();
+    if (skipped_.size() < policy_.most) {
+      skipped_.insert(index);
+      return absl::OkStatus();
+    }
     return absl::DataLossError(
         absl::StrCat(status.message(), "; ", policy_.most, " broken samples were skipped before, and no more may be"));
   }
@@ -237,7 +246,8 @@ class SourceDataset final : public Dataset {
   const BadSamplePolicy policy_;
   SampleFields fields_;
   const int threads_;  // the caller's among them
-  mutable std::atomic<std::uint64_t> skipped_{0};
+  mutable absl::Mutex skipped_mutex_;
+  mutable std::unordered_set<std::int64_t> skipped_ ABSL_GUARDED_BY(skipped_mutex_);  // policy_.most at most
   mutable std::atomic<bool> stopped_{false};
   mutable absl::Mutex times_mutex_;
   mutable LoadTimes times_ ABSL_GUARDED_BY(times_mutex_);

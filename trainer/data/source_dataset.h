@@ -31,7 +31,7 @@ struct SourceField {
 // What becomes of samples that are broken.
 struct BadSamplePolicy {
   bool skip = false;
-  std::uint64_t most = 0;  // that are skipped by this process; one more is an error
+  std::uint64_t most = 0;  // that are skipped by this process, each counted once; one more is an error
 };
 
 // Without a word on fields: the columns with classes, and those called "label" or "target", are targets, all others

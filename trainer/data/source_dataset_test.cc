@@ -115,15 +115,35 @@ TEST(SourceDatasetTest, BrokenSamplesFailOrAreLeftOutAndCounted) {
   const auto source = Source(5, 2);
   const auto strict = MakeSourceDataset(source, UsualFields(source->columns()), {}, 0);
   EXPECT_EQ((*strict)->Read({1, 2}, 1).status().message(), "file: sample is broken");
-  const auto lenient = MakeSourceDataset(source, UsualFields(source->columns()), {.skip = true, .most = 2}, 0);
+  const auto lenient = MakeSourceDataset(source, UsualFields(source->columns()), {.skip = true, .most = 1}, 0);
   const absl::StatusOr<Batch> batch = (*lenient)->Read({1, 2, 3}, 1);
   ASSERT_TRUE(batch.ok()) << batch.status();
   EXPECT_EQ(batch->size(), 2);
   EXPECT_THAT(batch->inputs[1].lengths, ElementsAre(2, 1));
   EXPECT_EQ((*lenient)->skipped(), 1U);
-  EXPECT_EQ((*lenient)->Read({2}, 1)->size(), 0);
-  EXPECT_THAT(std::string((*lenient)->Read({2}, 1).status().message()),
-              HasSubstr("sample is broken; 2 broken samples were skipped before"));
+}
+
+TEST(SourceDatasetTest, EachBrokenSampleCountsOnceInHoweverManyEpochs) {
+  std::vector<absl::StatusOr<Sample>> samples;
+  for (int i = 0; i < 3; ++i) samples.emplace_back(absl::DataLossError("file: sample is broken"));
+  samples.push_back(Sample{ValueOf<float>({}, {1}), ValueOf<std::int64_t>({}, {1})});
+  const auto source = std::make_shared<MemorySource>(
+      std::vector<Column>{{"x", ElementType::kF32}, {"label", ElementType::kI64, {}, false, 2}}, std::move(samples));
+  for (const int threads : {0, 3}) {
+    const auto dataset = MakeSourceDataset(source, UsualFields(source->columns()), {.skip = true, .most = 2}, threads);
+    for (std::uint64_t epoch = 0; epoch < 5; ++epoch) {
+      const absl::StatusOr<Batch> batch = (*dataset)->Read({3, 1, 0, 1}, epoch);
+      ASSERT_TRUE(batch.ok()) << batch.status();
+      EXPECT_EQ(batch->size(), 1);
+      EXPECT_EQ((*dataset)->skipped(), 2U);
+    }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      EXPECT_EQ((*dataset)->Read({3, 2}, 9).status().message(),
+                "file: sample is broken; 2 broken samples were skipped before, and no more may be");
+    }
+    EXPECT_EQ((*dataset)->skipped(), 2U);
+    EXPECT_TRUE((*dataset)->Read({0, 1}, 9).ok()) << "these were counted";
+  }
 }
 
 TEST(SourceDatasetTest, AFileThatIsAwayIsNoBrokenSample) {

@@ -589,10 +589,7 @@ std::vector<Case> WebDatasetCases() {
 std::vector<Case> OtherCases() {
   const std::string csv = "width,label\n1,0\n2,1\n";
   const auto decode = [](const std::string& bytes) {
-    return [bytes](Inputs& inputs) -> Source {
-      inputs.files.Put("words.vocabulary", bytes);
-      return Vocabulary::Read(inputs.files, "words.vocabulary").status();
-    };
+    return [bytes](Inputs&) -> Source { return Vocabulary::Decode(AsBytes(bytes)).status(); };
   };
   MemoryFiles files;
   files.Put("text", "one two\n");
@@ -620,11 +617,10 @@ std::vector<Case> OtherCases() {
                   spec.fields = {{.column = "width"}, {.column = "label", .target = true, .classes = 1}};
                 }),
        "", "label", "1", "expected"},
-      {"vocabulary: something else", decode("abc"), "words.vocabulary", "begin", "found 3 bytes",
-       "expected a vocabulary"},
-      {"vocabulary: cut", decode(vocabulary.substr(0, vocabulary.size() - 1)), "words.vocabulary", "bytes",
+      {"vocabulary: something else", decode("abc"), "", "begin", "found 3 bytes", "expected a vocabulary"},
+      {"vocabulary: cut", decode(vocabulary.substr(0, vocabulary.size() - 1)), "", "bytes",
        absl::StrCat("found ", vocabulary.size() - 1), absl::StrCat("expected ", vocabulary.size())},
-      {"vocabulary: damaged", decode(With(vocabulary, vocabulary.size() - 1, "x")), "words.vocabulary", "header",
+      {"vocabulary: damaged", decode(With(vocabulary, vocabulary.size() - 1, "x")), "", "header",
        "does not fit the words", "checksum"},
   };
 }

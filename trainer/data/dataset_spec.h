@@ -79,8 +79,11 @@ struct DatasetSpec {
   bool skip_bad_samples = false;
   std::uint64_t most_bad_samples = 0;
 
-  int threads = 0;                   // that read and transform beside the one that waits for a batch
-  std::string cache_directory = {};  // of indexes, vocabularies and blocks of remote files; empty: none is kept
+  int threads = 0;  // that read and transform beside the one that waits for a batch
+  // Of indexes and vocabularies, for any number of processes; empty: none are kept.
+  std::string cache_directory = {};
+  // Of blocks of remote files, for this process alone; empty: that for all.
+  std::string blocks_directory = {};
   std::uint64_t cache_bytes = std::uint64_t{8} << 30;  // of these blocks
 };
 

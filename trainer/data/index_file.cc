@@ -1,6 +1,7 @@
 #include "trainer/data/index_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,10 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "trainer/data/encoding.h"
 #include "trainer/data/files/new_file.h"
 #include "trainer/wire/crc32c.h"
@@ -183,6 +187,27 @@ bool ReadAt(int descriptor, std::uint64_t offset, std::string* bytes) {
   return ReadAt(descriptor, offset, {reinterpret_cast<std::uint8_t*>(bytes->data()), bytes->size()});
 }
 
+// Held by whoever makes an index in a directory: of processes that begin together one does, and the others use it. They
+// wait for ten minutes at most, and where the file system has no locks not at all.
+class MakersLock {
+ public:
+  explicit MakersLock(const std::string& directory)
+      : descriptor_(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    for (int attempt = 0; attempt < 6000; ++attempt) {
+      if (descriptor_ < 0 || ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+  }
+  ~MakersLock() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  MakersLock(const MakersLock&) = delete;
+  MakersLock& operator=(const MakersLock&) = delete;
+
+ private:
+  const int descriptor_;
+};
+
 IndexEntry EntryAt(const unsigned char* bytes, std::uint32_t file) {
   IndexEntry entry{file, 0, 0};
   std::memcpy(&entry.offset, bytes, sizeof(entry.offset));
@@ -222,7 +247,16 @@ class IndexStore {
     return index;
   }
 
-  static void MarkReused(IndexFile* index) { index->reused_ = true; }
+  // What lies under this name. Whatever is wrong with it: another one is made.
+  static std::optional<IndexFile> Reuse(const std::string& path, const Origin& origin) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return std::nullopt;
+    absl::StatusOr<IndexFile> index = Load(descriptor, origin);
+    ::close(descriptor);
+    if (!index.ok()) return std::nullopt;
+    index->reused_ = true;
+    return *std::move(index);
+  }
 
  private:
   static bool LoadDescription(int descriptor, const Header& header, const Origin& origin, IndexFile* index) {
@@ -322,24 +356,22 @@ absl::StatusOr<IndexFile> OpenOrBuild(const Files& files, const std::vector<std:
     file->info.path = path;
     origin.files.push_back(*std::move(file));
   }
+  std::optional<MakersLock> lock;
   absl::StatusOr<std::unique_ptr<NewFile>> made;
   if (cache_directory.empty()) {
     made = NewFile::CreateAnonymous();
   } else {
     const std::string path = IndexPath(paths, format, cache_directory);
-    if (const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC); descriptor >= 0) {
-      absl::StatusOr<IndexFile> index = IndexStore::Load(descriptor, origin);
-      ::close(descriptor);
-      if (index.ok()) {
-        IndexStore::MarkReused(&*index);
-        return index;
-      }
-    }  // whatever is wrong with it: another one is made
+    if (std::optional<IndexFile> kept = IndexStore::Reuse(path, origin); kept.has_value()) return *std::move(kept);
     std::error_code error;
     std::filesystem::create_directories(cache_directory, error);
     if (error) {
       return absl::FailedPreconditionError(
           absl::StrCat(cache_directory, ": the directory for indices of data sets cannot be made: ", error.message()));
+    }
+    lock.emplace(cache_directory);
+    if (std::optional<IndexFile> made_meanwhile = IndexStore::Reuse(path, origin); made_meanwhile.has_value()) {
+      return *std::move(made_meanwhile);
     }
     made = NewFile::Create(path);
   }

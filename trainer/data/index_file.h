@@ -65,7 +65,8 @@ class IndexFile {
 // The index of the files `paths`, in this order. `format` says what it is an index of, with all that decides its
 // entries and notes: "csv 1, delimiter ;". One that lies in `cache_directory` is used if it is sound, of this format
 // and of these paths, and if each file has the size, the time of its last change and the first and last 64 KiB that it
-// had; else `build` makes one, which takes its place there. A process that uses an old one goes on with it.
+// had; else `build` makes one, which takes its place there. Of processes that make one in a directory at the same time
+// all but one wait, and use what it made. A process that uses an old one goes on with it.
 // `cache_directory` is made if it is not there, and belongs to Downpour: files in it are never changed, only replaced.
 // Empty: the index is kept in a temporary file without a name. Errors are those of the files, of `build`, and of
 // writing the index, which name its file.

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "trainer/data/encoding.h"
@@ -237,6 +240,24 @@ TEST_F(IndexFileTest, ADirectoryThatCannotBeMadeIsNamed) {
   const absl::Status status = Open().status();
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr(cache_ + ": the directory for indices of data sets cannot be"));
+}
+
+TEST_F(IndexFileTest, OfThoseThatBeginTogetherOneBuilds) {
+  std::atomic<int> built = 0;
+  std::vector<std::thread> threads;
+  threads.reserve(8);
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([this, &built] {
+      const auto index = OpenOrBuild(files_, paths_, "test", cache_, [&built](IndexBuilder& builder) {
+        ++built;
+        return builder.Add({0, 1, 2});
+      });
+      EXPECT_TRUE(index.ok()) << index.status();
+      EXPECT_EQ(index->size(), 1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(built, 1);
 }
 
 }  // namespace

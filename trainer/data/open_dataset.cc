@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "trainer/data/dataset_source.h"
 #include "trainer/data/files/cached_files.h"
@@ -19,6 +21,7 @@
 #include "trainer/data/formats/image_folder.h"
 #include "trainer/data/formats/npy_source.h"
 #include "trainer/data/formats/safetensors_source.h"
+#include "trainer/data/formats/shards.h"
 #include "trainer/data/formats/text_source.h"
 #include "trainer/data/formats/tf_record.h"
 #include "trainer/data/formats/web_dataset.h"
@@ -66,7 +69,8 @@ class Place {
     place->remote_ = *std::move(remote);
     if (spec.cache_directory.empty()) return place;
     CacheOptions options;
-    options.directory = absl::StrCat(spec.cache_directory, split == Split::kTrain ? "/blocks" : "/test-blocks");
+    options.directory = absl::StrCat(spec.blocks_directory.empty() ? spec.cache_directory : spec.blocks_directory,
+                                     split == Split::kTrain ? "/blocks" : "/test-blocks");
     options.capacity_bytes = spec.cache_bytes;
     absl::StatusOr<std::unique_ptr<CachedFiles>> cached = CachedFiles::Create(*place->remote_, std::move(options));
     if (!cached.ok()) return cached.status();
@@ -92,6 +96,7 @@ class PlacedSource final : public SampleSource {
   std::int64_t size() const override { return source_->size(); }
   const std::vector<Column>& columns() const override { return source_->columns(); }
   absl::StatusOr<Sample> Read(std::int64_t index) const override { return source_->Read(index); }
+  const Files& files() const { return place_->files(); }
 
  private:
   const std::shared_ptr<const Place> place_;
@@ -196,13 +201,13 @@ absl::StatusOr<std::unique_ptr<SampleSource>> OpenFormat(const DatasetSpec& spec
       absl::StrCat("data set format \"", format, "\" is not supported; known: ", absl::StrJoin(kFormats, ", ")));
 }
 
-absl::StatusOr<std::shared_ptr<const SampleSource>> OpenSource(const DatasetSpec& spec, const std::string& path,
+absl::StatusOr<std::shared_ptr<const PlacedSource>> OpenSource(const DatasetSpec& spec, const std::string& path,
                                                                Split split, const ArrowReaders& arrow) {
   if (spec.format == "IDX" || spec.format == "Synthetic") {
     absl::StatusOr<std::unique_ptr<Dataset>> dataset =
         spec.format == "IDX" ? OpenIdxDataset(path, split) : MakeSyntheticDataset(spec.synthetic, split);
     if (!dataset.ok()) return dataset.status();
-    return SourceOf(*std::move(dataset));
+    return std::make_shared<PlacedSource>(std::make_shared<const Place>(), SourceOf(*std::move(dataset)));
   }
   absl::StatusOr<std::shared_ptr<const Place>> place = Place::Open(path, spec, split, arrow);
   if (!place.ok()) return place.status();
@@ -226,20 +231,62 @@ void KeepClassNames(const SampleSource& train, DatasetSpec* spec) {
   }
 }
 
-// What transforms need to know of the training set.
-struct Context {
-  std::shared_ptr<const SampleSource> train;
-  std::string cache_directory;
-};
-
-absl::StatusOr<std::shared_ptr<const Vocabulary>> VocabularyOf(const Context& context, const std::string& column,
-                                                               std::int64_t words) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(context.train->size()));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  absl::StatusOr<Vocabulary> built = Vocabulary::Build(*context.train, column, all, static_cast<std::size_t>(words));
-  if (!built.ok()) return built.status();
-  return std::make_shared<const Vocabulary>(*std::move(built));
+// What decides the texts of a column, but for the files.
+std::string SettingsOf(const DatasetSpec& spec, const std::vector<Column>& columns) {
+  std::string text = absl::StrFormat("%s %d %s %s, held out %.17g by %d", spec.format, spec.header, spec.delimiter,
+                                     spec.layout, spec.validation, spec.split_seed);
+  for (const Column& column : columns) {  // a broken value in one makes a sample a broken one
+    absl::StrAppend(&text, ", ", column.name, " ", TypeText(column), " ", absl::StrJoin(column.class_names, " "));
+  }
+  return text;
 }
+
+// Of the training set, each made once.
+class Vocabularies {
+ public:
+  // `all`: of which `train` is a part, or the whole.
+  Vocabularies(const DatasetSpec& spec, std::shared_ptr<const PlacedSource> all,
+               std::shared_ptr<const SampleSource> train)
+      : spec_(spec), all_(std::move(all)), train_(std::move(train)) {}
+
+  absl::StatusOr<std::shared_ptr<const Vocabulary>> Of(const std::string& column, std::int64_t words) {
+    std::shared_ptr<const Vocabulary>& made = made_[{column, words}];
+    if (made != nullptr) return made;
+    const absl::StatusOr<std::vector<FileInfo>> infos = List();
+    if (!infos.ok()) return infos.status();
+    absl::StatusOr<Vocabulary> vocabulary = OpenOrBuildVocabulary(
+        all_->files(), *infos, absl::StrCat(words, " words of ", column, ", ", SettingsOf(spec_, train_->columns())),
+        spec_.cache_directory, [&] { return Build(column, words); });
+    if (!vocabulary.ok()) return vocabulary.status();
+    made = std::make_shared<const Vocabulary>(*std::move(vocabulary));
+    return made;
+  }
+
+ private:
+  absl::StatusOr<Vocabulary> Build(const std::string& column, std::int64_t words) const {
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(train_->size()));
+    std::iota(indices.begin(), indices.end(), 0);
+    return Vocabulary::Build(*train_, column, indices, static_cast<std::size_t>(words),
+                             spec_.skip_bad_samples ? spec_.most_bad_samples : 0);
+  }
+
+  absl::StatusOr<std::vector<FileInfo>> List() const {
+    const absl::StatusOr<std::vector<std::string>> paths = ExpandRange(ShownPath(spec_.directory));
+    if (!paths.ok()) return paths.status();
+    std::vector<FileInfo> infos;
+    for (const std::string& path : *paths) {
+      const absl::StatusOr<std::vector<FileInfo>> found = all_->files().List(path);
+      if (!found.ok()) return found.status();
+      infos.insert(infos.end(), found->begin(), found->end());
+    }
+    return infos;
+  }
+
+  const DatasetSpec spec_;
+  const std::shared_ptr<const PlacedSource> all_;
+  const std::shared_ptr<const SampleSource> train_;
+  std::map<std::pair<std::string, std::int64_t>, std::shared_ptr<const Vocabulary>> made_;
+};
 
 absl::StatusOr<ElementType> ElementTypeOf(const std::string& name) {
   for (const ElementType type : {ElementType::kU8, ElementType::kI32, ElementType::kI64, ElementType::kF32}) {
@@ -248,7 +295,7 @@ absl::StatusOr<ElementType> ElementTypeOf(const std::string& name) {
   return absl::InvalidArgumentError(absl::StrCat("expected u8, i32, i64 or fp32, got \"", name, "\""));
 }
 
-absl::StatusOr<Transform> Bind(const TransformSpec& spec, const Column& column, const Context& context) {
+absl::StatusOr<Transform> Bind(const TransformSpec& spec, const Column& column, Vocabularies* vocabularies) {
   if (spec.type == "Resize") return Resize(column, spec.height, spec.width);
   if (spec.type == "CenterCrop") return CenterCrop(column, spec.height, spec.width);
   if (spec.type == "RandomCrop") return RandomCrop(column, spec.height, spec.width, spec.padding);
@@ -265,7 +312,7 @@ absl::StatusOr<Transform> Bind(const TransformSpec& spec, const Column& column, 
   }
   if (spec.type == "Tokenize") {
     if (!column.text) return Tokenise(column, nullptr, 0);  // which says what it is for
-    absl::StatusOr<std::shared_ptr<const Vocabulary>> vocabulary = VocabularyOf(context, column.name, spec.words);
+    absl::StatusOr<std::shared_ptr<const Vocabulary>> vocabulary = vocabularies->Of(column.name, spec.words);
     if (!vocabulary.ok()) return vocabulary.status();
     return Tokenise(column, *std::move(vocabulary), spec.max_length);
   }
@@ -285,7 +332,7 @@ bool IsMeantFor(const TransformSpec& spec, const Column& column, bool target) {
 }
 
 absl::StatusOr<std::vector<SourceField>> FieldsOf(const DatasetSpec& spec, const std::vector<Column>& columns,
-                                                  const std::shared_ptr<const Context>& context) {
+                                                  const std::shared_ptr<Vocabularies>& vocabularies) {
   std::vector<SourceField> fields;
   for (const FieldSpec& field : spec.fields) {
     fields.push_back({.column = field.column, .name = field.name, .target = field.target, .columns = field.columns});
@@ -307,9 +354,9 @@ absl::StatusOr<std::vector<SourceField>> FieldsOf(const DatasetSpec& spec, const
       if (!transform.field.empty() && transform.field != name) continue;
       used = true;
       field.steps.back() = [transform, path, target = field.target,
-                            context](const Column& column) -> absl::StatusOr<Transform> {
+                            vocabularies](const Column& column) -> absl::StatusOr<Transform> {
         if (transform.field.empty() && !IsMeantFor(transform, column, target)) return Transform{column, nullptr};
-        absl::StatusOr<Transform> bound = Bind(transform, column, *context);
+        absl::StatusOr<Transform> bound = Bind(transform, column, vocabularies.get());
         if (bound.ok()) return bound;
         return absl::Status(bound.status().code(), absl::StrCat(path, ": ", bound.status().message()));
       };
@@ -337,7 +384,8 @@ absl::StatusOr<Datasets> OpenDatasets(const DatasetSpec& given, bool with_test, 
   }
 
   DatasetSpec spec = given;
-  absl::StatusOr<std::shared_ptr<const SampleSource>> all = OpenSource(spec, spec.directory, Split::kTrain, arrow);
+  const absl::StatusOr<std::shared_ptr<const PlacedSource>> all =
+      OpenSource(spec, spec.directory, Split::kTrain, arrow);
   if (!all.ok()) return all.status();
   std::shared_ptr<const SampleSource> train = *all;
   std::shared_ptr<const SampleSource> test;
@@ -349,17 +397,17 @@ absl::StatusOr<Datasets> OpenDatasets(const DatasetSpec& given, bool with_test, 
   } else if (own_test_set && with_test) {
     KeepClassNames(*train, &spec);
     const std::string& path = HasTestSet(spec.format) ? spec.directory : spec.test_path;
-    absl::StatusOr<std::shared_ptr<const SampleSource>> opened = OpenSource(spec, path, Split::kTest, arrow);
+    const absl::StatusOr<std::shared_ptr<const PlacedSource>> opened = OpenSource(spec, path, Split::kTest, arrow);
     if (!opened.ok()) return opened.status();
-    test = *std::move(opened);
+    test = *opened;
     if (test->columns() != train->columns()) {
       return absl::DataLossError(absl::StrCat(ShownPath(path), ": has other columns than ", ShownPath(spec.directory)));
     }
   } else if (with_test) {
     return Refuse("testPath", "there is no test set: expected this, split, or training.evaluate: false");
   }
-  const auto context = std::make_shared<const Context>(Context{train, spec.cache_directory});
-  const absl::StatusOr<std::vector<SourceField>> fields = FieldsOf(spec, train->columns(), context);
+  const absl::StatusOr<std::vector<SourceField>> fields =
+      FieldsOf(spec, train->columns(), std::make_shared<Vocabularies>(spec, *all, train));
   if (!fields.ok()) return fields.status();
   for (const auto& source : {train, test}) {
     if (source == nullptr) continue;

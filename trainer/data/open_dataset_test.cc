@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/data/files/testing/memory_files.h"
+#include "trainer/data/split.h"
 
 namespace downpour::data {
 namespace {
@@ -184,6 +186,43 @@ TEST_F(FilesTest, WordsHaveTheNumbersOfTheTrainingSet) {
   EXPECT_THAT(Values<std::int32_t>(datasets->train->Read({0}, 1)->inputs[0]), ElementsAre(2, 1, 1));
   EXPECT_THAT(Values<std::int32_t>(datasets->test->Read({0}, 1)->inputs[0]), ElementsAre(3, 1, 1));
   EXPECT_EQ(datasets->train->fields().inputs[0].classes, 4);
+}
+
+TEST_F(FilesTest, WordsAreCountedOnceAndKept) {
+  const std::string end(std::size_t{70} << 10, 'a');
+  DatasetSpec spec{.format = "Text",
+                   .directory = Write("train.txt", "l\t" + end + " one two\nl\tthree " + end + "\n"),
+                   .transforms = {{.type = "Tokenize", .words = 10, .max_length = 3}},
+                   .layout = "LabelledLines",
+                   .cache_directory = folder_ + "/cache"};
+  const auto ids = [&spec] { return OpenDataset(spec, Split::kTrain).value()->fields().inputs[0].classes; };
+  EXPECT_EQ(ids(), 6);
+  // Other words, which only who reads the lines can see.
+  const auto changed = std::filesystem::last_write_time(spec.directory);
+  Write("train.txt", "l\t" + end + " one one\nl\tthree " + end + "\n");
+  std::filesystem::last_write_time(spec.directory, changed);
+  EXPECT_EQ(ids(), 6) << "no line was read";
+  std::filesystem::last_write_time(spec.directory, changed + std::chrono::seconds(1));
+  EXPECT_EQ(ids(), 5);
+  spec.transforms[0].words = 1;
+  EXPECT_EQ(ids(), 3) << "of fewer words";
+  spec.transforms[0].words = 10;
+  spec.validation = 0.5;
+  while (!IsHeldOut(0.5, spec.split_seed, 0) || IsHeldOut(0.5, spec.split_seed, 1)) ++spec.split_seed;
+  EXPECT_EQ(ids(), 4) << "of the second line alone";
+}
+
+TEST_F(FilesTest, WordsOfBrokenLinesAreLeftOutWhereTheyMayBe) {
+  DatasetSpec spec{.format = "Text",
+                   .directory = Write("train.txt", "a\tone\nb\t\xff\n"),
+                   .transforms = {{.type = "Tokenize", .words = 10}},
+                   .layout = "LabelledLines"};
+  EXPECT_TRUE(absl::IsDataLoss(OpenDataset(spec, Split::kTrain).status()));
+  spec.skip_bad_samples = true;
+  spec.most_bad_samples = 1;
+  const auto dataset = OpenDataset(spec, Split::kTrain);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->Read({0, 1}, 1)->size(), 1);
 }
 
 TEST_F(FilesTest, GeneratedDataCanBeTransformed) {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trainer/data/encoding.h"
-#include "trainer/data/files/new_file.h"
+#include "trainer/data/index_file.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::data {
@@ -17,7 +17,7 @@ namespace {
 constexpr absl::string_view kMagic = "DPVC";
 constexpr std::uint16_t kVersion = 1;
 constexpr std::uint16_t kHeaderBytes = 32;
-constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kMostFilesToLookAt = 100;
 
 bool InWord(char c) {
   return absl::ascii_isalnum(static_cast<unsigned char>(c)) || static_cast<unsigned char>(c) >= 0x80;
@@ -70,7 +70,8 @@ Vocabulary::Vocabulary(std::vector<std::string> words) : words_(std::move(words)
 }
 
 absl::StatusOr<Vocabulary> Vocabulary::Build(const SampleSource& source, const std::string& column,
-                                             absl::Span<const std::int64_t> indices, std::size_t most) {
+                                             absl::Span<const std::int64_t> indices, std::size_t most,
+                                             std::uint64_t most_broken) {
   if (most < 1 || most > kMostWords) {
     return absl::InvalidArgumentError(
         absl::StrFormat("a vocabulary of at most %d words, expected 1 to %d", most, kMostWords));
@@ -83,9 +84,11 @@ absl::StatusOr<Vocabulary> Vocabulary::Build(const SampleSource& source, const s
                                                       column, found == columns.end() ? "there is none" : "is no text"));
   }
   const auto position = static_cast<std::size_t>(found - columns.begin());
+  std::uint64_t broken = 0;
   std::unordered_map<std::string, std::uint64_t> counts;
   for (const std::int64_t index : indices) {
     const absl::StatusOr<Sample> sample = source.Read(index);
+    if (absl::IsDataLoss(sample.status()) && broken++ < most_broken) continue;
     if (!sample.ok()) return sample.status();
     const std::vector<std::byte>& bytes = (*sample)[position].bytes;
     EachWord({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
@@ -106,13 +109,6 @@ std::string Vocabulary::Encode() const {
   Encoder content;
   for (const std::string& word : words_) content.PutText(word);
   return EncodeHeader(static_cast<std::uint32_t>(words_.size()), content.bytes()) + content.bytes();
-}
-
-absl::Status Vocabulary::Write(const std::string& path) const {
-  const absl::StatusOr<std::unique_ptr<NewFile>> file = NewFile::Create(path);
-  if (!file.ok()) return file.status();
-  if (absl::Status written = (*file)->WriteAt(0, AsBytes(Encode())); !written.ok()) return written;
-  return (*file)->Commit();
 }
 
 absl::StatusOr<Vocabulary> Vocabulary::Decode(absl::Span<const std::uint8_t> bytes) {
@@ -162,18 +158,6 @@ absl::StatusOr<Vocabulary> Vocabulary::Decode(absl::Span<const std::uint8_t> byt
   return vocabulary;
 }
 
-absl::StatusOr<Vocabulary> Vocabulary::Read(const Files& files, const std::string& path) {
-  const absl::StatusOr<std::unique_ptr<RandomAccessFile>> file = files.Open(path);
-  if (!file.ok()) return file.status();
-  const absl::StatusOr<std::vector<std::uint8_t>> bytes = ReadWhole(**file, kMostFileBytes);
-  if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<Vocabulary> vocabulary = Decode(*bytes);
-  if (!vocabulary.ok()) {
-    return absl::Status(vocabulary.status().code(), absl::StrCat(path, ": ", vocabulary.status().message()));
-  }
-  return vocabulary;
-}
-
 std::int32_t Vocabulary::IdOf(absl::string_view word) const {
   const auto id = ids_.find(word);
   return id == ids_.end() ? kUnknown : id->second;
@@ -183,6 +167,35 @@ std::vector<std::int32_t> Vocabulary::Ids(absl::string_view text) const {
   std::vector<std::int32_t> ids;
   EachWord(text, [&](const std::string& word) { ids.push_back(IdOf(word)); });
   return ids;
+}
+
+absl::StatusOr<Vocabulary> OpenOrBuildVocabulary(const Files& files, const std::vector<FileInfo>& infos,
+                                                 const std::string& settings, const std::string& cache_directory,
+                                                 const std::function<absl::StatusOr<Vocabulary>()>& build) {
+  if (cache_directory.empty()) return build();
+  std::string format = absl::StrCat("vocabulary 1, ", settings);
+  std::vector<std::string> paths;
+  if (infos.size() > kMostFilesToLookAt) {  // to read the ends of many small ones is to read them
+    Encoder listing;
+    for (const FileInfo& info : infos) {
+      listing.PutText(info.path);
+      listing.Put<std::uint64_t>(info.bytes);
+      listing.Put<std::int64_t>(info.modified);
+    }
+    absl::StrAppend(&format, ", of ", infos.size(), " files ", wire::Crc32c(AsBytes(listing.bytes())));
+  } else {
+    for (const FileInfo& info : infos) paths.push_back(info.path);
+  }
+  const auto make = [&build](IndexBuilder& builder) -> absl::Status {
+    const absl::StatusOr<Vocabulary> built = build();
+    if (built.ok()) builder.SetNotes(built->Encode());
+    return built.status();
+  };
+  const absl::StatusOr<IndexFile> kept = OpenOrBuild(files, paths, format, cache_directory, make);
+  if (!kept.ok()) return kept.status();
+  absl::StatusOr<Vocabulary> vocabulary = Vocabulary::Decode(AsBytes(kept->notes()));
+  // Its checksums are right: somebody else has made it.
+  return vocabulary.ok() ? std::move(vocabulary) : build();
 }
 
 }  // namespace downpour::data

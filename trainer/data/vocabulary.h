@@ -31,17 +31,15 @@ class Vocabulary {
 
   // The words that are the most frequent in the texts `column` of the samples `indices`, at most `most` (at least 1 and
   // no more than kMostWords), by falling frequency, then by their bytes: the same for the same texts, in whatever
-  // order. Holds all words that there are in memory meanwhile. kInvalidArgument: no such column, it is no text, or
-  // `most`; else the errors of the source.
+  // order. Holds all words that there are in memory meanwhile. Up to `most_broken` samples that are broken are left
+  // out. kInvalidArgument: no such column, it is no text, or `most`; else the errors of the source.
   static absl::StatusOr<Vocabulary> Build(const SampleSource& source, const std::string& column,
-                                          absl::Span<const std::int64_t> indices, std::size_t most);
+                                          absl::Span<const std::int64_t> indices, std::size_t most,
+                                          std::uint64_t most_broken = 0);
 
-  // In the format of docs/formats.md. Write makes a temporary file beside `path`, fsyncs and renames it.
+  // In the format of docs/formats.md. kDataLoss: what is wrong with it, without a file name.
   std::string Encode() const;
-  absl::Status Write(const std::string& path) const;
-  // kDataLoss: what is wrong with it; of Decode, without a file name.
   static absl::StatusOr<Vocabulary> Decode(absl::Span<const std::uint8_t> bytes);
-  static absl::StatusOr<Vocabulary> Read(const Files& files, const std::string& path);
 
   const std::vector<std::string>& words() const { return words_; }
   // Ids are in [0, size()).
@@ -58,6 +56,14 @@ class Vocabulary {
   std::vector<std::string> words_;
   std::map<std::string, std::int32_t, std::less<>> ids_;
 };
+
+// The one that is kept in `cache_directory` for the data set of `files`, as OpenOrBuild (index_file.h) keeps indexes;
+// if there is none that is sound and of these files as they are, that of `build`, which is kept then. `settings`: all
+// else that decides what `build` makes. Of more than 100 files only path, size and time are compared, not their ends.
+// An empty directory: that of `build`. Errors are those of `build`, of the files, and of writing it.
+absl::StatusOr<Vocabulary> OpenOrBuildVocabulary(const Files& files, const std::vector<FileInfo>& infos,
+                                                 const std::string& settings, const std::string& cache_directory,
+                                                 const std::function<absl::StatusOr<Vocabulary>()>& build);
 
 }  // namespace downpour::data
 

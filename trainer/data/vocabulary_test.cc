@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <random>
 
@@ -79,19 +81,91 @@ TEST(VocabularyTest, WhatCannotBeBuiltIsRefused) {
             absl::InvalidArgumentError("vocabulary: column \"words\": there is none, expected a column of text"));
 }
 
-TEST(VocabularyTest, IsReadAsItWasWritten) {
-  const auto vocabulary = Build("a b c \xc3\xa4", {0}, 10);
-  std::string pattern = ::testing::TempDir() + "/vocabulary-XXXXXX";
-  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-  const std::string path = pattern + "/words";
-  ASSERT_TRUE(vocabulary->Write(path).ok());
-  ASSERT_TRUE(vocabulary->Write(path).ok()) << "in place of the one that is there";
-  const auto read = Vocabulary::Read(LocalFiles(), path);
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(*read, *vocabulary);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(pattern), {}), 1) << "no temporary file is left";
-  EXPECT_TRUE(absl::IsNotFound(vocabulary->Write(pattern + "/none/words")));
-  std::filesystem::remove_all(pattern);
+TEST(VocabularyTest, SomeBrokenTextsMayBeLeftOut) {
+  MemoryFiles files;
+  files.Put("data", "a\n\xff\n\xfe\nb\n");
+  const auto source = OpenText(files, "data", {});
+  const std::vector<std::int64_t> all = {0, 1, 2, 3};
+  EXPECT_THAT(Vocabulary::Build(**source, "text", all, 5, 2)->words(), ElementsAre("a", "b"));
+  EXPECT_EQ(Vocabulary::Build(**source, "text", all, 5, 1).status(),
+            absl::DataLossError("data: line 3: found the byte 0xfe, expected UTF-8"));
+}
+
+class KeptVocabularyTest : public ::testing::Test {
+ protected:
+  KeptVocabularyTest() {
+    std::string pattern = ::testing::TempDir() + "/vocabulary-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) std::abort();
+    folder_ = pattern;
+    files_.Put("data", "a");
+  }
+  ~KeptVocabularyTest() override { std::filesystem::remove_all(folder_); }
+
+  // How often it was built meanwhile; `lines` says what would be found.
+  int Builds(const std::string& lines, const std::string& expected_first, const std::string& settings = "some") {
+    int builds = 0;
+    const auto vocabulary =
+        OpenOrBuildVocabulary(files_, *files_.List("data"), settings, cache_, [&]() -> absl::StatusOr<Vocabulary> {
+          ++builds;
+          return Build(lines, {0}, 10);
+        });
+    EXPECT_TRUE(vocabulary.ok()) << vocabulary.status();
+    EXPECT_EQ(vocabulary.ok() ? vocabulary->words().front() : "", expected_first);
+    return builds;
+  }
+
+  MemoryFiles files_;
+  std::string folder_;
+  std::string cache_ = folder_ + "/cache";
+};
+
+TEST_F(KeptVocabularyTest, IsBuiltOnceForFilesAndSettings) {
+  EXPECT_EQ(Builds("old", "old"), 1);
+  EXPECT_EQ(Builds("new", "old"), 0);
+  EXPECT_EQ(Builds("other", "other", "others"), 1);
+  EXPECT_EQ(Builds("new", "old"), 0);
+  files_.Put("data", "a", 2);
+  EXPECT_EQ(Builds("new", "new"), 1) << "it was changed at another time";
+  files_.Put("data", "b", 2);
+  EXPECT_EQ(Builds("newer", "newer"), 1) << "its bytes are others";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(cache_), {}), 2) << "in place of the old one";
+  cache_.clear();
+  EXPECT_EQ(Builds("mine", "mine"), 1);
+  EXPECT_EQ(Builds("mine", "mine"), 1) << "nothing is kept";
+}
+
+TEST_F(KeptVocabularyTest, OneThatIsDamagedIsBuiltAnew) {
+  Builds("old", "old");
+  const std::string path = std::filesystem::directory_iterator(cache_)->path();
+  std::string bytes;
+  {
+    std::ifstream file(path);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  for (std::size_t i = 0; i < bytes.size(); i += 7) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
+    std::ofstream(path, std::ios::trunc) << damaged;
+    EXPECT_EQ(Builds("new", "new"), 1) << i;
+  }
+  EXPECT_EQ(Builds("newer", "new"), 0);
+}
+
+TEST_F(KeptVocabularyTest, OfManyFilesOnlyTheirListIsCompared) {
+  for (int i = 0; i < 200; ++i) files_.Put(absl::StrCat("data/", i), "a");
+  files_.Remove("data");
+  EXPECT_EQ(Builds("old", "old"), 1);
+  EXPECT_EQ(Builds("new", "old"), 0);
+  EXPECT_EQ(files_.reads(), 0);
+  files_.Put("data/17", "b", 2);
+  EXPECT_EQ(Builds("new", "new"), 1);
+}
+
+TEST_F(KeptVocabularyTest, WhatCannotBeBuiltIsNotKept) {
+  const auto fail = [] { return absl::StatusOr<Vocabulary>(absl::DataLossError("row")); };
+  EXPECT_EQ(OpenOrBuildVocabulary(files_, *files_.List("data"), "some", cache_, fail).status(),
+            absl::DataLossError("row"));
+  EXPECT_EQ(Builds("new", "new"), 1);
 }
 
 // docs/formats.md.
@@ -108,14 +182,12 @@ TEST(VocabularyTest, LayoutIsAsDocumented) {
 TEST(VocabularyTest, WhatIsBrokenIsRefused) {
   const auto vocabulary = Build("a b c", {0}, 10);
   const std::string whole = vocabulary->Encode();
-  MemoryFiles files;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     std::string flipped = whole;
     flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
-    files.Put("words", flipped);
-    const absl::Status status = Vocabulary::Read(files, "words").status();
+    const absl::Status status = Vocabulary::Decode(AsBytes(flipped)).status();
     EXPECT_TRUE(absl::IsDataLoss(status)) << i;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("words: found")) << i;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found")) << i;
     EXPECT_FALSE(Vocabulary::Decode(AsBytes(whole.substr(0, i))).ok()) << i;
   }
   EXPECT_EQ(Vocabulary::Decode(AsBytes(whole + "x")).status(), absl::DataLossError("found 48 bytes, expected 47"));

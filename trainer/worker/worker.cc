@@ -526,7 +526,9 @@ class WorkerProcess::Impl {
 
 absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProcessOptions options) {
   data::DatasetSpec spec = MakeDatasetSpec(options.config.dataset());
-  if (!spec.cache_directory.empty()) absl::StrAppend(&spec.cache_directory, "/worker-", options.index);
+  if (!spec.cache_directory.empty()) {
+    spec.blocks_directory = absl::StrCat(spec.cache_directory, "/worker-", options.index);
+  }
   // The test set too: what is wrong with it must not come up when the training is done.
   absl::StatusOr<data::Datasets> datasets = data::OpenDatasets(spec, options.config.evaluate(), options.arrow);
   if (!datasets.ok()) return datasets.status();

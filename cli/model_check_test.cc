@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 api::TrainingJob Job(const std::string& model, const std::string& kind) {
   api::TrainingJob job;
@@ -43,6 +44,36 @@ TEST(PlanErrorsTest, WhatIsNotOnThisMachineIsNoError) {
   api::TrainingJob job = Job("BiLSTM", "Images");
   job.spec.dataset = {.format = "IDX", .path = "/none"};
   EXPECT_THAT(PlanErrors(job), IsEmpty());
+}
+
+TEST(PlanErrorsTest, BrokenDataAreFoundAsFarAsTheyAreRead) {
+  const std::string path = testing::TempDir() + "/plan_errors.csv";
+  std::ofstream(path) << "x,label\n1,0\n2\n";
+  api::TrainingJob job = Job("LogReg", "Images");
+  job.spec.dataset = {.format = "CSV", .path = path};
+  EXPECT_THAT(OnlyError(job), StartsWith("spec.dataset: " + path + ": line 3: found 1 fields, expected 2"));
+  EXPECT_THAT(PlanErrors(job, false), IsEmpty());
+  std::filesystem::remove(path);
+  EXPECT_THAT(PlanErrors(job), IsEmpty()) << "it is not on this machine";
+}
+
+TEST(BytesToIndexTest, AreThoseOfFilesThatAreReadFromBeginningToEnd) {
+  const std::string folder = testing::TempDir() + "/bytes_to_index";
+  std::filesystem::create_directories(folder);
+  for (const char* const name : {"/a-0.csv", "/a-1.csv", "/a-2.csv"}) std::ofstream(folder + name) << "x\n1\n";
+  api::DatasetSpec dataset{.format = "CSV", .path = folder};
+  EXPECT_EQ(BytesToIndex(dataset), 12U);
+  dataset.path = folder + "/a-{1..2}.csv";
+  EXPECT_EQ(BytesToIndex(dataset), 8U);
+  dataset.test_path = folder + "/a-0.csv";
+  EXPECT_EQ(BytesToIndex(dataset), 12U);
+  dataset.format = "Parquet";
+  EXPECT_EQ(BytesToIndex(dataset), 0U);
+  dataset.transforms.emplace_back().type = "Tokenize";
+  EXPECT_EQ(BytesToIndex(dataset), 12U);
+  dataset = {.format = "CSV", .path = "s3://bucket/a.csv"};
+  EXPECT_EQ(BytesToIndex(dataset), 0U);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(PlanErrorsTest, NoPlanKnowsWhatIsInAPlugin) {
@@ -79,7 +110,7 @@ class TryModelTest : public testing::Test {
     const std::string program = folder_ + "/downpour-worker";
     std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
     EXPECT_EQ(chmod(program.c_str(), 0700), 0);
-    return TryModel(folder_, folder_ + "/config.json", folder_ + "/log", SystemClock(), *waiter_);
+    return TryModel(folder_, folder_ + "/config.json", folder_ + "/log", 0, SystemClock(), *waiter_);
   }
 
   std::string folder_;
@@ -109,7 +140,7 @@ TEST_F(TryModelTest, ACrashIsTheModelsFault) {
 
 TEST_F(TryModelTest, AProgramThatIsNotThereIsSaid) {
   std::filesystem::remove(folder_ + "/downpour-worker");
-  const absl::Status status = TryModel(folder_, "", folder_ + "/log", SystemClock(), *waiter_);
+  const absl::Status status = TryModel(folder_, "", folder_ + "/log", 0, SystemClock(), *waiter_);
   EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/downpour-worker: cannot be started"));
 }
 

@@ -254,7 +254,8 @@ int RunCommand(const RunOptions& options) {
   if (!run.ok()) return Complain(std::string(run.status().message()), ExitCode(run.status()));
   if (NeedsTrial(run->job.spec.model)) {
     const RunPaths& paths = run->folder.paths();
-    const absl::Status tried = TryModel(run->binary_directory, paths.Config(), paths.Log(kTrialLog), clock, *waiter);
+    const absl::Status tried = TryModel(run->binary_directory, paths.Config(), paths.Log(kTrialLog),
+                                        BytesToIndex(run->job.spec.dataset), clock, *waiter);
     if (!tried.ok()) {
       run->folder.Discard();
       if (absl::IsCancelled(tried)) return kExitStopped;

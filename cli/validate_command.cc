@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -24,6 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kMostBytesRead = std::uint64_t{256} << 20;  // a few seconds
+
 absl::Status TryInTemporaryFolder(const api::TrainingJob& job) {
   absl::StatusOr<SignalWaiter> waiter = SignalWaiter::Create();
   if (!waiter.ok()) return waiter.status();
@@ -38,7 +41,7 @@ absl::Status TryInTemporaryFolder(const api::TrainingJob& job) {
   });
   const std::string path = folder + "/config.json";
   if (absl::Status written = WriteFileDurably(path, *config); !written.ok()) return written;
-  return TryModel(BinaryDirectory(), path, folder + "/check.log", SystemClock(), *waiter);
+  return TryModel(BinaryDirectory(), path, folder + "/check.log", 0, SystemClock(), *waiter);
 }
 
 // A model that no plan knows is tried where its file and the worker are on this machine.
@@ -69,11 +72,19 @@ void TryHere(const api::TrainingJob& job, std::vector<api::FieldError>* errors,
 int ValidateCommand(const std::string& file, const Overrides& overrides, bool json) {
   api::ParsedManifest manifest = LoadManifest(file, overrides);
   std::vector<api::FieldError> warnings;
+  bool read_data = true;
   if (manifest.errors.empty()) {
-    manifest.errors = PlanErrors(manifest.job);
+    const std::uint64_t bytes = BytesToIndex(manifest.job.spec.dataset);
+    read_data = bytes <= kMostBytesRead;
+    manifest.errors = PlanErrors(manifest.job, read_data);
     warnings = FindWarnings(manifest.job.spec);
+    if (!read_data) {
+      warnings.push_back({"spec.dataset.path", absl::StrCat("to know its fields, ", bytes >> 20,
+                                                            " MiB would have to be read: they were not, and whether "
+                                                            "the model fits them was not looked at")});
+    }
   }
-  if (manifest.errors.empty()) TryHere(manifest.job, &manifest.errors, &warnings);
+  if (manifest.errors.empty() && read_data) TryHere(manifest.job, &manifest.errors, &warnings);
   if (json) {
     const auto list = [](const std::vector<api::FieldError>& found) {
       nlohmann::ordered_json items = nlohmann::ordered_json::array();

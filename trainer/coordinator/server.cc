@@ -158,6 +158,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   void OnTimer() {
     std::vector<core::DirectCall> directives;
     v1::ProgressReply progress;
+    std::vector<std::uint64_t> evaluated_at;
     bool publish = false;
     {
       absl::MutexLock lock(&mutex_);
@@ -166,12 +167,24 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
       if (publish) {
         next_metrics_ = service::MonotonicNow() + kMetricsPeriod;
         progress = core_.GetProgress(service::MonotonicNow());
+        evaluated_at = EvaluatedAt(progress);
       }
     }
     Send(std::move(directives));
     if (!publish) return;
     Publish(progress);
-    Track(progress);
+    Track(progress, evaluated_at);
+  }
+
+  // After how many updates each evaluation was.
+  std::vector<std::uint64_t> EvaluatedAt(const v1::ProgressReply& progress) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::vector<std::uint64_t> updates;
+    updates.reserve(static_cast<std::size_t>(progress.evaluations_size()));
+    for (const v1::Evaluation& evaluation : progress.evaluations()) {
+      updates.push_back(core_.updates_before(evaluation.dataset_epoch()));
+    }
+    return updates;
   }
 
   std::vector<core::DirectCall> TakeDirectives() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -276,9 +289,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   }
 
   // Not at the same time from two threads.
-  void Track(const v1::ProgressReply& progress) {
+  void Track(const v1::ProgressReply& progress, const std::vector<std::uint64_t>& evaluated_at) {
     if (tracking_ == nullptr) return;
-    tracking_->Add(service::MonotonicNow(), service::SecondsSince1970(), progress);
+    tracking_->Add(service::MonotonicNow(), service::SecondsSince1970(), progress, evaluated_at);
     for (const std::unique_ptr<tracking::TrackerThread>& thread : tracking_->threads()) {
       metrics_.SetCounter("downpour_tracker_dropped_total",
                           "Points of figures that a tracker did not take, since this coordinator started.",
@@ -290,13 +303,15 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   void EndTracking() {
     if (tracking_ == nullptr || server_ == nullptr) return;
     v1::ProgressReply progress;
+    std::vector<std::uint64_t> evaluated_at;
     bool fenced = false;
     {
       absl::MutexLock lock(&mutex_);
       progress = core_.GetProgress(service::MonotonicNow());
+      evaluated_at = EvaluatedAt(progress);
       fenced = core_.fenced().has_value();
     }
-    Track(progress);
+    Track(progress, evaluated_at);
     std::optional<tracking::Outcome> outcome;
     if (!fenced) {
       outcome = progress.phase() == v1::PHASE_DONE     ? tracking::Outcome::kSucceeded

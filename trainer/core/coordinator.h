@@ -77,6 +77,10 @@ class CoordinatorCore {
   // Set when it must not go on: a newer incarnation exists.
   const std::optional<absl::Status>& fenced() const { return fenced_; }
   bool finished() const { return finished_; }
+  // Of all epochs before this one, as the data plan of the history counts them; 0: there is none yet.
+  std::uint64_t updates_before(std::uint32_t dataset_epoch) const {
+    return leases_.has_value() ? leases_->plan().updates_before(dataset_epoch) : 0;
+  }
   // Every worker has been told that the job is over, or has gone.
   bool deserted() const { return finished_ && members_.size() == 0; }
 

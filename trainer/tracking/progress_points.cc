@@ -74,7 +74,8 @@ absl::StatusOr<Run> MakeRun(const v1::TrainingConfig& given, double time) {
 ProgressPoints::ProgressPoints(const v1::TrainingConfig& config)
     : learning_rate_(config.optimizer().learning_rate()), histograms_(config.tracking().tensorboard().histograms()) {}
 
-std::vector<Point> ProgressPoints::Add(absl::Duration now, double time, const v1::ProgressReply& progress) {
+std::vector<Point> ProgressPoints::Add(absl::Duration now, double time, const v1::ProgressReply& progress,
+                                       absl::Span<const std::uint64_t> evaluated_at) {
   std::vector<Point> points;
   Point point;
   point.step = static_cast<std::int64_t>(progress.updates_applied());
@@ -96,14 +97,15 @@ std::vector<Point> ProgressPoints::Add(absl::Duration now, double time, const v1
   if (IsDue(now, progress)) AddFigures(progress, &point);
   if (point.begins_history || !point.scalars.empty() || !point.texts.empty()) points.push_back(std::move(point));
 
-  for (const v1::Evaluation& evaluation : progress.evaluations()) {
+  for (int i = 0; i < progress.evaluations_size(); ++i) {
+    const v1::Evaluation& evaluation = progress.evaluations(i);
     std::string& told = evaluations_[{generation, evaluation.dataset_epoch()}];
     std::string text = evaluation.SerializeAsString();
     if (text == told) continue;
     told = std::move(text);  // the final model is evaluated again
     Point& result = points.emplace_back();
-    result.step = static_cast<std::int64_t>(
-        std::min(evaluation.dataset_epoch() * progress.updates_per_epoch(), progress.updates_applied()));
+    result.step =
+        static_cast<std::int64_t>(std::min(evaluated_at[static_cast<std::size_t>(i)], progress.updates_applied()));
     result.time = time;
     result.scalars.push_back({"test/loss", evaluation.loss()});
     for (const v1::Metric& metric : evaluation.metrics()) {

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/tracking/tracker.h"
@@ -25,7 +26,10 @@ class ProgressPoints {
 
   // What is new. `now` counts from any origin and does not go back. At first there is a point a second, later one in
   // half a percent of the time that has passed, and one in half a minute at least, so that a long run has thousands.
-  std::vector<Point> Add(absl::Duration now, double time, const v1::ProgressReply& progress);
+  // `evaluated_at`: of each evaluation, after how many updates it was, as the data plan says: an epoch of a job that
+  // was resumed may have had another number of them.
+  std::vector<Point> Add(absl::Duration now, double time, const v1::ProgressReply& progress,
+                         absl::Span<const std::uint64_t> evaluated_at);
 
  private:
   bool IsDue(absl::Duration now, const v1::ProgressReply& progress);

@@ -48,39 +48,41 @@ TEST(ProgressPointsTest, FiguresComeWithUpdatesAndTextsWithPhases) {
   ProgressPoints points(config);
   v1::ProgressReply starting;
   starting.set_message("waiting for the first worker");
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 11, starting)),
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 11, starting, {})),
               ElementsAre("0: phase=\"starting, generation 0: waiting for the first worker\""));
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 12, starting)), IsEmpty());
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 12, starting, {})), IsEmpty());
   v1::ProgressReply training = Training(50);
   training.set_samples_per_second(1000);
   training.add_members()->set_role("worker");
   training.add_members()->set_role("ps");
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 13, training)),
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 13, training, {})),
               ElementsAre("50!: train/loss=0.5 train/samplesPerSecond=1000 train/learningRate=0.25 train/epochs=0.5 "
                           "job/workers=1 job/generation=1 phase=\"training, generation 1\""));
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(9), 19, training)), IsEmpty()) << "no update is new";
-  const std::vector<Point> next = points.Add(absl::Seconds(10), 20, Training(60));
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(9), 19, training, {})), IsEmpty()) << "no update is new";
+  const std::vector<Point> next = points.Add(absl::Seconds(10), 20, Training(60), {});
   ASSERT_THAT(next, SizeIs(1));
   EXPECT_EQ(next[0].step, 60);
   EXPECT_EQ(next[0].time, 20);
   EXPECT_FALSE(next[0].begins_history);
   v1::ProgressReply done = Training(61);
   done.set_phase(v1::PHASE_DONE);
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(10), 20, done)), ElementsAre(HasSubstr("train/epochs=0.61")))
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(10), 20, done, {})), ElementsAre(HasSubstr("train/epochs=0.61")))
       << "the end is always there";
 }
 
 TEST(ProgressPointsTest, AHistoryBeginsWithEachGenerationAndEachCoordinator) {
   ProgressPoints points{v1::TrainingConfig()};
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 1, Training(50))), ElementsAre(HasSubstr("50!:")));
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 1, Training(50), {})), ElementsAre(HasSubstr("50!:")));
   v1::ProgressReply recovering = Training(0, 2);
   recovering.set_phase(v1::PHASE_RECOVERING);
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 2, recovering)), ElementsAre(HasSubstr("0: phase=\"recovering")));
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 2, recovering, {})),
+              ElementsAre(HasSubstr("0: phase=\"recovering")));
   // Nothing is applied yet in a history that begins at step 0, and what was there goes all the same.
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 3, Training(0, 2))), ElementsAre(HasSubstr("0!: phase")));
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(4), 4, Training(7, 2))), ElementsAre(HasSubstr("7: train/loss")));
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 3, Training(0, 2), {})), ElementsAre(HasSubstr("0!: phase")));
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(4), 4, Training(7, 2), {})), ElementsAre(HasSubstr("7: train/loss")));
   ProgressPoints of_another{v1::TrainingConfig()};
-  EXPECT_THAT(Describe(of_another.Add(absl::Seconds(5), 5, Training(9, 2))), ElementsAre(HasSubstr("9!: train/loss")));
+  EXPECT_THAT(Describe(of_another.Add(absl::Seconds(5), 5, Training(9, 2), {})),
+              ElementsAre(HasSubstr("9!: train/loss")));
 }
 
 TEST(ProgressPointsTest, AnEvaluationIsToldOnceUnlessItChanges) {
@@ -96,13 +98,23 @@ TEST(ProgressPointsTest, AnEvaluationIsToldOnceUnlessItChanges) {
   v1::Metric& metric = *second.add_metrics();
   metric.set_name("Top5Accuracy");
   metric.set_value(0.875);
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 1, progress)),
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 1, progress, {100, 200})),
               ElementsAre(HasSubstr("250!:"), "100: test/loss=0.75 test/Accuracy=0.5",
                           "200: test/loss=0.5 test/Top5Accuracy=0.875"));
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 2, progress)), IsEmpty());
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 2, progress, {100, 200})), IsEmpty());
   progress.mutable_evaluations(1)->set_loss(0.25);
-  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 3, progress)),
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 3, progress, {100, 200})),
               ElementsAre("200: test/loss=0.25 test/Top5Accuracy=0.875"));
+}
+
+TEST(ProgressPointsTest, AnEvaluationIsAtTheUpdateThatThePlanHasForIt) {
+  ProgressPoints points{v1::TrainingConfig()};
+  v1::ProgressReply progress = Training(450);  // of 100 an epoch today, and 400 in the first one
+  progress.add_evaluations()->set_dataset_epoch(1);
+  progress.add_evaluations()->set_dataset_epoch(2);
+  EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 1, progress, {400, 500})),
+              ElementsAre(HasSubstr("450!:"), "400: test/loss=0", "450: test/loss=0"))
+      << "no update is behind the newest";
 }
 
 TEST(ProgressPointsTest, ALongRunHasThousandsOfPoints) {
@@ -110,7 +122,7 @@ TEST(ProgressPointsTest, ALongRunHasThousandsOfPoints) {
   const auto run = [&points](int from, int to) {
     std::size_t count = 0;
     for (int second = from; second < to; ++second) {
-      count += points.Add(absl::Seconds(second), second, Training(static_cast<std::uint64_t>(second))).size();
+      count += points.Add(absl::Seconds(second), second, Training(static_cast<std::uint64_t>(second)), {}).size();
     }
     return count;
   };
@@ -127,9 +139,9 @@ TEST(ProgressPointsTest, HistogramsAreOfWorkersWhereTheyAreWanted) {
     member.set_role("worker");
     member.mutable_worker()->set_samples_per_second(rate);
   }
-  EXPECT_THAT(ProgressPoints(config).Add(absl::Seconds(1), 1, progress)[0].histograms, IsEmpty());
+  EXPECT_THAT(ProgressPoints(config).Add(absl::Seconds(1), 1, progress, {})[0].histograms, IsEmpty());
   config.mutable_tracking()->mutable_tensorboard()->set_histograms(true);
-  const std::vector<Histogram> histograms = ProgressPoints(config).Add(absl::Seconds(1), 1, progress)[0].histograms;
+  const std::vector<Histogram> histograms = ProgressPoints(config).Add(absl::Seconds(1), 1, progress, {})[0].histograms;
   ASSERT_THAT(histograms, SizeIs(2));
   EXPECT_EQ(histograms[0].name, "workers/samplesPerSecond");
   EXPECT_EQ(histograms[0].min, 100);

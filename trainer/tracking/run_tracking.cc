@@ -38,8 +38,9 @@ absl::StatusOr<std::unique_ptr<RunTracking>> RunTracking::Start(const v1::Traini
   return started;
 }
 
-void RunTracking::Add(absl::Duration now, double time, const v1::ProgressReply& progress) {
-  for (const Point& point : points_.Add(now, time, progress)) {
+void RunTracking::Add(absl::Duration now, double time, const v1::ProgressReply& progress,
+                      absl::Span<const std::uint64_t> evaluated_at) {
+  for (const Point& point : points_.Add(now, time, progress, evaluated_at)) {
     for (const std::unique_ptr<TrackerThread>& thread : threads_) thread->Add(point);
   }
 }

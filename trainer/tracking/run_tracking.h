@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/tracking/progress_points.h"
@@ -28,9 +29,10 @@ class RunTracking {
                                                             const std::function<void(const std::string&)>& say);
 
   // As ProgressPoints::Add.
-  void Add(absl::Duration now, double time, const v1::ProgressReply& progress);
-  // What is still to be told is, for a few seconds at most. Absent: the run is left open, as another coordinator has
-  // it.
+  void Add(absl::Duration now, double time, const v1::ProgressReply& progress,
+           absl::Span<const std::uint64_t> evaluated_at);
+  // What is still to be told is, for four seconds at most, or two where a tracker does not answer. Absent: the run is
+  // left open, as another coordinator has it.
   void End(std::optional<Outcome> outcome, double time);
 
   // What the user of the job should know, each once; it only grows.

@@ -51,6 +51,10 @@ class PipeSignalBlocked {
   bool was_pending_;
 };
 
+int IsCancelled(void* request, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<const Request*>(request)->cancelled() ? 1 : 0;
+}
+
 bool IsTransient(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_PROXY:
@@ -219,6 +223,11 @@ class Client::Impl {
     set(CURLOPT_WRITEDATA, static_cast<void*>(&incoming));
     set(CURLOPT_HEADERFUNCTION, &TakeHeader);
     set(CURLOPT_HEADERDATA, static_cast<void*>(&incoming));
+    if (request.cancelled) {
+      set(CURLOPT_NOPROGRESS, 0L);
+      set(CURLOPT_XFERINFOFUNCTION, &IsCancelled);
+      set(CURLOPT_XFERINFODATA, static_cast<void*>(const_cast<Request*>(&request)));
+    }
     if (request.method == "HEAD") {
       set(CURLOPT_NOBODY, 1L);
     } else {

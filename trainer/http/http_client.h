@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -40,6 +41,8 @@ struct Request {
   absl::Span<const std::uint8_t> body = {};  // of PUT and POST; must outlive the call
   std::size_t max_answer_bytes = 1 << 20;
   const Signature* signature = nullptr;  // must outlive the call; null: it is not signed
+  // Asked at least about once a second while the call lasts: true ends it, with kUnavailable.
+  std::function<bool()> cancelled = {};
 };
 
 struct Answer {

@@ -1,10 +1,12 @@
 #include "trainer/tracking/mlflow.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -152,6 +154,10 @@ class MlflowTracker final : public Tracker {
         .status();
   }
 
+  void Hurry(absl::Duration left) override {
+    end_by_.store(absl::ToInt64Nanoseconds(SystemClock().Now() + left), std::memory_order_relaxed);
+  }
+
  private:
   // Its id.
   absl::StatusOr<std::string> Experiment(const Deadline& deadline) {
@@ -236,6 +242,9 @@ class MlflowTracker final : public Tracker {
     if (!authorization_.empty()) request.headers.emplace_back("authorization", authorization_);
     request.body = {reinterpret_cast<const std::uint8_t*>(body.data()), body.size()};
     request.max_answer_bytes = kAnswerBytes;
+    request.cancelled = [this] {
+      return absl::ToInt64Nanoseconds(SystemClock().Now()) >= end_by_.load(std::memory_order_relaxed);
+    };
     const http::Answer answer = client_->Send(request, deadline.left());
     const std::string subject = absl::StrCat(options_.uri, ": ", call.substr(0, call.find('?')), ": ");
     if (!answer.status.ok()) {
@@ -256,6 +265,7 @@ class MlflowTracker final : public Tracker {
   const std::string authorization_;
   const std::unique_ptr<http::Client> client_;
   std::string run_id_;
+  std::atomic<std::int64_t> end_by_{std::numeric_limits<std::int64_t>::max()};  // nanoseconds of SystemClock
 };
 
 }  // namespace

@@ -8,11 +8,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "tests/support/fake_api_server.h"
+#include "trainer/tracking/tracker_thread.h"
 
 // Against a server that answers as each test says. What a whole MLflow makes of it is for mlflow_server_test.cc.
 namespace downpour::tracking {
@@ -225,6 +227,34 @@ TEST_F(MlflowTest, AServerThatHangsHoldsUpNobodyForLonger) {
   EXPECT_EQ(Make()->Begin(run_, absl::Milliseconds(100)).code(), absl::StatusCode::kUnavailable);
   server_.Stop();
   EXPECT_EQ(Make()->Begin(run_, kLimit).code(), absl::StatusCode::kUnavailable);
+}
+
+// Without the hurry this would end as well, after the limit, with another message.
+TEST_F(MlflowTest, ACallThatIsUnderWayCanBeHurried) {
+  server_.Inject("", "", FakeApiServer::End(End::kHang), -1);
+  const auto tracker = Make();
+  absl::Status begun;
+  std::thread caller([&] { begun = tracker->Begin(run_, kLimit); });
+  EXPECT_TRUE(server_.WaitForRequests("", "experiments/get-by-name", 1, kLimit));
+  tracker->Hurry(absl::ZeroDuration());
+  caller.join();
+  EXPECT_EQ(begun.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(begun.message(), HasSubstr("allback"));
+}
+
+// Whoever comes after a coordinator that was killed finds its run, and ends it.
+TEST_F(MlflowTest, TheRunOfAJobThatFailsIsEndedByWhoeverHasIt) {
+  auto first = Begun();
+  first.reset();
+  Answer("experiments/get-by-name", R"({"experiment": {"experiment_id": "7", "lifecycle_stage": "active"}})");
+  Answer("runs/search", R"({"runs": [{"info": {"run_id": "r1", "status": "RUNNING"}}]})");
+  AnswerAll();
+  TrackerThread second(Make(), run_);
+  second.Add(LossAt(7, 0.5));
+  second.End(Outcome::kFailed, 1700000009.5);
+  second.Stop();
+  EXPECT_EQ(server_.CountRequests("", "runs/create"), 1) << "by the first";
+  EXPECT_EQ(Bodies("runs/update").back(), (json{{"run_id", "r1"}, {"status", "FAILED"}, {"end_time", 1700000009500}}));
 }
 
 TEST_F(MlflowTest, SecretsAreShownToTheServerAlone) {

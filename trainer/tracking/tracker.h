@@ -80,6 +80,9 @@ class Tracker {
   // Once it has begun. In the order in which they were measured; steps may go back.
   virtual absl::Status Write(absl::Span<const Point> points, absl::Duration limit) = 0;
   virtual absl::Status End(Outcome outcome, double time, absl::Duration limit) = 0;
+  // Calls, also one that is under way, are to end within `left` and a second from now, as ones that failed for the
+  // moment, where they wait for a server. From any thread.
+  virtual void Hurry(absl::Duration left) { static_cast<void>(left); }
 };
 
 }  // namespace downpour::tracking

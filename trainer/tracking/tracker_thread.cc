@@ -48,8 +48,16 @@ void TrackerThread::End(std::optional<Outcome> outcome, double time) {
   absl::MutexLock lock(&mutex_);
   if (over_) return;
   over_ = true;
-  give_up_ = clock_.Now() + options_.farewell;
   if (outcome.has_value()) ending_ = Ending{*outcome, time};
+  GiveUpIn(backoff_ == absl::ZeroDuration() ? options_.farewell : options_.farewell_after_failure);
+}
+
+void TrackerThread::GiveUpIn(absl::Duration left) {
+  const absl::Duration give_up = clock_.Now() + left;
+  if (give_up >= give_up_) return;
+  give_up_ = give_up;
+  kept_ = ending_.has_value() ? left / 4 : absl::ZeroDuration();
+  tracker_->Hurry(left);
 }
 
 void TrackerThread::Stop() {
@@ -78,7 +86,15 @@ void TrackerThread::Feed() {
       goes_on = AwaitRetry();
       const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return over_ || HasWork(); };
       clock_.Await(mutex_, absl::Condition(&due), absl::InfiniteDuration());
-      if (over_) limit = std::min(limit, give_up_ - clock_.Now());
+      if (over_) {
+        const absl::Duration left = give_up_ - clock_.Now();
+        if (begun_ && ending_.has_value() && !points_.empty() && (!goes_on || left <= kept_)) {
+          CountDropped(points_.size());
+          points_.clear();
+          goes_on = true;
+        }
+        limit = std::min(limit, points_.empty() && begun_ ? left : left - kept_);
+      }
       goes_on = goes_on && HasWork() && limit > absl::ZeroDuration();
       if (!goes_on) {
         CountDropped(points_.size());
@@ -95,6 +111,7 @@ void TrackerThread::Feed() {
                                                    : tracker_->Write(points, limit);
       absl::MutexLock lock(&mutex_);
       TakeIn(status);
+      if (over_ && !status.ok()) GiveUpIn(options_.farewell_after_failure);
       if (begins) {
         begun_ = status.ok();
       } else if (points.empty()) {

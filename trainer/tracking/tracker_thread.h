@@ -39,8 +39,10 @@ struct TrackerThreadOptions {
   // After a failure; doubled with each.
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(60);
-  // For what is left at the end of the process.
-  absl::Duration farewell = absl::Seconds(5);
+  // For what is left at the end of the process, of which a quarter is kept for the outcome of the run; and where the
+  // last call has failed.
+  absl::Duration farewell = absl::Seconds(4);
+  absl::Duration farewell_after_failure = absl::Seconds(2);
   Clock* clock = nullptr;  // must outlive the thread; null: SystemClock()
   // Called from the thread with what people should read, seldom; empty: nobody is told.
   std::function<void(const std::string& message)> say;
@@ -59,10 +61,12 @@ class TrackerThread {
 
   // Does not wait.
   void Add(Point point);
-  // Nothing is added any more: what waits is handed over within `farewell`, and then the outcome. Without one the run
-  // is left open, for another coordinator to go on with. Does not wait; the first call counts.
+  // Nothing is added any more: what waits is handed over within `farewell`, and then the outcome, also if not all
+  // points went before it. Without one the run is left open, for another coordinator to go on with. Does not wait; the
+  // first call counts.
   void End(std::optional<Outcome> outcome, double time);
-  // Ends it with no outcome, if need be, and waits until all is done: for `farewell`, or a call that is under way.
+  // Ends it with no outcome, if need be, and waits until all is done: for `farewell`, or a call that Hurry does not
+  // end.
   void Stop();
 
   const std::string& name() const { return name_; }
@@ -77,6 +81,8 @@ class TrackerThread {
   };
 
   void Feed();
+  // It is over, and there is so much time from now on.
+  void GiveUpIn(absl::Duration left) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // After a failure. False: there is no time for another attempt.
   bool AwaitRetry() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -100,6 +106,7 @@ class TrackerThread {
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration give_up_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();  // by the clock, once it is over
+  absl::Duration kept_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();         // of this, for the outcome
   absl::Duration backoff_ ABSL_GUARDED_BY(mutex_) = absl::ZeroDuration();      // zero: the last call went well
   std::string failure_ ABSL_GUARDED_BY(mutex_);                                // the newest
   std::uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

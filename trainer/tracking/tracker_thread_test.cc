@@ -59,11 +59,20 @@ struct Script {
   std::vector<std::string> calls ABSL_GUARDED_BY(mutex);
   std::vector<std::int64_t> written ABSL_GUARDED_BY(mutex);  // steps, of calls that went well
   std::vector<absl::Duration> limits ABSL_GUARDED_BY(mutex);
+  std::vector<absl::Duration> hurries ABSL_GUARDED_BY(mutex);
   std::function<absl::Status(const std::string& call)> answer;  // without the mutex; empty: OK
 
   std::vector<std::string> Calls() {
     absl::MutexLock lock(&mutex);
     return calls;
+  }
+  std::vector<absl::Duration> Limits() {
+    absl::MutexLock lock(&mutex);
+    return limits;
+  }
+  std::vector<absl::Duration> Hurries() {
+    absl::MutexLock lock(&mutex);
+    return hurries;
   }
   std::vector<std::int64_t> Written() {
     absl::MutexLock lock(&mutex);
@@ -90,6 +99,10 @@ class ScriptedTracker final : public Tracker {
   }
   absl::Status End(Outcome outcome, double time, absl::Duration limit) override {
     return Answer(absl::StrCat("end ", static_cast<int>(outcome), " at ", time), limit);
+  }
+  void Hurry(absl::Duration left) override {
+    absl::MutexLock lock(&script_.mutex);
+    script_.hurries.push_back(left);
   }
 
  private:
@@ -248,6 +261,69 @@ TEST_F(TrackerThreadTest, ATrackerThatStaysAwayDoesNotHoldUpTheEnd) {
   EXPECT_EQ(thread_->dropped(), 3);
   EXPECT_EQ(thread_->complaint(), "scripted misses figures of this run: is away");
   EXPECT_THAT(said_, ElementsAre("scripted: is away", "scripted misses figures of this run: is away"));
+}
+
+TEST_F(TrackerThreadTest, TheEndHasLessTimeWhereTheLastCallFailed) {
+  HoldUp("begin");
+  Start();
+  reached_.WaitForNotification();
+  thread_->End(Outcome::kSucceeded, 3);
+  released_.Notify();
+  thread_.reset();
+  EXPECT_THAT(script_.Hurries(), ElementsAre(options_.farewell));
+
+  absl::Notification failed;
+  script_.answer = [](const std::string&) { return absl::UnavailableError("is away"); };
+  options_.say = [&failed](const std::string& message) {
+    if (message.find("misses") == std::string::npos) failed.Notify();
+  };
+  Start();
+  failed.WaitForNotification();
+  thread_->End(Outcome::kSucceeded, 3);
+  thread_.reset();
+  EXPECT_THAT(script_.Hurries(), ElementsAre(options_.farewell, options_.farewell_after_failure));
+}
+
+TEST_F(TrackerThreadTest, ATrackerThatGoesAwayAtTheEndHoldsItUpNoLonger) {
+  script_.answer = [this](const std::string& call) {
+    if (!call.starts_with("begin")) return absl::UnavailableError("is away");
+    reached_.Notify();
+    released_.WaitForNotification();
+    return absl::OkStatus();
+  };
+  Start();
+  reached_.WaitForNotification();
+  thread_->Add(At(1));
+  thread_->End(Outcome::kSucceeded, 3);
+  released_.Notify();
+  const absl::Duration begin = clock_.Now();
+  thread_.reset();
+  EXPECT_LE(clock_.Now() - begin, options_.farewell_after_failure);
+  EXPECT_EQ(script_.Calls().back(), "end 0 at 3") << "it is worth an attempt";
+}
+
+TEST_F(TrackerThreadTest, TheOutcomeIsToldThoughNotAllPointsAre) {
+  options_.batch = 1;
+  options_.farewell = absl::Seconds(8);
+  script_.answer = [this](const std::string& call) {
+    if (call.starts_with("begin")) {
+      reached_.Notify();
+      released_.WaitForNotification();
+    } else {
+      clock_.Pass(absl::Seconds(2));
+    }
+    return absl::OkStatus();
+  };
+  Start();
+  reached_.WaitForNotification();
+  for (int step = 1; step <= 9; ++step) thread_->Add(At(step));
+  thread_->End(Outcome::kFailed, 17);
+  released_.Notify();
+  thread_->Stop();
+  EXPECT_THAT(script_.Calls(), ElementsAre("begin job", "write 1", "write 2", "write 3", "end 1 at 17"));
+  EXPECT_THAT(script_.Limits(),
+              ElementsAre(options_.limit, absl::Seconds(6), absl::Seconds(4), absl::Seconds(2), absl::Seconds(2)));
+  EXPECT_EQ(thread_->dropped(), 6);
 }
 
 // Whatever goes wrong, and when: each point is written once, in order, or counted as dropped.

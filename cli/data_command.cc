@@ -151,6 +151,7 @@ int InspectDataCommand(const std::string& file, const Overrides& overrides, std:
   const v1::TrainingConfig config = job::ToTrainingConfig(manifest.job, "", "");
   data::DatasetSpec spec = worker::MakeDatasetSpec(config.dataset());
   spec.skip_bad_samples = false;  // each is told
+  spec.most_bad_samples = std::numeric_limits<std::uint64_t>::max();
   const absl::StatusOr<data::Datasets> datasets = data::OpenDatasets(spec, config.evaluate(), arrow);
   if (!datasets.ok()) return Complain(datasets.status());
   std::cout << data::ToString(datasets->train->fields()) << '\n';

@@ -77,7 +77,7 @@ struct DatasetSpec {
   std::int64_t channels = 3;                  // of images
 
   bool skip_bad_samples = false;
-  std::uint64_t most_bad_samples = 0;
+  std::uint64_t most_bad_samples = 0;  // of `skip_bad_samples`; and that a vocabulary leaves out
 
   int threads = 0;  // that read and transform beside the one that waits for a batch
   // Of indexes and vocabularies, for any number of processes; empty: none are kept.

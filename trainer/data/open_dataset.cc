@@ -266,8 +266,7 @@ class Vocabularies {
   absl::StatusOr<Vocabulary> Build(const std::string& column, std::int64_t words) const {
     std::vector<std::int64_t> indices(static_cast<std::size_t>(train_->size()));
     std::iota(indices.begin(), indices.end(), 0);
-    return Vocabulary::Build(*train_, column, indices, static_cast<std::size_t>(words),
-                             spec_.skip_bad_samples ? spec_.most_bad_samples : 0);
+    return Vocabulary::Build(*train_, column, indices, static_cast<std::size_t>(words), spec_.most_bad_samples);
   }
 
   absl::StatusOr<std::vector<FileInfo>> List() const {

@@ -267,6 +267,7 @@ void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("channels", s.channels, Integer{1, 3});
   v.Field("threads", s.threads, Integer{0, 1024});
   v.Field("prefetch", s.prefetch, Integer{0, 64});
+  v.Field("pinMemory", s.pin_memory, Flag{});
   v.Field("onBadSample", s.on_bad_sample, Object{});
   v.Field("cache", s.cache, Object{});
   v.Field("shuffle", s.shuffle_blocks, Choice(kShuffles));

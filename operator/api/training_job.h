@@ -248,6 +248,7 @@ struct DatasetSpec {
   std::optional<int> channels = {};  // of images
   std::optional<int> threads = {};   // of each worker, that read and transform
   std::optional<int> prefetch = {};  // minibatches that it reads ahead
+  bool pin_memory = false;           // they go to a GPU through page-locked memory
   std::optional<BadSampleSpec> on_bad_sample = std::nullopt;
   std::optional<DatasetCacheSpec> cache = std::nullopt;
   bool shuffle_blocks = false;            // the order of an epoch is made of blocks of neighbouring samples

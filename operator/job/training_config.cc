@@ -170,6 +170,7 @@ v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
   }
   if (spec.threads.has_value()) config.set_threads(static_cast<std::uint32_t>(*spec.threads));
   if (spec.prefetch.has_value()) config.set_prefetch(static_cast<std::uint32_t>(*spec.prefetch));
+  config.set_pin_memory(spec.pin_memory);
   if (spec.cache.has_value()) {
     config.set_cache_directory(spec.cache->directory);
     config.set_cache_bytes(static_cast<std::uint64_t>(api::ParseMemory(spec.cache->size).value_or(0)));

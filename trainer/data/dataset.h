@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainer/data/fields.h"
@@ -25,7 +26,14 @@ class Dataset {
   // SampleSource::Read.
   virtual absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
                                      std::optional<std::uint64_t> seed) const = 0;
-  // How many broken samples Read left out so far, each counted once.
+  // Read in two: whoever reads ahead what may never be used counts the broken samples of what is. kDataLoss of the
+  // second: they are more than may be skipped.
+  virtual absl::StatusOr<Batch> ReadUncounted(absl::Span<const std::int64_t> indices,
+                                              std::optional<std::uint64_t> seed) const {
+    return Read(indices, seed);
+  }
+  virtual absl::Status CountBroken(const Batch& /*batch*/) const { return absl::OkStatus(); }
+  // How many broken samples were left out and counted so far, each once.
   virtual std::uint64_t skipped() const { return 0; }
   // Where the time of Read went so far, and how many threads share the work of one.
   virtual LoadTimes times() const { return {}; }

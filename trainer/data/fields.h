@@ -66,11 +66,17 @@ Array MakeArray(const Field& field, std::int64_t samples);
 // Likewise of a ragged one: as long as the longest of `lengths`.
 Array MakeRaggedArray(const Field& field, std::vector<std::int64_t> lengths);
 
+struct BrokenSample {
+  std::int64_t index = 0;
+  std::string why;  // names the sample
+};
+
 // In the order of SampleFields.
 struct Batch {
   std::vector<Array> inputs;
   std::vector<Array> targets;
-  std::int64_t size() const;  // samples
+  std::vector<BrokenSample> broken = {};  // that were left out
+  std::int64_t size() const;              // samples
 };
 
 }  // namespace downpour::data

@@ -38,31 +38,32 @@ Prefetcher::Entry* Prefetcher::Find(const BatchRequest& request) {
 }
 
 Prefetcher::Entry* Prefetcher::Next() {
+  Entry* next = nullptr;
   std::uint64_t bytes = 0;
   for (Entry& entry : entries_) {
-    if (!entry.begun) return bytes < options_.most_bytes ? &entry : nullptr;
     bytes += entry.bytes;
+    if (next == nullptr && !entry.begun) next = &entry;
   }
-  return nullptr;
+  return bytes == 0 || bytes + largest_ <= options_.most_bytes ? next : nullptr;
 }
 
-bool Prefetcher::Wakes() const { return stopped_ || const_cast<Prefetcher*>(this)->Next() != nullptr; }
-
 void Prefetcher::Run() {
+  const auto woken = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopped_ || Next() != nullptr; };
   for (;;) {
     BatchRequest request;
     {
       const absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(this, &Prefetcher::Wakes));
+      mutex_.Await(absl::Condition(&woken));
       if (stopped_) return;
       Entry* const next = Next();
       next->begun = true;
       request = next->request;
       reading_ = request;
     }
-    absl::StatusOr<Batch> batch = dataset_->Read(request.indices, request.seed);
+    absl::StatusOr<Batch> batch = dataset_->ReadUncounted(request.indices, request.seed);
     const absl::MutexLock lock(&mutex_);
     reading_.reset();
+    largest_ = std::max(largest_, BytesOfBatch(batch));
     Entry* const entry = Find(request);
     if (entry == nullptr) continue;  // nobody wants it any more
     entry->bytes = BytesOfBatch(batch);
@@ -75,13 +76,15 @@ void Prefetcher::Want(std::vector<BatchRequest> next) {
   std::deque<Entry> dropped;  // destroyed without the lock
   const absl::MutexLock lock(&mutex_);
   std::deque<Entry> entries;
+  bool reading = reading_.has_value();  // what nobody among `entries` waits for
   for (BatchRequest& request : next) {
-    if (Entry* const known = Find(request); known != nullptr) {
+    Entry* const known = Find(request);
+    const bool begun = reading && reading_ == request;  // perhaps it was not wanted for a while
+    if (begun) reading = false;
+    if (known != nullptr) {
       entries.push_back(std::move(*known));
-      // Is found no more, should it be wanted twice.
-      known->request = {};
+      known->request = {};  // is found no more, should it be wanted twice
     } else {
-      const bool begun = reading_ == request;  // it was not wanted for a while
       entries.push_back({std::move(request), begun, std::nullopt, 0});
     }
   }
@@ -105,12 +108,14 @@ absl::StatusOr<Batch> Prefetcher::Take(const BatchRequest& request) {
       entries_.erase(std::find_if(entries_.begin(), entries_.end(), [entry](const Entry& e) { return &e == entry; }));
     }
   }
-  if (!batch.has_value()) batch = dataset_->Read(request.indices, request.seed);
+  if (!batch.has_value()) batch = dataset_->ReadUncounted(request.indices, request.seed);
   const double waited = stopwatch.seconds();
   const double done = dataset_->times().sum() - busy;
   const absl::MutexLock lock(&mutex_);
   times_.waited += waited;
   times_.busy += std::min(done, waited * dataset_->threads());
+  if (!batch->ok()) return *std::move(batch);
+  if (absl::Status counted = dataset_->CountBroken(**batch); !counted.ok()) return counted;
   return *std::move(batch);
 }
 

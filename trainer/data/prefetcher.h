@@ -25,7 +25,8 @@ struct BatchRequest {
 
 struct PrefetchOptions {
   std::size_t batches = 2;  // that are read ahead; 0: none, Take reads
-  // Once those read ahead have so many bytes no other is begun. The first one is, whatever its size.
+  // What is read ahead has so many bytes at most, if none is larger than the largest so far. The first one is read
+  // whatever its size.
   std::uint64_t most_bytes = std::uint64_t{256} << 20;
 };
 
@@ -49,7 +50,8 @@ class Prefetcher {
   // What will be taken next, in this order; more than options.batches are left for later. What was read ahead and is
   // not among it is dropped.
   void Want(std::vector<BatchRequest> next);
-  // The minibatch, read ahead or now; errors are those of Dataset::Read. After an error it can be asked for again.
+  // The minibatch, read ahead or now; errors are those of Dataset::Read. After an error it can be asked for again. The
+  // broken samples of what is taken are counted, and not those of what is dropped.
   absl::StatusOr<Batch> Take(const BatchRequest& request);
 
   WaitTimes times() const;
@@ -66,13 +68,13 @@ class Prefetcher {
   Entry* Find(const BatchRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next to be read; null: there is none, or no room.
   Entry* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Wakes() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Dataset* const dataset_;
   const PrefetchOptions options_;
   mutable absl::Mutex mutex_;
   std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::optional<BatchRequest> reading_ ABSL_GUARDED_BY(mutex_);
+  std::uint64_t largest_ ABSL_GUARDED_BY(mutex_) = 0;  // minibatch so far, in bytes
   WaitTimes times_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -86,13 +86,26 @@ TEST(PrefetcherTest, ReadsInTheOrderThatIsWantedAndNoFurther) {
 
 TEST(PrefetcherTest, BytesBoundWhatIsReadAhead) {
   SlowDataset dataset;
-  Prefetcher prefetcher(&dataset, {.batches = 3, .most_bytes = 20});
+  Prefetcher prefetcher(&dataset, {.batches = 3, .most_bytes = 40});
   prefetcher.Want({Request(10), Request(20), Request(30)});
-  dataset.Permit(4);
-  // 16 bytes, and 32 with the second one.
+  dataset.Permit(2);
   EXPECT_THAT(dataset.WaitForBegun(2), ElementsAre(10, 20));
+  // With the third one it would be 48 bytes: 40, which is read by Take, comes before it.
+  dataset.Permit(2);
+  ASSERT_TRUE(prefetcher.Take(Request(40)).ok());
+  EXPECT_THAT(dataset.WaitForBegun(3), ElementsAre(10, 20, 40));
   ASSERT_TRUE(prefetcher.Take(Request(20)).ok());
-  EXPECT_THAT(dataset.WaitForBegun(3), ElementsAre(10, 20, 30)) << "there is room again";
+  EXPECT_THAT(dataset.WaitForBegun(4), ElementsAre(10, 20, 40, 30)) << "there is room again";
+}
+
+TEST(PrefetcherTest, OneThatIsLargerThanAllThatMayBeReadAheadIsReadAheadAlone) {
+  SlowDataset dataset;
+  Prefetcher prefetcher(&dataset, {.batches = 2, .most_bytes = 1});
+  prefetcher.Want({Request(10), Request(20)});
+  dataset.Permit(3);
+  EXPECT_THAT(dataset.WaitForBegun(1), ElementsAre(10));
+  ASSERT_TRUE(prefetcher.Take(Request(10)).ok());
+  EXPECT_THAT(dataset.WaitForBegun(2), ElementsAre(10, 20));
 }
 
 TEST(PrefetcherTest, WhatIsNotWantedAnyMoreIsDropped) {
@@ -120,6 +133,18 @@ TEST(PrefetcherTest, WhatIsWantedAgainWhileItIsReadIsReadOnce) {
   // Were it read twice, this would wait for ever.
   EXPECT_TRUE(prefetcher.Take(Request(10)).ok());
   EXPECT_THAT(dataset.WaitForBegun(1), ElementsAre(10));
+}
+
+TEST(PrefetcherTest, WhatIsWantedTwiceIsReadTwice) {
+  SlowDataset dataset;
+  Prefetcher prefetcher(&dataset, {.batches = 2});
+  prefetcher.Want({Request(10)});
+  EXPECT_THAT(dataset.WaitForBegun(1), ElementsAre(10));
+  prefetcher.Want({Request(10), Request(10)});
+  dataset.Permit(2);
+  EXPECT_TRUE(prefetcher.Take(Request(10)).ok());
+  EXPECT_TRUE(prefetcher.Take(Request(10)).ok());
+  EXPECT_THAT(dataset.WaitForBegun(2), ElementsAre(10, 10));
 }
 
 TEST(PrefetcherTest, AnErrorIsOfItsMinibatchAndCanBeAskedForAgain) {
@@ -189,6 +214,35 @@ TEST(PrefetcherTest, BytesAreTheSameWithAnyNumberOfThreadsAndAnyPrefetch) {
       EXPECT_EQ((*dataset)->skipped(), 1U);
     }
   }
+}
+
+TEST(PrefetcherTest, BrokenSamplesCountWhenTheyAreTakenAndNotWhenTheyAreDropped) {
+  std::vector<absl::StatusOr<Sample>> samples;
+  for (int i = 0; i < 8; ++i) {
+    samples.push_back(Sample{ValueOf<float>({}, {static_cast<float>(i)}), ValueOf<std::int64_t>({}, {0})});
+  }
+  samples[1] = absl::DataLossError("one is broken");
+  samples[3] = absl::DataLossError("three is broken");
+  const auto source = std::make_shared<MemorySource>(
+      std::vector<Column>{{"x", ElementType::kF32}, {"label", ElementType::kI64, {}, false, 1}}, std::move(samples));
+  const auto dataset = MakeSourceDataset(source, UsualFields(source->columns()), {.skip = true, .most = 1}, 1);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  Prefetcher prefetcher(dataset->get(), {.batches = 2});
+  for (int i = 0; i < 10; ++i) {
+    prefetcher.Want({Request(0), Request(2)});
+    ASSERT_TRUE(prefetcher.Take(Request(6)).ok());
+    prefetcher.Want({});  // as when a lease is lost
+  }
+  EXPECT_EQ((*dataset)->skipped(), 0U);
+  prefetcher.Want({Request(0), Request(2)});
+  const absl::StatusOr<Batch> batch = prefetcher.Take(Request(0));
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  EXPECT_EQ(batch->size(), 1);
+  EXPECT_EQ((*dataset)->skipped(), 1U);
+  // One more than may be: an error of the step that needs it.
+  ASSERT_TRUE(prefetcher.Take(Request(4)).ok());
+  EXPECT_EQ(prefetcher.Take(Request(2)).status().message(),
+            "three is broken; 1 broken samples were skipped before, and no more may be");
 }
 
 }  // namespace

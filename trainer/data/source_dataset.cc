@@ -120,7 +120,16 @@ class SourceDataset final : public Dataset {
   void Stop() const override { stopped_.store(true, std::memory_order_relaxed); }
 
   absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices, std::optional<std::uint64_t> seed) const override {
+    absl::StatusOr<Batch> batch = ReadUncounted(indices, seed);
+    if (!batch.ok()) return batch;
+    if (absl::Status counted = CountBroken(*batch); !counted.ok()) return counted;
+    return batch;
+  }
+
+  absl::StatusOr<Batch> ReadUncounted(absl::Span<const std::int64_t> indices,
+                                      std::optional<std::uint64_t> seed) const override {
     std::vector<absl::StatusOr<Sample>> read(indices.size());
+    std::vector<Array> arrays = MakeArrays(indices.size());
     // Behind a sample that ends it none is begun any more; those before it are, so that the error does not depend on
     // the number of threads.
     std::atomic<std::size_t> end = indices.size();
@@ -128,27 +137,46 @@ class SourceDataset final : public Dataset {
       if (i > end.load(std::memory_order_relaxed)) return;
       read[i] = stopped_.load(std::memory_order_relaxed) ? absl::CancelledError("the data set is not read any more")
                                                          : ReadOne(indices[i], seed);
-      if (read[i].ok() || MaySkip(read[i].status())) return;
+      if (read[i].ok()) return Place(i, &*read[i], &arrays);
+      if (MaySkip(read[i].status())) return;
       std::size_t before = end.load(std::memory_order_relaxed);
       while (i < before && !end.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
       }
     });
     const Stopwatch collate;
-    std::vector<Sample> samples;  // values in the order of the chains
-    samples.reserve(indices.size());
+    std::vector<std::size_t> kept;
+    kept.reserve(indices.size());
+    Batch batch;
     for (std::size_t i = 0; i < read.size(); ++i) {
       if (read[i].ok()) {
-        samples.push_back(*std::move(read[i]));
-      } else if (absl::Status status = Skip(indices[i], read[i].status()); !status.ok()) {
-        return status;
+        kept.push_back(i);
+      } else if (MaySkip(read[i].status())) {
+        batch.broken.push_back({indices[i], std::string(read[i].status().message())});
+      } else {
+        return read[i].status();
       }
     }
-    Batch batch;
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      (chains_[i].target ? batch.targets : batch.inputs).push_back(Collect(chains_[i].field, samples, i));
+      const bool ragged = chains_[i].field.ragged();
+      if (!ragged) KeepRows(kept, &arrays[i]);
+      (chains_[i].target ? batch.targets : batch.inputs)
+          .push_back(ragged ? CollectRagged(chains_[i].field, read, kept, i) : std::move(arrays[i]));
     }
     AddTimes({.collate = collate.seconds()});
     return batch;
+  }
+
+  absl::Status CountBroken(const Batch& batch) const override {
+    const absl::MutexLock lock(&skipped_mutex_);
+    for (const BrokenSample& broken : batch.broken) {
+      if (skipped_.contains(broken.index)) continue;  // it was left out before
+      if (skipped_.size() >= policy_.most) {
+        return absl::DataLossError(
+            absl::StrCat(broken.why, "; ", policy_.most, " broken samples were skipped before, and no more may be"));
+      }
+      skipped_.insert(broken.index);
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -213,29 +241,51 @@ class SourceDataset final : public Dataset {
 
   bool MaySkip(const absl::Status& status) const { return absl::IsDataLoss(status) && policy_.skip; }
 
-  // OK: it is left out, as it may have been before.
-  absl::Status Skip(std::int64_t index, const absl::Status& status) const {
-    if (!MaySkip(status)) return status;
-    const absl::MutexLock lock(&skipped_mutex_);
-    if (skipped_.contains(index)) return absl::OkStatus();
-    if (skipped_.size() < policy_.most) {
-      skipped_.insert(index);
-      return absl::OkStatus();
+  // Of the fields that are not ragged.
+  std::vector<Array> MakeArrays(std::size_t samples) const {
+    std::vector<Array> arrays(chains_.size());
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      const Field& field = chains_[i].field;
+      if (!field.ragged()) arrays[i] = MakeArray(field, static_cast<std::int64_t>(samples));
     }
-    return absl::DataLossError(
-        absl::StrCat(status.message(), "; ", policy_.most, " broken samples were skipped before, and no more may be"));
+    return arrays;
   }
 
-  static Array Collect(const Field& field, const std::vector<Sample>& samples, std::size_t chain) {
-    std::vector<std::int64_t> lengths;
-    if (field.ragged()) {
-      for (const Sample& sample : samples) lengths.push_back(sample[chain].shape.front());
+  // Moves the values of a sample to its row, while they are in the cache of the thread that made them.
+  void Place(std::size_t row, Sample* sample, std::vector<Array>* arrays) const {
+    const Stopwatch collate;
+    for (std::size_t i = 0; i < chains_.size(); ++i) {
+      if (chains_[i].field.ragged()) continue;
+      std::vector<std::byte>& bytes = (*sample)[i].bytes;
+      std::copy(bytes.begin(), bytes.end(),
+                (*arrays)[i].bytes.begin() + static_cast<std::ptrdiff_t>(row * bytes.size()));
+      bytes = {};
     }
-    Array array = field.ragged() ? MakeRaggedArray(field, std::move(lengths))
-                                 : MakeArray(field, static_cast<std::int64_t>(samples.size()));
-    const std::size_t stride = samples.empty() ? 0 : array.bytes.size() / samples.size();
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::vector<std::byte>& bytes = samples[i][chain].bytes;
+    AddTimes({.collate = collate.seconds()});
+  }
+
+  // The rows of samples that were left out are closed up.
+  static void KeepRows(const std::vector<std::size_t>& kept, Array* array) {
+    const auto rows = static_cast<std::size_t>(array->shape.front());
+    if (kept.size() == rows) return;
+    const std::size_t stride = array->bytes.size() / rows;
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const auto from = array->bytes.begin() + static_cast<std::ptrdiff_t>(kept[i] * stride);
+      if (kept[i] != i) std::copy_n(from, stride, array->bytes.begin() + static_cast<std::ptrdiff_t>(i * stride));
+    }
+    array->bytes.resize(kept.size() * stride);
+    array->shape.front() = static_cast<std::int64_t>(kept.size());
+  }
+
+  static Array CollectRagged(const Field& field, const std::vector<absl::StatusOr<Sample>>& read,
+                             const std::vector<std::size_t>& kept, std::size_t chain) {
+    std::vector<std::int64_t> lengths;
+    lengths.reserve(kept.size());
+    for (const std::size_t i : kept) lengths.push_back((*read[i])[chain].shape.front());
+    Array array = MakeRaggedArray(field, std::move(lengths));
+    const std::size_t stride = kept.empty() ? 0 : array.bytes.size() / kept.size();
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      const std::vector<std::byte>& bytes = (*read[kept[i]])[chain].bytes;
       std::copy(bytes.begin(), bytes.end(), array.bytes.begin() + static_cast<std::ptrdiff_t>(i * stride));
     }
     return array;

@@ -56,6 +56,7 @@ struct ModelOptions {
   ModelSpec model;
   data::SampleFields fields;  // of the data set
   DeviceChoice device = DeviceChoice::kAuto;
+  bool pin_memory = false;  // batches go to a GPU through page-locked memory, and the host goes on meanwhile
   PrecisionChoice precision = PrecisionChoice::kFp32;
   int threads = 0;              // 0: one
   std::int64_t batch_size = 0;  // for choosing the layout by measurement; 0: no measurement, kAuto is kContiguous

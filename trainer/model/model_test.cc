@@ -332,6 +332,8 @@ TEST(Model, RefusesWrongOptions) {
   EXPECT_EQ(code(options), absl::StatusCode::kFailedPrecondition);
   if (!std::filesystem::exists("/dev/nvidia0")) {
     options = Options("MLP");
+    options.pin_memory = true;  // has no part on the CPU
+    EXPECT_TRUE(Compute(*Create(options), RandomBatch(1, 4)).result.loss > 0);
     options.device = DeviceChoice::kCuda;
     const absl::Status status = CreateModel(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);

@@ -161,6 +161,7 @@ class TorchModel final : public Model {
       : parts_(std::move(parts)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
+        pinned_(options.pin_memory && device.is_cuda()),
         device_(device),
         network_(parts_.network.get()) {
     for (const NamedTensor& named : network_->Parameters()) {
@@ -428,13 +429,16 @@ class TorchModel final : public Model {
     }
   }
 
+  // What LibTorch has pinned it keeps until the copy from it is done, and then for the next one.
+  at::Tensor Pinned(const at::Tensor& host) const { return pinned_ ? host.contiguous().pin_memory() : host; }
+
   Flow Samples(const data::Batch& batch) const {
     const data::Array& array = batch.inputs.front();
     at::Tensor samples = View(array);
     Flow flow;
     if (!array.lengths.empty()) {
       flow.lengths = at::tensor(array.lengths, at::kLong);
-      flow.value = samples.to(device_);
+      flow.value = Pinned(samples).to(device_, pinned_);
       return flow;
     }
     const std::vector<std::int64_t>& used = network_->used_shape();
@@ -449,15 +453,15 @@ class TorchModel final : public Model {
       flow.value = at::empty_strided({batch.size(), channels, height, width},
                                      {channels * height * width, 1, channels * width, channels},
                                      samples.options().dtype(type).device(device_))
-                       .copy_(samples);
+                       .copy_(Pinned(samples), pinned_);
     } else {
-      flow.value = samples.contiguous().to(device_).to(type);
+      flow.value = Pinned(samples.contiguous()).to(device_, pinned_).to(type);
     }
     if (pixels) flow.value.div_(255);
     return flow;
   }
 
-  at::Tensor Target(const data::Batch& batch) const { return View(batch.targets.front()).to(device_); }
+  at::Tensor Target(const data::Batch& batch) const { return Pinned(View(batch.targets.front())).to(device_, pinned_); }
 
   at::Tensor Output(const data::Batch& batch) const {
     const Flow samples = Samples(batch);
@@ -551,6 +555,7 @@ class TorchModel final : public Model {
   const Parts parts_;
   const int threads_;
   const bool bf16_;
+  const bool pinned_;
   const at::Device device_;
   Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;

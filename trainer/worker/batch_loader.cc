@@ -24,7 +24,9 @@ void BatchLoader::Prefetch(const core::DataPlan& plan, const Minibatch& from,
     for (; number < count && planned.size() < most_; ++number) planned.push_back(Plan(plan, {update, number}));
   };
   add(from.update, from.number);
-  for (const core::UpdateId& update : updates) add(update, 0);
+  for (const core::UpdateId& update : updates) {
+    if (plan.Contains(update)) add(update, 0);  // they may be those of a newer plan
+  }
   planned_ = std::move(planned);
   std::vector<data::BatchRequest> next;
   next.reserve(planned_.size());

@@ -66,6 +66,7 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
   options.device = config.device() == v1::DEVICE_CPU    ? model::DeviceChoice::kCpu
                    : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
                                                         : model::DeviceChoice::kAuto;
+  options.pin_memory = config.dataset().pin_memory();
   options.precision =
       config.precision() == v1::PRECISION_BF16 ? model::PrecisionChoice::kBf16 : model::PrecisionChoice::kFp32;
   options.threads = static_cast<int>(config.threads());
@@ -247,6 +248,8 @@ class WorkerProcess::Impl {
       absl::MutexLock lock(&mutex_);
       const core::Time now = service::MonotonicNow();
       if (now >= leave_by_) leave_expired_ = true;
+      // A step that waits for data waits no more.
+      if (leave_expired_ || core_.finished().has_value()) train_->Stop();
       if (now < next_housekeeping_) return;
       next_housekeeping_ = now + kMetricsPeriod;
       stats = core_.stats();
@@ -277,6 +280,7 @@ class WorkerProcess::Impl {
     for (std::uint32_t number = 0; number < count && finite; ++number) {
       if (number > 0 && Abandoned()) return;
       const absl::StatusOr<data::Batch> read = loader_.Take(*plan, {work.update, number});
+      if (!read.ok() && Abandoned()) return;
       if (!read.ok()) return Fail(read.status());
       const data::Batch& batch = *read;
       // All of its samples are broken, and skipped: there is no gradient of none.
@@ -446,6 +450,8 @@ class WorkerProcess::Impl {
           std::pair{"collate", times.collate}, std::pair{"waiting", waits.waited}}) {
       metrics_.SetCounter("downpour_worker_loader_seconds_total", seconds, {{"phase", phase}}, spent);
     }
+    metrics_.SetCounter("downpour_worker_broken_samples_total", "Broken samples that this worker left out.", {},
+                        static_cast<double>(train_->skipped()));
     if (waits.waited <= 0 || times.sum() <= 0) return;  // or a data set without threads
     metrics_.SetGauge("downpour_worker_loader_busy_ratio",
                       "Of the time in which a step waited for data, the share in which the loader's threads had work.",

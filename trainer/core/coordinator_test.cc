@@ -800,6 +800,7 @@ TEST_F(HeedingTest, AJobThatStopsEarlyHasDoneAPrefixOfThePlan) {
   ASSERT_EQ(progress.phase(), v1::PHASE_DONE) << progress.message();
   EXPECT_NE(progress.stop_reason().find("stopped early after epoch 4"), std::string::npos) << progress.stop_reason();
   EXPECT_NE(progress.rate_reason().find("0.25"), std::string::npos) << progress.rate_reason();
+  EXPECT_EQ(progress.learning_rate(), 0.25);
   EXPECT_EQ(progress.best_epoch(), 2u);
   EXPECT_EQ(progress.best_path(), "/output/best.safetensors");
   EXPECT_EQ(progress.model_path(), "/output/model.safetensors");

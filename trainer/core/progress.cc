@@ -4,6 +4,8 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "trainer/core/schedule.h"
+#include "trainer/core/step_id.h"
 
 namespace downpour::core {
 
@@ -79,6 +81,18 @@ void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCa
     entry->set_state(silent > patience ? "silent" : states.initialised(ps) ? "serving" : "starting");
     *entry->mutable_ps() = states.stats(ps);
   }
+}
+
+void ReportLearningRate(const v1::View& view, const DataLeases& leases, v1::ProgressReply* progress) {
+  if (view.optimizer().learning_rate() <= 0) return;
+  const DataPlan& plan = leases.plan();
+  const std::uint32_t epoch = std::min(leases.watermark(), plan.epochs() - 1);
+  const std::uint64_t done = leases.retired_updates() - std::min(leases.retired_updates(), plan.updates_before(epoch));
+  const std::uint64_t shard =
+      std::min<std::uint64_t>(done / plan.proto().updates_per_shard(), plan.shards_in_epoch(epoch) - 1);
+  const LearningRate rate(view.optimizer().schedule(), view.optimizer().learning_rate(), plan, StepWidth(view),
+                          RateScale(view));
+  progress->set_learning_rate(rate.At({epoch, static_cast<std::uint32_t>(shard), 0}));
 }
 
 void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, v1::ProgressReply* progress) {

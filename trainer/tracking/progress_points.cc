@@ -72,7 +72,7 @@ absl::StatusOr<Run> MakeRun(const v1::TrainingConfig& given, double time) {
 }
 
 ProgressPoints::ProgressPoints(const v1::TrainingConfig& config)
-    : learning_rate_(config.optimizer().learning_rate()), histograms_(config.tracking().tensorboard().histograms()) {}
+    : histograms_(config.tracking().tensorboard().histograms()) {}
 
 std::vector<Point> ProgressPoints::Add(absl::Duration now, double time, const v1::ProgressReply& progress,
                                        absl::Span<const std::uint64_t> evaluated_at) {
@@ -131,7 +131,7 @@ void ProgressPoints::AddFigures(const v1::ProgressReply& progress, Point* point)
   const auto add = [point](const char* name, double value) { point->scalars.push_back({name, value}); };
   if (progress.has_loss()) add("train/loss", progress.loss());
   if (progress.has_samples_per_second()) add("train/samplesPerSecond", progress.samples_per_second());
-  if (learning_rate_ > 0) add("train/learningRate", learning_rate_);
+  if (progress.has_learning_rate()) add("train/learningRate", progress.learning_rate());
   if (progress.updates_per_epoch() > 0) {
     add("train/epochs",
         static_cast<double>(progress.updates_applied()) / static_cast<double>(progress.updates_per_epoch()));

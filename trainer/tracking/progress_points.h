@@ -35,7 +35,6 @@ class ProgressPoints {
   bool IsDue(absl::Duration now, const v1::ProgressReply& progress);
   void AddFigures(const v1::ProgressReply& progress, Point* point) const;
 
-  const double learning_rate_;  // 0: there is none
   const bool histograms_;
   absl::Duration begin_ = absl::InfiniteDuration();  // of the first point with figures
   absl::Duration next_ = -absl::InfiniteDuration();

@@ -43,9 +43,7 @@ std::vector<std::string> Describe(const std::vector<Point>& points) {
 }
 
 TEST(ProgressPointsTest, FiguresComeWithUpdatesAndTextsWithPhases) {
-  v1::TrainingConfig config;
-  config.mutable_optimizer()->set_learning_rate(0.25);
-  ProgressPoints points(config);
+  ProgressPoints points((v1::TrainingConfig()));
   v1::ProgressReply starting;
   starting.set_message("waiting for the first worker");
   EXPECT_THAT(Describe(points.Add(absl::Seconds(1), 11, starting, {})),
@@ -53,6 +51,7 @@ TEST(ProgressPointsTest, FiguresComeWithUpdatesAndTextsWithPhases) {
   EXPECT_THAT(Describe(points.Add(absl::Seconds(2), 12, starting, {})), IsEmpty());
   v1::ProgressReply training = Training(50);
   training.set_samples_per_second(1000);
+  training.set_learning_rate(0.25);
   training.add_members()->set_role("worker");
   training.add_members()->set_role("ps");
   EXPECT_THAT(Describe(points.Add(absl::Seconds(3), 13, training, {})),

@@ -678,7 +678,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   if (!leases_.has_value()) return progress;
   // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.
   ReportDecisions(options_.config, view_, &progress);
-  if (!search_.has_value()) ReportLearningRate(view_, *leases_, &progress);
+  if (!search_.has_value()) ReportLearningRate(options_.config, view_, *leases_, &progress);
   ReportUpdates(*leases_, states_, phase_ == Phase::kDone && !search_.has_value(), &progress);
   if (!search_.has_value()) return progress;
   search_->Report(&progress);

@@ -14,6 +14,8 @@ std::vector<v1::Evaluation> Counted(const v1::View& view) {
   return {view.evaluations().begin(), view.evaluations().end()};
 }
 
+bool HasLocalSteps(const v1::TrainingConfig& config) { return config.local_steps().count() > 1; }
+
 StopDecision StopOf(const v1::TrainingConfig& config, const v1::View& view) {
   if (!config.has_early_stopping()) return {};
   return DecideToStop(Counted(view), EarlyStoppingOf(config.early_stopping()));
@@ -21,7 +23,9 @@ StopDecision StopOf(const v1::TrainingConfig& config, const v1::View& view) {
 
 ScaleDecision ScaleOf(const v1::TrainingConfig& config, const v1::View& view) {
   if (!config.has_reduce_on_plateau()) return {};
-  return DecideScale(Counted(view), ReduceOnPlateauOf(config.reduce_on_plateau(), view.optimizer().learning_rate()));
+  return DecideScale(Counted(view), ReduceOnPlateauOf(config.reduce_on_plateau(),
+                                                      HasLocalSteps(config) ? config.local_steps().learning_rate()
+                                                                            : config.optimizer().learning_rate()));
 }
 
 }  // namespace
@@ -45,7 +49,11 @@ bool CountEvaluations(const v1::TrainingConfig& config, const DataPlan& plan, co
 
 void Decide(const v1::TrainingConfig& config, const DataPlan& plan, const ShardKey& begun_end, v1::View* view) {
   if (const ScaleDecision decision = ScaleOf(config, *view); !decision.reason.empty()) {
-    view->set_learning_rate_scale(decision.scale);
+    if (HasLocalSteps(config)) {
+      view->set_local_learning_rate_scale(decision.scale);
+    } else {
+      view->set_learning_rate_scale(decision.scale);
+    }
   }
   if (view->has_end() || !StopOf(config, *view).stop) return;
   view->mutable_end()->set_dataset_epoch(begun_end.first);

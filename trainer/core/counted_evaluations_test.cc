@@ -22,7 +22,7 @@ class CountedEvaluationsTest : public testing::Test {
   CountedEvaluationsTest() {
     config_.mutable_early_stopping()->set_metric("Loss");
     config_.mutable_early_stopping()->set_patience(1);
-    view_.mutable_optimizer()->set_learning_rate(0.1);
+    config_.mutable_optimizer()->set_learning_rate(0.1);
     view_.set_mode(v1::ASYNC);
   }
   bool Count(const std::vector<v1::Evaluation>& settled) {
@@ -96,9 +96,22 @@ TEST_F(CountedEvaluationsTest, OnAPlateauTheRateIsReduced) {
   EXPECT_FALSE(view_.has_learning_rate_scale());
   Count({Of(2, 0.5), Of(3, 0.5)});
   EXPECT_EQ(view_.learning_rate_scale(), 0.25);
+  EXPECT_FALSE(view_.has_local_learning_rate_scale());
   v1::ProgressReply progress;
   ReportDecisions(config_, view_, &progress);
   EXPECT_NE(progress.rate_reason().find("0.25"), std::string::npos) << progress.rate_reason();
+}
+
+TEST_F(CountedEvaluationsTest, OfLocalStepsTheirOwnRateIsReduced) {
+  v1::ReduceOnPlateauConfig& rule = *config_.mutable_reduce_on_plateau();
+  rule.set_metric("Loss");
+  rule.set_factor(0.5);
+  rule.set_min_learning_rate(0.15);
+  config_.mutable_local_steps()->set_count(4);
+  config_.mutable_local_steps()->set_learning_rate(0.2);
+  Count({Of(1, 0.5), Of(2, 0.6)});
+  EXPECT_EQ(view_.local_learning_rate_scale(), 0.15 / 0.2);
+  EXPECT_FALSE(view_.has_learning_rate_scale());
 }
 
 }  // namespace

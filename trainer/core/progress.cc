@@ -83,15 +83,18 @@ void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCa
   }
 }
 
-void ReportLearningRate(const v1::View& view, const DataLeases& leases, v1::ProgressReply* progress) {
-  if (view.optimizer().learning_rate() <= 0) return;
+void ReportLearningRate(const v1::TrainingConfig& config, const v1::View& view, const DataLeases& leases,
+                        v1::ProgressReply* progress) {
+  const bool local = config.local_steps().count() > 1;
+  const double highest = local ? config.local_steps().learning_rate() : view.optimizer().learning_rate();
+  if (highest <= 0) return;
   const DataPlan& plan = leases.plan();
   const std::uint32_t epoch = std::min(leases.watermark(), plan.epochs() - 1);
   const std::uint64_t done = leases.retired_updates() - std::min(leases.retired_updates(), plan.updates_before(epoch));
   const std::uint64_t shard =
       std::min<std::uint64_t>(done / plan.proto().updates_per_shard(), plan.shards_in_epoch(epoch) - 1);
-  const LearningRate rate(view.optimizer().schedule(), view.optimizer().learning_rate(), plan, StepWidth(view),
-                          RateScale(view));
+  const LearningRate rate(local ? config.local_steps().schedule() : view.optimizer().schedule(), highest, plan,
+                          StepWidth(view), local ? LocalRateScale(view) : RateScale(view));
   progress->set_learning_rate(rate.At({epoch, static_cast<std::uint32_t>(shard), 0}));
 }
 

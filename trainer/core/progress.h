@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/data_leases.h"
 #include "trainer/core/direct_calls.h"
@@ -27,8 +28,9 @@ std::string Awaited(Phase phase, const PsRegistry& registry, const Membership& m
 void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCalls& calls, absl::Duration patience,
               Time now, v1::ProgressReply* progress);
 
-// The learning rate of the updates that are done now.
-void ReportLearningRate(const v1::View& view, const DataLeases& leases, v1::ProgressReply* progress);
+// The learning rate of the updates that are done now: of their local steps, if they have any.
+void ReportLearningRate(const v1::TrainingConfig& config, const v1::View& view, const DataLeases& leases,
+                        v1::ProgressReply* progress);
 
 // How far the data is: what is retired, or where that is more, what the ps counted.
 void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, v1::ProgressReply* progress);

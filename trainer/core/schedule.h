@@ -40,6 +40,10 @@ std::unique_ptr<Schedule> CreateSchedule(const v1::ScheduleConfig& config, doubl
 inline double RateScale(const v1::View& view) {
   return view.has_learning_rate_scale() ? view.learning_rate_scale() : 1;
 }
+// The same of local steps.
+inline double LocalRateScale(const v1::View& view) {
+  return view.has_local_learning_rate_scale() ? view.local_learning_rate_scale() : 1;
+}
 
 // The learning rate of each step of a job: the schedule at the step's place in the data plan, times a scale.
 //

@@ -265,7 +265,7 @@ class WorkerProcess::Impl {
       absl::MutexLock lock(&mutex_);
       plan = core_.plan();
       learning_rate.emplace(steps.schedule(), steps.learning_rate(), *plan, core::StepWidth(core_.view()),
-                            core::RateScale(core_.view()));
+                            core::LocalRateScale(core_.view()));
     }
     core::Time begun = service::MonotonicNow();
     if (work.fetched) store_.Load();

@@ -136,9 +136,16 @@ void WorkerCore::AdoptView(const v1::View& view) {
   if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) <= 0) return;
   const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
   if (same_history) {
-    // In another mode an update begins with other values: what is under way is done again.
+    // In another mode an update begins with other values: what is under way is done again, but for a task that has its
+    // values.
     if (view.stamp().epoch() != view_.stamp().epoch()) {
+      const bool task = phase_ == Phase::kTask;
+      const std::uint64_t token = token_;
       DropWork();
+      if (task) {
+        phase_ = Phase::kTask;
+        token_ = token;
+      }
       for (auto& [id, held] : leases_) held.all_sent = held.all_sent && held.lease.kind() != v1::TASK_TRAIN;
     }
     view_ = view;

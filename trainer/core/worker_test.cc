@@ -425,6 +425,50 @@ TEST_F(WorkerTest, GoesOnWithItsLeasesInAnotherMode) {
   }
 }
 
+// Each evaluation that is counted makes another view, while others may be under way.
+TEST_F(WorkerTest, ATaskThatHasItsValuesGoesOnUnderAnotherView) {
+  MakeWorker();
+  ASSERT_NO_FATAL_FAILURE(Run([](const UpdateId&) { return Verdict::kApply; }));  // the values are there by then
+  MakeWorker();
+  std::uint32_t epoch = 1;
+  answer_ = [&](const v1::WorkerSyncRequest& request) {
+    v1::WorkerSyncReply reply = Grant(request);
+    reply.set_status(v1::SYNC_OK);
+    reply.mutable_leases(0)->set_kind(v1::TASK_EVALUATE);
+    v1::View view = MakeView(1, incarnation_);
+    view.mutable_stamp()->set_epoch(epoch);
+    if (epoch != ps_->view().stamp().epoch()) Direct(view, {member_});
+    *reply.mutable_view() = view;
+    return reply;
+  };
+  WorkerOutput output;
+  worker_->Start(now_, &output);
+  std::optional<Work> work = Carry(std::move(output));
+  for (int i = 0; i < 50 && !work.has_value(); ++i) {
+    WorkerOutput next;
+    now_ = std::max(now_, worker_->next_timer());
+    worker_->OnTimer(now_, &next);
+    work = Carry(std::move(next));
+  }
+  ASSERT_TRUE(work.has_value());
+  ASSERT_EQ(work->kind, v1::TASK_EVALUATE);
+  epoch = 2;
+  for (int i = 0; i < 50 && worker_->epoch() != 2; ++i) {
+    WorkerOutput next;
+    now_ = std::max(now_, worker_->next_timer());
+    worker_->OnTimer(now_, &next);
+    EXPECT_FALSE(Carry(std::move(next)).has_value()) << "it has that at hand";
+  }
+  ASSERT_EQ(worker_->epoch(), 2u);
+  WorkerOutput next;
+  v1::TaskResult result;
+  result.set_loss(0.5);
+  worker_->OnTaskDone(work->token, result, now_, &next);
+  Carry(std::move(next));
+  ASSERT_EQ(requests_.back().results_size(), 1);
+  EXPECT_EQ(requests_.back().results(0).loss(), 0.5);
+}
+
 // While it has none nobody waits for it: the values that came with its last pushes may be older than a bound allows.
 TEST_F(WorkerTest, BeginsAnewWithNewestValuesAfterATimeWithoutALease) {
   for (const bool lapses : {false, true}) {

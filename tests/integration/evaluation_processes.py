@@ -26,6 +26,7 @@ def job(arguments, folder):
                          "earlyStopping": {"patience": PATIENCE, "minDelta": 1000},
                          "reduceOnPlateau": {"patience": 1, "factor": 0.5, "minDelta": 1000}, "keepBest": {}},
             "update": {"mode": "Synchronous", "updatesPerStep": 2, "optimizer": {"learningRate": 0.01}},
+            "output": {"directory": os.path.join(folder, "output")},
             "checkpoint": {"uri": os.path.join(folder, "checkpoints"), "intervalSeconds": 1},
             "failurePolicy": {"maxRestarts": 1000, "maxRestartsPerReplica": 1000,
                               "backoff": {"initialSeconds": 1, "maxSeconds": 1}}}

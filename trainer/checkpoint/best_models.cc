@@ -22,11 +22,18 @@ namespace {
 
 constexpr char kPrefix[] = "best-epoch-";
 constexpr char kSuffix[] = ".safetensors";
-constexpr char kJob[] = "job_uid";
+constexpr char kJob[] = "job";
+constexpr char kJobUid[] = "job_uid";
 constexpr char kMetric[] = "metric";
 constexpr char kValue[] = "value";
 constexpr char kEpoch[] = "epoch";
 constexpr char kEvaluation[] = "evaluation";
+
+void Remove(const std::string& path, std::string* warning) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) *warning = absl::StrCat(path, ": cannot be removed: ", error.message());
+}
 
 absl::StatusOr<std::uint64_t> BytesOfDtype(const std::string& /*dtype*/) { return sizeof(float); }
 
@@ -51,21 +58,26 @@ std::optional<std::map<std::string, std::string>> ReadMetadata(const std::string
 
 }  // namespace
 
-std::optional<MeasuredModel> BestModels::ReadOwn(const std::string& path) const {
+std::optional<MeasuredModel> BestModels::Read(const std::string& path, Whose whose) const {
   const auto metadata = ReadMetadata(path);
   const auto text = [&metadata](const char* key) {
     const auto found = metadata->find(key);
     return found == metadata->end() ? std::string() : found->second;
   };
-  if (!metadata.has_value() || text(kJob) != job_uid_ || text(kMetric) != metric_) return std::nullopt;
+  if (!metadata.has_value() || text(kJob) != job_name_) return std::nullopt;
+  const bool own = text(kJobUid) == job_uid_ && text(kMetric) == metric_;
+  if (own != (whose == Whose::kOwn)) return std::nullopt;
   MeasuredModel model;
   const bool sound = absl::SimpleAtod(text(kValue), &model.value) && absl::SimpleAtoi(text(kEpoch), &model.epoch) &&
                      absl::SimpleAtoi(text(kEvaluation), &model.evaluation);
   return sound && std::isfinite(model.value) ? std::optional(model) : std::nullopt;
 }
 
-BestModels::BestModels(std::string directory, std::string job_uid, std::string metric)
-    : directory_(std::move(directory)), job_uid_(std::move(job_uid)), metric_(std::move(metric)) {}
+BestModels::BestModels(std::string directory, std::string job_name, std::string job_uid, std::string metric)
+    : directory_(std::move(directory)),
+      job_name_(std::move(job_name)),
+      job_uid_(std::move(job_uid)),
+      metric_(std::move(metric)) {}
 
 bool BestModels::Better(const MeasuredModel& a, const MeasuredModel& b) const {
   const double sign = core::LessIsBetter(metric_) ? 1 : -1;
@@ -79,21 +91,22 @@ std::string BestModels::PathOf(const MeasuredModel& model) const {
 }
 
 std::map<std::string, std::string> BestModels::MetadataOf(const MeasuredModel& model) const {
-  return {{kJob, job_uid_},
+  return {{kJob, job_name_},
+          {kJobUid, job_uid_},
           {kMetric, metric_},
           {kValue, absl::StrFormat("%.17g", model.value)},
           {kEpoch, absl::StrCat(model.epoch)},
           {kEvaluation, absl::StrCat(model.evaluation)}};
 }
 
-absl::StatusOr<std::vector<BestModels::Candidate>> BestModels::Find() const {
+absl::StatusOr<std::vector<BestModels::Candidate>> BestModels::Find(Whose whose) const {
   std::error_code error;
   std::vector<Candidate> found;
   std::filesystem::directory_iterator entries(directory_, error);
   for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error)) {
     const std::string name = entries->path().filename().string();
     if (!absl::StartsWith(name, kPrefix) || !absl::EndsWith(name, kSuffix)) continue;
-    const std::optional<MeasuredModel> model = ReadOwn(entries->path().string());
+    const std::optional<MeasuredModel> model = Read(entries->path().string(), whose);
     if (model.has_value()) found.push_back({entries->path().string(), *model});
   }
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat(directory_, ": cannot be listed"));
@@ -113,10 +126,7 @@ std::string BestModels::RemoveWorse(const MeasuredModel& model) const {
   if (!found.ok()) return std::string(found.status().message());
   std::string warning;
   for (const Candidate& other : *found) {
-    if (!Better(model, other.model)) continue;
-    std::error_code error;
-    std::filesystem::remove(other.path, error);
-    if (error) warning = absl::StrCat(other.path, ": cannot be removed: ", error.message());
+    if (Better(model, other.model)) Remove(other.path, &warning);
   }
   return warning;
 }
@@ -125,7 +135,7 @@ absl::StatusOr<BestModels::Kept> BestModels::Keep() const {
   absl::StatusOr<std::vector<Candidate>> found = Find();
   if (!found.ok()) return found.status();
   // Whoever began with this before may have ended in the middle.
-  if (const std::optional<MeasuredModel> kept = ReadOwn(best_path()); kept.has_value()) {
+  if (const std::optional<MeasuredModel> kept = Read(best_path(), Whose::kOwn); kept.has_value()) {
     found->push_back({best_path(), *kept});
   }
   const auto best = std::min_element(found->begin(), found->end(), [this](const Candidate& a, const Candidate& b) {
@@ -140,7 +150,11 @@ absl::StatusOr<BestModels::Kept> BestModels::Keep() const {
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat(best->path, ": cannot be given the name ", best_path()));
   }
-  return Kept{best_path(), best->model.epoch, RemoveWorse(best->model)};
+  Kept kept{best_path(), best->model.epoch, RemoveWorse(best->model)};
+  found = Find(Whose::kEarlier);
+  if (!found.ok()) return found.status();
+  for (const Candidate& other : *found) Remove(other.path, &kept.warning);
+  return kept;
 }
 
 }  // namespace downpour::checkpoint

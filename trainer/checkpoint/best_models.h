@@ -20,12 +20,13 @@ struct MeasuredModel {
 
 // The best model of a job, in its output directory: while it trains, each evaluation that is better than all of which
 // the model is there writes one, under a name of its own, and removes those that are worse. So whichever evaluations
-// run at a time, in whatever processes: the best is never removed, and needs no lock. At the end it is given its name.
-// Files of other jobs are left alone. Of equals the first is the best. Thread-safe: nothing but names is kept here.
+// run at a time, in whatever processes: the best is never removed, and needs no lock. At the end it is given its name,
+// and what an earlier job of the same name left is removed. Files of other jobs are left alone. Of equals the first is
+// the best. Thread-safe: nothing but names is kept here.
 class BestModels {
  public:
   // `metric`: of which more or less is better, see core::LessIsBetter.
-  BestModels(std::string directory, std::string job_uid, std::string metric);
+  BestModels(std::string directory, std::string job_name, std::string job_uid, std::string metric);
 
   // Whether it is better than all that are there. Never of a value that is not finite.
   absl::StatusOr<bool> IsBest(const MeasuredModel& model) const;
@@ -49,12 +50,14 @@ class BestModels {
     MeasuredModel model;
   };
   bool Better(const MeasuredModel& a, const MeasuredModel& b) const;
-  // nullopt: it is not there, not whole or not of this job.
-  std::optional<MeasuredModel> ReadOwn(const std::string& path) const;
-  absl::StatusOr<std::vector<Candidate>> Find() const;
+  enum class Whose { kOwn, kEarlier };
+  // nullopt: it is not there, not whole or another's.
+  std::optional<MeasuredModel> Read(const std::string& path, Whose whose) const;
+  absl::StatusOr<std::vector<Candidate>> Find(Whose whose = Whose::kOwn) const;
   std::string best_path() const;
 
   std::string directory_;
+  std::string job_name_;
   std::string job_uid_;
   std::string metric_;
 };

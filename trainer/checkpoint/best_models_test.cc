@@ -29,8 +29,8 @@ class BestModelsTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  BestModels Of(const std::string& metric, const std::string& uid = kUid) const {
-    return {folder_.string(), uid, metric};
+  BestModels Of(const std::string& metric, const std::string& uid = kUid, const std::string& name = "job") const {
+    return {folder_.string(), name, uid, metric};
   }
   static void Write(const BestModels& models, const MeasuredModel& model) {
     const std::vector<float> values = {static_cast<float>(model.value)};
@@ -93,7 +93,7 @@ TEST_F(BestModelsTest, OfALossLessIsBetter) {
 }
 
 TEST_F(BestModelsTest, WhateverIsBrokenOrAnothersIsLeftAlone) {
-  const BestModels others = Of("Accuracy", "ffeeddccbbaa99887766554433221100");
+  const BestModels others = Of("Accuracy", "ffeeddccbbaa99887766554433221100", "another");
   Write(others, {0.9, 1, 11});
   std::ofstream(folder_ / "best-epoch-2-12.safetensors") << "torn";
   std::ofstream(folder_ / "model.safetensors") << "the model";
@@ -106,6 +106,15 @@ TEST_F(BestModelsTest, WhateverIsBrokenOrAnothersIsLeftAlone) {
   // That of another job is not this one's.
   EXPECT_EQ(others.Keep()->epoch, 1u);
   EXPECT_EQ(models.Keep().status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(BestModelsTest, WhatAnEarlierJobOfTheNameLeftIsNoMatchAndRemovedInTheEnd) {
+  Write(Of("Accuracy", "ffeeddccbbaa99887766554433221100"), {0.9, 7, 11});
+  const BestModels models = Of("Accuracy");
+  EXPECT_TRUE(Evaluate(models, {0.5, 1, 21}));
+  EXPECT_EQ(Files().size(), 2u);
+  EXPECT_EQ(models.Keep()->epoch, 1u);
+  EXPECT_THAT(Files(), testing::ElementsAre("best.safetensors"));
 }
 
 TEST_F(BestModelsTest, AFolderThatIsNotThereIsAnError) {

@@ -22,7 +22,7 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
 ModelOutput::ModelOutput(const v1::TrainingConfig& config, const model::Model& model, const ParameterStore& store)
     : config_(config), model_(model), store_(store) {
   if (config.keep_best().empty() || config.output_directory().empty()) return;
-  best_models_.emplace(config.output_directory(), config.job_uid(), config.keep_best());
+  best_models_.emplace(config.output_directory(), config.job_name(), config.job_uid(), config.keep_best());
 }
 
 absl::Status ModelOutput::CheckWritable(const v1::TrainingConfig& config) {

@@ -71,6 +71,13 @@ class Decoder {
   bool failed_ = false;
 };
 
+// FNV-1a of 64 bits: for names of files, whose content tells apart what has the same one.
+inline std::uint64_t Fnv1a(absl::string_view bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : bytes) hash = (hash ^ static_cast<std::uint8_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
 inline absl::Span<const std::uint8_t> AsBytes(absl::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "trainer/data/encoding.h"
 #include "trainer/data/files/new_file.h"
+#include "trainer/data/files/posix.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::data {
@@ -172,19 +173,8 @@ class Builder final : public IndexBuilder {
   std::string notes_;
 };
 
-bool ReadAt(int descriptor, std::uint64_t offset, absl::Span<std::uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::pread(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    offset += static_cast<std::uint64_t>(count);
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return true;
-}
-
 bool ReadAt(int descriptor, std::uint64_t offset, std::string* bytes) {
-  return ReadAt(descriptor, offset, {reinterpret_cast<std::uint8_t*>(bytes->data()), bytes->size()});
+  return ReadFully("", descriptor, offset, {reinterpret_cast<std::uint8_t*>(bytes->data()), bytes->size()}).ok();
 }
 
 // Held by whoever makes an index in a directory: of processes that begin together one does, and the others use it. They
@@ -300,7 +290,7 @@ class IndexStore {
     for (std::uint64_t begin = 0; begin < header.entries; begin += kBlock) {
       const std::uint64_t count = std::min(kBlock, header.entries - begin);
       block.resize(count * kEntryBytes);
-      if (!ReadAt(descriptor, kHeaderBytes + begin * kEntryBytes, absl::MakeSpan(block))) return false;
+      if (!ReadFully("", descriptor, kHeaderBytes + begin * kEntryBytes, absl::MakeSpan(block)).ok()) return false;
       checksum = wire::Crc32c(block, checksum);
       for (std::uint64_t i = 0; i < count; ++i) {
         while (index.first_[file + 1] <= begin + i) ++file;
@@ -334,16 +324,10 @@ IndexEntry IndexFile::entry(std::int64_t index) const {
 
 std::string IndexPath(const std::vector<std::string>& paths, const std::string& format,
                       const std::string& cache_directory) {
-  // FNV-1a. Two data sets of one name only take turns: an index says what it is of.
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&hash](const std::string& text) {
-    for (std::size_t i = 0; i <= text.size(); ++i) {  // with the NUL behind it
-      hash = (hash ^ static_cast<std::uint8_t>(text.c_str()[i])) * 0x100000001b3;
-    }
-  };
-  add(format);
-  for (const std::string& path : paths) add(path);
-  return (std::filesystem::path(cache_directory) / absl::StrFormat("%016x.index", hash)).string();
+  // Two data sets of one name only take turns: an index says what it is of.
+  std::string text = format + '\0';
+  for (const std::string& path : paths) text += path + '\0';
+  return (std::filesystem::path(cache_directory) / absl::StrFormat("%016x.index", Fnv1a(text))).string();
 }
 
 absl::StatusOr<IndexFile> OpenOrBuild(const Files& files, const std::vector<std::string>& paths,

@@ -184,6 +184,7 @@ absl::StatusOr<Vocabulary> OpenOrBuildVocabulary(const Files& files, const std::
     }
     absl::StrAppend(&format, ", of ", infos.size(), " files ", wire::Crc32c(AsBytes(listing.bytes())));
   } else {
+    paths.reserve(infos.size());
     for (const FileInfo& info : infos) paths.push_back(info.path);
   }
   const auto make = [&build](IndexBuilder& builder) -> absl::Status {

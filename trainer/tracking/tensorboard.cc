@@ -12,31 +12,12 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "trainer/tracking/event.pb.h"
-#include "trainer/wire/crc32c.h"
+#include "trainer/wire/tf_record.h"
 
 namespace downpour::tracking {
 namespace {
 
 constexpr absl::string_view kPrefix = "events.out.tfevents.";
-
-void AppendLittleEndian(std::uint64_t number, int bytes, std::string* to) {
-  for (int i = 0; i < bytes; ++i) to->push_back(static_cast<char>(number >> (8 * i)));
-}
-
-// A checksum of what has checksums in it would be weak: TFRecord turns and shifts it.
-std::uint32_t MaskedCrc32c(absl::string_view bytes) {
-  const std::uint32_t crc = wire::Crc32c({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
-}
-
-void AppendRecord(const tensorboard::Event& event, std::string* to) {
-  const std::string data = event.SerializeAsString();
-  const std::size_t begin = to->size();
-  AppendLittleEndian(data.size(), 8, to);
-  AppendLittleEndian(MaskedCrc32c(absl::string_view(*to).substr(begin)), 4, to);
-  to->append(data);
-  AppendLittleEndian(MaskedCrc32c(data), 4, to);
-}
 
 void SetText(const std::string& text, tensorboard::Summary::Value* value) {
   value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
@@ -71,7 +52,7 @@ void AppendPoint(const Point& point, std::string* to) {
   if (point.begins_history) {
     tensorboard::Event event = EventAt(point.step, point.time);
     event.mutable_session_log()->set_status(tensorboard::SessionLog::START);
-    AppendRecord(event, to);
+    wire::AppendTfRecord(event.SerializeAsString(), to);
   }
   tensorboard::Event event = EventAt(point.step, point.time);
   tensorboard::Summary& summary = *event.mutable_summary();
@@ -90,7 +71,7 @@ void AppendPoint(const Point& point, std::string* to) {
     value.set_tag(text.name);
     SetText(text.text, &value);
   }
-  if (summary.value_size() > 0) AppendRecord(event, to);
+  if (summary.value_size() > 0) wire::AppendTfRecord(event.SerializeAsString(), to);
 }
 
 class TensorBoardTracker final : public Tracker {
@@ -122,7 +103,7 @@ class TensorBoardTracker final : public Tracker {
       if (!opened.ok()) return opened;
       tensorboard::Event version = EventAt(0, points.front().time);
       version.set_file_version("brain.Event:2");
-      AppendRecord(version, &records);
+      wire::AppendTfRecord(version.SerializeAsString(), &records);
       // With the first point, or the beginning of a history would take it away: that of a run that is resumed may
       // differ.
       Point first = points.front();

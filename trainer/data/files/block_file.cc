@@ -13,6 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trainer/checkpoint/block.h"
+#include "trainer/data/encoding.h"
+#include "trainer/data/files/posix.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::data {
@@ -62,11 +64,6 @@ class Descriptor {
   int number_;
 };
 
-absl::Status SystemError(const std::string& path, const char* what, int error) {
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
-}
-
 absl::Status NotTheBlock(const std::string& path, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(path, ": ", what));
 }
@@ -82,27 +79,11 @@ int WriteAll(int descriptor, absl::Span<const std::uint8_t> bytes) {
   return 0;
 }
 
-absl::Status ReadAll(const std::string& path, int descriptor, std::uint64_t offset, absl::Span<std::uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::pread(descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return SystemError(path, "cannot be read", errno);
-    if (count == 0) return NotTheBlock(path, absl::StrFormat("ends at byte %d", offset));
-    offset += static_cast<std::uint64_t>(count);
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-  return absl::OkStatus();
-}
-
-// FNV-1a.
 std::uint64_t Hash(const FileInfo& file) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  const auto add = [&](std::uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
-  for (const std::uint64_t number : {file.bytes, static_cast<std::uint64_t>(file.modified)}) {
-    for (int shift = 0; shift < 64; shift += 8) add(static_cast<std::uint8_t>(number >> shift));
-  }
-  for (const char character : file.path) add(static_cast<std::uint8_t>(character));
-  return hash;
+  Encoder encoder;
+  encoder.Put<std::uint64_t>(file.bytes);
+  encoder.Put<std::int64_t>(file.modified);
+  return Fnv1a(encoder.bytes() + file.path);
 }
 
 }  // namespace
@@ -144,7 +125,7 @@ absl::Status ReadBlockFile(const std::string& path, const Block& block, std::uin
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0) return SystemError(path, "cannot be opened", errno);
   std::vector<std::uint8_t> begin(kHeaderBytes + FrontBytes(block));
-  if (absl::Status status = ReadAll(path, file.get(), 0, absl::MakeSpan(begin)); !status.ok()) return status;
+  if (absl::Status status = ReadFully(path, file.get(), 0, absl::MakeSpan(begin)); !status.ok()) return status;
   const auto front = absl::MakeConstSpan(begin).subspan(kHeaderBytes);
   // All of the header follows from the block and from what is behind it, so that no field has to be trusted.
   if (absl::MakeConstSpan(begin).first(kHeaderBytes) != MakeHeader(block, front).bytes() ||
@@ -158,7 +139,7 @@ absl::Status ReadBlockFile(const std::string& path, const Block& block, std::uin
   const std::uint64_t end =
       std::min<std::uint64_t>((from + bytes.size() + kChunkBytes - 1) / kChunkBytes * kChunkBytes, block.bytes);
   std::vector<std::uint8_t> chunks(end - first * kChunkBytes);
-  if (absl::Status status = ReadAll(path, file.get(), begin.size() + first * kChunkBytes, absl::MakeSpan(chunks));
+  if (absl::Status status = ReadFully(path, file.get(), begin.size() + first * kChunkBytes, absl::MakeSpan(chunks));
       !status.ok()) {
     return status;
   }

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "trainer/data/files/files.h"
+#include "trainer/data/files/posix.h"
 
 namespace downpour::data {
 namespace {
-
-absl::Status SystemError(const std::string& path, const char* what, int error) {
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
-  if (error == ENOENT || error == ENOTDIR) return absl::NotFoundError(message);
-  if (error == EACCES || error == EPERM) return absl::PermissionDeniedError(message);
-  return absl::UnavailableError(message);
-}
 
 FileInfo InfoOf(const std::string& path, const struct stat& found) {
   return {path, static_cast<std::uint64_t>(found.st_size),
@@ -37,18 +30,7 @@ class LocalFile final : public RandomAccessFile {
   const FileInfo& info() const override { return info_; }
 
   absl::Status ReadAt(std::uint64_t offset, absl::Span<std::uint8_t> bytes) const override {
-    while (!bytes.empty()) {
-      const ssize_t count = ::pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return SystemError(info_.path, "cannot be read", errno);
-      if (count == 0) {
-        return absl::DataLossError(
-            absl::StrFormat("%s: ends at byte %d, expected %d more", info_.path, offset, bytes.size()));
-      }
-      offset += static_cast<std::uint64_t>(count);
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-    return absl::OkStatus();
+    return ReadFully(info_.path, descriptor_, offset, bytes);
   }
 
  private:

@@ -18,7 +18,7 @@
 #include "trainer/data/formats/shards.h"
 #include "trainer/data/formats/text_value.h"
 #include "trainer/data/index_file.h"
-#include "trainer/wire/crc32c.h"
+#include "trainer/wire/tf_record.h"
 
 namespace downpour::data {
 namespace {
@@ -28,7 +28,7 @@ using Kind = TfRecordFeature::Kind;
 using tensorflow::Example;
 using tensorflow::Feature;
 
-// A record is its length (u64), the checksum of these 8 bytes (u32), the data and their checksum (u32), little-endian.
+// A record is its length and its checksum, the data and their checksum: trainer/wire/tf_record.h.
 constexpr std::uint64_t kBefore = 12;
 constexpr std::uint64_t kAfter = 4;
 constexpr std::uint64_t kMostDataBytes = INT_MAX;  // protobuf takes no more
@@ -38,11 +38,6 @@ Number Load(const std::uint8_t* from) {
   Number number = 0;
   std::memcpy(&number, from, sizeof(number));
   return number;
-}
-
-std::uint32_t MaskedChecksum(Bytes bytes) {
-  const std::uint32_t checksum = wire::Crc32c(bytes);
-  return (checksum >> 15U | checksum << 17U) + 0xa282ead8U;
 }
 
 // Where a record is: what every error begins with.
@@ -57,7 +52,7 @@ struct Place {
 
 absl::Status CheckChecksum(const Place& place, const char* of, Bytes bytes, const std::uint8_t* stored) {
   const auto found = Load<std::uint32_t>(stored);
-  const std::uint32_t expected = MaskedChecksum(bytes);
+  const std::uint32_t expected = wire::MaskedCrc32c(bytes);
   if (found == expected) return absl::OkStatus();
   return place.Error(absl::StrFormat("checksum of its %s: found %08x, expected %08x", of, found, expected));
 }

@@ -1,27 +1,15 @@
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "tensorflow_example.pb.h"
-#include "trainer/data/encoding.h"
 #include "trainer/data/image.h"
 #include "trainer/data/transforms/numbers.h"
 #include "trainer/data/writers/writer.h"
-#include "trainer/wire/crc32c.h"
+#include "trainer/wire/tf_record.h"
 
 namespace downpour::data {
 namespace {
 
-absl::Span<const std::uint8_t> Bytes(const std::string& text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
-std::uint32_t Masked(const std::string& bytes) {
-  const std::uint32_t checksum = wire::Crc32c(Bytes(bytes));
-  return (checksum >> 15U | checksum << 17U) + 0xa282ead8U;
-}
-
-// A length, its masked checksum, a tf.train.Example, its masked checksum.
+// Each record is a tf.train.Example.
 class TfRecordWriter final : public SampleWriter {
  public:
   TfRecordWriter(std::vector<Column> columns, int image, std::unique_ptr<AppendedFile> file)
@@ -55,14 +43,9 @@ class TfRecordWriter final : public SampleWriter {
         });
       }
     }
-    const std::string data = example.SerializeAsString();
-    Encoder length;
-    length.Put<std::uint64_t>(data.size());
-    Encoder first;
-    first.Put<std::uint32_t>(Masked(length.bytes()));
-    Encoder second;
-    second.Put<std::uint32_t>(Masked(data));
-    return file_->Append(absl::StrCat(length.bytes(), first.bytes(), data, second.bytes()));
+    std::string record;
+    wire::AppendTfRecord(example.SerializeAsString(), &record);
+    return file_->Append(record);
   }
 
   absl::Status Finish() override { return file_->Commit(); }

@@ -94,12 +94,14 @@ class JpegDecoder {
     jpeg_calc_output_dimensions(&info_);
     return true;
   }
-  bool ReadPixels(std::uint8_t* to) {
+  // Each row goes to `row`, and is then given to take(y), while it is in the cache.
+  template <typename Take>
+  bool ReadRows(std::uint8_t* row, const Take& take) {
     if (setjmp(escape_.jump) != 0) return false;
     jpeg_start_decompress(&info_);
     while (info_.output_scanline < info_.output_height) {
-      JSAMPROW row = to + std::size_t{info_.output_scanline} * info_.output_width * info_.output_components;
-      jpeg_read_scanlines(&info_, &row, 1);
+      const std::int64_t y = info_.output_scanline;
+      if (jpeg_read_scanlines(&info_, &row, 1) == 1) take(y);
     }
     jpeg_finish_decompress(&info_);
     return true;
@@ -193,32 +195,30 @@ Value MakeImage(std::int64_t channels, std::int64_t height, std::int64_t width) 
   return {{channels, height, width}, std::vector<std::byte>(static_cast<std::size_t>(channels * height * width))};
 }
 
-// Of interleaved pixels with `stored` channels (1 or 3).
-Value ToPlanes(const std::vector<std::uint8_t>& pixels, std::int64_t stored, std::int64_t channels, std::int64_t height,
-               std::int64_t width) {
-  Value image = MakeImage(channels, height, width);
-  auto* const to = reinterpret_cast<std::uint8_t*>(image.bytes.data());
-  const std::uint8_t* const from = pixels.data();
-  const std::size_t plane = static_cast<std::size_t>(height * width);
-  if (stored == channels) {
-    for (std::size_t i = 0; i < plane; ++i) {
-      for (std::int64_t c = 0; c < channels; ++c) to[c * plane + i] = from[i * stored + c];
+// A row of `width` interleaved pixels with `stored` channels (1 or 3) becomes row `y` of each plane of an image.
+void ToPlanes(const std::uint8_t* from, std::int64_t stored, std::int64_t y, Value* image) {
+  const std::int64_t channels = image->shape[0];
+  const auto width = static_cast<std::size_t>(image->shape[2]);
+  const std::size_t plane = static_cast<std::size_t>(image->shape[1]) * width;
+  auto* const to = reinterpret_cast<std::uint8_t*>(image->bytes.data()) + static_cast<std::size_t>(y) * width;
+  if (stored == 1) {
+    for (std::int64_t c = 0; c < channels; ++c) std::copy_n(from, width, to + c * plane);
+  } else if (channels == 3) {
+    for (std::size_t i = 0; i < width; ++i) {
+      to[i] = from[3 * i];
+      to[plane + i] = from[3 * i + 1];
+      to[2 * plane + i] = from[3 * i + 2];
     }
-  } else if (stored == 1) {
-    for (std::int64_t c = 0; c < channels; ++c) std::copy_n(from, plane, to + c * plane);
   } else {  // the luma of BT.601, as JPEG has it
-    for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t i = 0; i < width; ++i) {
       to[i] = static_cast<std::uint8_t>(
           (19595U * from[3 * i] + 38470U * from[3 * i + 1] + 7471U * from[3 * i + 2] + 32768U) >> 16U);
     }
   }
-  return image;
 }
 
 // Cyan, magenta, yellow and black, interleaved, become red, green and blue in their place.
-void MixInks(std::vector<std::uint8_t>* pixels, bool stores_ink) {
-  const std::size_t count = pixels->size() / 4;
-  std::uint8_t* const values = pixels->data();
+void MixInks(std::uint8_t* values, std::size_t count, bool stores_ink) {
   const unsigned flip = stores_ink ? 255 : 0;
   for (std::size_t i = 0; i < count; ++i) {
     const unsigned light = values[4 * i + 3] ^ flip;
@@ -226,7 +226,6 @@ void MixInks(std::vector<std::uint8_t>* pixels, bool stores_ink) {
       values[3 * i + c] = static_cast<std::uint8_t>(((values[4 * i + c] ^ flip) * light + 127) / 255);
     }
   }
-  pixels->resize(count * 3);
 }
 
 absl::StatusOr<Value> DecodeJpeg(Bytes bytes, const ImageOptions& options) {
@@ -235,14 +234,15 @@ absl::StatusOr<Value> DecodeJpeg(Bytes bytes, const ImageOptions& options) {
   const std::int64_t height = decoder.height();
   const std::int64_t width = decoder.width();
   if (absl::Status status = CheckExtents("JPEG", height, width, options); !status.ok()) return status;
-  std::int64_t stored = decoder.channels();
-  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(height * width * stored));
-  if (!decoder.ReadPixels(pixels.data())) return Unreadable("JPEG", decoder.message());
-  if (stored == 4) {
-    MixInks(&pixels, decoder.stores_ink());
-    stored = 3;
-  }
-  return ToPlanes(pixels, stored, options.channels, height, width);
+  const std::int64_t stored = decoder.channels();
+  Value image = MakeImage(options.channels, height, width);
+  std::vector<std::uint8_t> row(static_cast<std::size_t>(width * stored));
+  const auto take = [&](std::int64_t y) {
+    if (stored == 4) MixInks(row.data(), static_cast<std::size_t>(width), decoder.stores_ink());
+    ToPlanes(row.data(), std::min<std::int64_t>(stored, 3), y, &image);
+  };
+  if (!decoder.ReadRows(row.data(), take)) return Unreadable("JPEG", decoder.message());
+  return image;
 }
 
 absl::StatusOr<Value> DecodePng(Bytes bytes, const ImageOptions& options) {
@@ -256,7 +256,9 @@ absl::StatusOr<Value> DecodePng(Bytes bytes, const ImageOptions& options) {
   std::vector<png_bytep> rows(static_cast<std::size_t>(height));
   for (std::int64_t y = 0; y < height; ++y) rows[y] = pixels.data() + y * width * stored;
   if (!decoder.ReadPixels(rows.data())) return Unreadable("PNG", decoder.message());
-  return ToPlanes(pixels, stored, options.channels, height, width);
+  Value image = MakeImage(options.channels, height, width);
+  for (std::int64_t y = 0; y < height; ++y) ToPlanes(rows[y], stored, y, &image);
+  return image;
 }
 
 template <std::size_t count>

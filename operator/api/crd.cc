@@ -312,7 +312,7 @@ constexpr Description kDescriptions[] = {
     {"spec.dataset.channels", "Of images: 1, grey, or 3, red, green and blue. Absent: 3."},
     {"spec.dataset.threads", "Of each worker, that read and transform samples. Absent: as many as it has cores."},
     {"spec.dataset.prefetch", "Minibatches that a worker reads ahead. 0: none. Absent: 2."},
-    {"spec.dataset.pinMemory", "Minibatches go to a GPU through page-locked memory. Default: false."},
+    {"spec.dataset.pinMemory", "Minibatches go to a GPU through page-locked memory."},
     {"spec.dataset.onBadSample", "What becomes of samples that cannot be read."},
     {"spec.dataset.onBadSample.action",
      "Fail: the job fails. Skip: they are left out and counted, up to a limit. Default: Fail."},

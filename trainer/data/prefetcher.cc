@@ -64,8 +64,10 @@ void Prefetcher::Run() {
     const absl::MutexLock lock(&mutex_);
     reading_.reset();
     largest_ = std::max(largest_, BytesOfBatch(batch));
-    Entry* const entry = Find(request);
-    if (entry == nullptr) continue;  // nobody wants it any more
+    const auto entry = std::find_if(entries_.begin(), entries_.end(), [&request](const Entry& one) {
+      return one.begun && !one.batch.has_value() && one.request == request;
+    });
+    if (entry == entries_.end()) continue;  // nobody wants it any more
     entry->bytes = BytesOfBatch(batch);
     entry->batch = std::move(batch);
   }

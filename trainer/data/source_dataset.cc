@@ -259,7 +259,7 @@ class SourceDataset final : public Dataset {
       std::vector<std::byte>& bytes = (*sample)[i].bytes;
       std::copy(bytes.begin(), bytes.end(),
                 (*arrays)[i].bytes.begin() + static_cast<std::ptrdiff_t>(row * bytes.size()));
-      bytes = {};
+      bytes = std::vector<std::byte>();  // and not {}, which keeps the memory
     }
     AddTimes({.collate = collate.seconds()});
   }

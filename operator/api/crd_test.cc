@@ -411,7 +411,7 @@ TEST(CrdTest, TheDefaultsOfTheVersionStayWhatTheyAre) {
       "podCleanup": {"onSuccess": "All", "onFailure": "KeepFailed"},
       "model": {"name": "LeNet", "metrics": [], "frozen": []},
       "dataset": {"format": "IDX", "path": "/data", "fields": [], "transforms": [], "columns": [], "classNames": [],
-                  "shuffle": "Full"},
+                  "shuffle": "Full", "pinMemory": false},
       "training": {"batchSize": 128, "seed": 1, "device": "Auto", "precision": "fp32", "threads": 0,
                    "updatesPerShard": 0, "evaluate": true},
       "update": {"mode": "Async", "codec": "fp32", "pullCodec": "fp32", "accumulate": 1, "localSteps": 1, "fetchEvery": 1,

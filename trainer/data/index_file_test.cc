@@ -250,7 +250,7 @@ TEST_F(IndexFileTest, OfThoseThatBeginTogetherOneBuilds) {
     threads.emplace_back([this, &built] {
       const auto index = OpenOrBuild(files_, paths_, "test", cache_, [&built](IndexBuilder& builder) {
         ++built;
-        return builder.Add({0, 1, 2});
+        return builder.Add({1, 1, 2});
       });
       EXPECT_TRUE(index.ok()) << index.status();
       EXPECT_EQ(index->size(), 1);

@@ -97,6 +97,7 @@ class KeptVocabularyTest : public ::testing::Test {
     std::string pattern = ::testing::TempDir() + "/vocabulary-XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr) std::abort();
     folder_ = pattern;
+    cache_ = folder_ + "/cache";
     files_.Put("data", "a");
   }
   ~KeptVocabularyTest() override { std::filesystem::remove_all(folder_); }
@@ -116,7 +117,7 @@ class KeptVocabularyTest : public ::testing::Test {
 
   MemoryFiles files_;
   std::string folder_;
-  std::string cache_ = folder_ + "/cache";
+  std::string cache_;
 };
 
 TEST_F(KeptVocabularyTest, IsBuiltOnceForFilesAndSettings) {

@@ -18,6 +18,7 @@ import contextlib
 import datetime
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import tempfile
@@ -123,6 +124,16 @@ class World:
         manifest = self.manifest(name, workers, epochs, **spec)
         self.apply(manifest)
         return manifest
+
+    def trains(self, name="lenet", workers=3, epochs=40, **spec):
+        """Applies that manifest, and waits until updates are applied. Returns the manifest and the pods."""
+        manifest = self.job(name, workers, epochs, **spec)
+        self.wait_ready(workers, name=name)
+        self.wait_progress(name)
+        return manifest, self.pods(name)
+
+    def patch(self, spec, name="lenet"):
+        self.kubectl("patch", "trainingjob", name, "--type=merge", "-p", json.dumps({"spec": spec}))
 
     def status(self, name="lenet"):
         found = self.get("trainingjob", name)
@@ -297,19 +308,45 @@ def scale_operator(driver, replicas):
         driver.kubectl("-n", SYSTEM, "rollout", "status", "deployment/downpour-operator", "--timeout=120s", seconds=130)
 
 
-def exact_ledger(world, manifest, seconds):
+def exact_ledger(world, manifest, seconds, name="lenet"):
     """Waits for the end of the training, and reads the tables of the ps. Only afterwards is the job let end."""
     # Without an operator nobody tells the ps to end when all is applied.
     scale_operator(world.driver, 0)
     try:
         def all_applied():
-            found = world.ledger(manifest)
+            found = world.ledger(manifest, name)
             return found if found["missing"] == 0 else f"not yet: {found}"
         found = world.wait("every update to be on every slice", all_applied, seconds)
     finally:
         scale_operator(world.driver, 2)
     check(found["exact"] and found["duplicated"] == 0 and found["applied"] == found["expected"], f"ledger {found}")
     return found
+
+
+def ends_exactly(world, manifest, name="lenet"):
+    """To the end of a training that is still under way: each update is applied once. Returns how many there are."""
+    progress = world.status(name)["progress"]
+    check(progress["step"] < progress["totalSteps"], f"it was over before all was done to it: {progress}")
+    found = exact_ledger(world, manifest, 600, name)
+    check(found["expected"] == progress["totalSteps"], f"ledger {found}, {progress['totalSteps']} updates expected")
+    world.wait_phase("Succeeded", 120, name)
+    world.note(**{key: found[key] for key in ("expected", "applied", "missing", "duplicated")})
+    return found["applied"]
+
+
+def downpour_run(manifest, *options):
+    """The summary of `downpour run` of this file on this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        return json.loads(run([DOWNPOUR, "run", manifest, "--run-dir", pathlib.Path(folder, "run"), "--output=json",
+                               *options], seconds=600))
+
+
+def check_accuracy(world, local, least=0.0, tolerance=1.0, name="lenet"):
+    """Of a test: a job that is over and `local`, a summary of `downpour run`, have about the same, and at least that."""
+    accuracy, here = float(world.status(name)["progress"]["testAccuracy"]), local["testAccuracy"]
+    check(min(accuracy, here) >= least and abs(accuracy - here) <= tolerance,
+          f"test accuracy {accuracy}, under `downpour run` {here}; each at least {least}, at most {tolerance} apart")
+    world.note(accuracy=accuracy, accuracy_of_downpour_run=round(here, 4))
 
 
 def metric(driver, name, **labels):

@@ -184,7 +184,7 @@ def checkpoint_node_lost(world):
 def checkpoint_suspend(world):
     """A job that is suspended makes a checkpoint first; resumed or made anew it goes on from it, unless it must not."""
     def suspend(wanted):
-        world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", json.dumps({"spec": {"suspend": wanted}}))
+        world.patch({"suspend": wanted})
 
     with shared_folder() as folder:
         manifest = world.job(workers=2, epochs=5, **saved(folder, interval=RARE))

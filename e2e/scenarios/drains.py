@@ -1,7 +1,5 @@
 """Nodes are drained."""
 
-import json
-
 from driver.base import wait_for
 from scenarios.nodes import SECOND, nodes
 from world import check, scenario
@@ -37,8 +35,7 @@ def drain_allow(world):
         told = world.wait("DrainWaits", lambda: world.condition("DrainWaits"), 30)
         check(told[:2] == ("True", "NodeCordoned") and "all progress" in told[2], f"DrainWaits: {told}")
         check(world.pods()[PS] == uid, "the ps was evicted while it was protected")
-        world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p",
-                      json.dumps({"spec": {"parameterServer": {"disruption": "Allow"}}}))
+        world.patch({"parameterServer": {"disruption": "Allow"}})
         drain(world, 90)
         wait_for("the ps to be replaced", lambda: world.pods().get(PS, uid) != uid, 60, 0.3)
     finally:

@@ -7,7 +7,7 @@ import tempfile
 
 from driver import oci
 from driver.base import ROOT, run
-from world import DOWNPOUR, check, one_worker, scenario
+from world import check, check_accuracy, downpour_run, one_worker, scenario
 
 PLUGIN = ROOT / "deploy" / "examples" / "plugin"
 IMAGE = "downpour.dev/own-network:e2e"
@@ -42,8 +42,7 @@ def own_model(world):
         folder = pathlib.Path(text)
         library = build_plugin(folder)
         manifest = folder / "project" / "manifest.yaml"
-        local = json.loads(run([DOWNPOUR, "run", manifest, "--run-dir", folder / "run", "--output=json",
-                                "--set", f"model.plugin.path={library}", "--set", "training.epochs=1"], seconds=600))
+        local = downpour_run(manifest, "--set", f"model.plugin.path={library}", "--set", "training.epochs=1")
         load_image(world.driver, library, folder)
 
         job = {"name": "own-network", "workers": 2, "epochs": 1,
@@ -55,8 +54,8 @@ def own_model(world):
         world.wait_phase("Succeeded", 300, name="own-network")
         progress = world.status("own-network")["progress"]
         check(progress["step"] == progress["totalSteps"], f"progress: {progress}")
-        accuracy = float(progress["testAccuracy"])
-        check(min(accuracy, local["testAccuracy"]) >= 0.6, f"test accuracy {accuracy}, here {local['testAccuracy']}")
+        world.note(updates=progress["step"])
+        check_accuracy(world, local, 0.6, name="own-network")
 
     # The trainer's own image has no such file.
     gives_up = {"rules": [{"name": "bad-input", "onExitCodes": {"operator": "In", "values": [2]}, "action": "FailJob"}]}
@@ -64,4 +63,3 @@ def own_model(world):
     world.wait_phase("Failed", 120, name="without")
     told = json.dumps(world.status("without"))
     check("spec.model.plugin.path: no file /models/net.so" in told, f"the status of the job without a plug-in: {told}")
-    world.note(updates=progress["step"], accuracy=accuracy, accuracy_of_downpour_run=round(local["testAccuracy"], 4))

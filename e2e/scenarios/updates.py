@@ -1,11 +1,7 @@
 """How updates are applied: another mode while a job trains, and Sandblaster L-BFGS."""
 
-import json
-import pathlib
-import tempfile
-
-from driver.base import ROOT, ClusterError, run
-from world import DOWNPOUR, check, exact_ledger, scenario
+from driver.base import ROOT, ClusterError
+from world import check, check_accuracy, downpour_run, ends_exactly, scenario
 
 LBFGS = ROOT / "deploy" / "examples" / "lbfgs.yaml"
 
@@ -13,13 +9,10 @@ LBFGS = ROOT / "deploy" / "examples" / "lbfgs.yaml"
 @scenario
 def update_mode(world):
     """A job in three modes one after another, a worker lost on the way: each update is applied once, no other pod moves."""
-    manifest = world.job(epochs=20)
-    world.wait_ready(3)
-    world.wait_progress()
-    before = world.pods()
+    manifest, before = world.trains(epochs=20)
 
     def change(update, expected):
-        world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", json.dumps({"spec": {"update": update}}))
+        world.patch({"update": update})
         world.wait(f"updates to be applied in the mode {expected}",
                    lambda: world.status().get("update") == expected or f"not yet: {world.status().get('update')}")
         world.wait_progress()
@@ -33,22 +26,17 @@ def update_mode(world):
            {"mode": "BoundedStaleness", "staleness": 2})
     for update in ({"mode": "Sandblaster", "staleness": None}, {"codec": "int8"}):
         try:
-            world.kubectl("patch", "trainingjob", "lenet", "--type=merge", "-p", json.dumps({"spec": {"update": update}}))
+            world.patch({"update": update})
         except ClusterError as refusal:
             check("spec.update" in str(refusal), f"{update} was refused: {refusal}")
         else:
             check(False, f"{update} was taken while the job trains")
-    progress = world.status()["progress"]
-    check(progress["step"] < progress["totalSteps"], f"it was over before its mode was changed: {progress}")
     after = world.pods()
     moved = {name for name, uid in after.items() if before.get(name) != uid}
     check(moved == {"lenet-worker-0"}, f"{before} became {after}")
-    found = exact_ledger(world, manifest, 600)
-    check(found["expected"] == progress["totalSteps"], f"ledger {found}, {progress['totalSteps']} updates expected")
-    world.wait_phase("Succeeded", 120)
+    ends_exactly(world, manifest)
     told = sum(event.get("count", 1) for event in world.events("UpdateModeChanged"))
     check(told == 2, f"{told} events UpdateModeChanged, expected 2")
-    world.note(**{key: found[key] for key in ("expected", "applied", "missing", "duplicated")})
 
 
 @scenario
@@ -62,10 +50,5 @@ def lbfgs(world):
     world.wait_replaced("lbfgs-worker-1", before["lbfgs-worker-1"], name="lbfgs")
     world.wait_progress("lbfgs")
     world.wait_phase("Succeeded", 300, "lbfgs")
-    progress = world.status("lbfgs")["progress"]
-    with tempfile.TemporaryDirectory() as folder:
-        local = json.loads(run([DOWNPOUR, "run", LBFGS, "--run-dir", pathlib.Path(folder, "run"), "--output=json"],
-                               seconds=600))
-    check(abs(float(progress["testAccuracy"]) - local["testAccuracy"]) < 1e-4,
-          f"test accuracy {progress['testAccuracy']}, under `downpour run` {local['testAccuracy']}")
-    world.note(updates=progress["step"], accuracy=progress["testAccuracy"])
+    world.note(updates=world.step("lbfgs"))
+    check_accuracy(world, downpour_run(LBFGS), tolerance=1e-4, name="lbfgs")

@@ -150,7 +150,7 @@ absl::StatusOr<BestModels::Kept> BestModels::Keep() const {
   if (error) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat(best->path, ": cannot be given the name ", best_path()));
   }
-  Kept kept{best_path(), best->model.epoch, RemoveWorse(best->model)};
+  Kept kept{best_path(), best->model, RemoveWorse(best->model)};
   found = Find(Whose::kEarlier);
   if (!found.ok()) return found.status();
   for (const Candidate& other : *found) Remove(other.path, &kept.warning);

@@ -38,7 +38,7 @@ class BestModels {
 
   struct Kept {
     std::string path;
-    std::uint32_t epoch = 0;
+    MeasuredModel model;
     std::string warning;  // for people
   };
   // Gives the best its name, once no evaluation is to come. Done before, it is done. kNotFound: there is none.

@@ -67,12 +67,12 @@ TEST_F(BestModelsTest, KeepsTheFirstOfTheBest) {
   const absl::StatusOr<BestModels::Kept> kept = models.Keep();
   ASSERT_TRUE(kept.ok()) << kept.status();
   EXPECT_EQ(kept->path, (folder_ / "best.safetensors").string());
-  EXPECT_EQ(kept->epoch, 3u);
+  EXPECT_EQ(kept->model.epoch, 3u);
   EXPECT_THAT(Files(), testing::ElementsAre("best.safetensors"));
   EXPECT_EQ(ReadSafetensors(kept->path)->tensors.at("w").values[0], 0.6f);
   // Whoever does it again finds it done.
   ASSERT_TRUE(models.Keep().ok());
-  EXPECT_EQ(models.Keep()->epoch, 3u);
+  EXPECT_EQ(models.Keep()->model.epoch, 3u);
 }
 
 TEST_F(BestModelsTest, WhoeverEndedInTheMiddleOfIt) {
@@ -80,7 +80,7 @@ TEST_F(BestModelsTest, WhoeverEndedInTheMiddleOfIt) {
   Write(models, {0.6, 3, 13});
   ASSERT_TRUE(models.Keep().ok());
   Write(models, {0.5, 1, 11});  // was not removed yet
-  EXPECT_EQ(models.Keep()->epoch, 3u);
+  EXPECT_EQ(models.Keep()->model.epoch, 3u);
   EXPECT_THAT(Files(), testing::ElementsAre("best.safetensors"));
 }
 
@@ -89,7 +89,7 @@ TEST_F(BestModelsTest, OfALossLessIsBetter) {
   EXPECT_TRUE(Evaluate(models, {0.5, 1, 11}));
   EXPECT_TRUE(Evaluate(models, {0.4, 2, 12}));
   EXPECT_FALSE(Evaluate(models, {0.45, 3, 13}));
-  EXPECT_EQ(models.Keep()->epoch, 2u);
+  EXPECT_EQ(models.Keep()->model.epoch, 2u);
 }
 
 TEST_F(BestModelsTest, WhateverIsBrokenOrAnothersIsLeftAlone) {
@@ -100,11 +100,11 @@ TEST_F(BestModelsTest, WhateverIsBrokenOrAnothersIsLeftAlone) {
   const BestModels models = Of("Accuracy");
   EXPECT_EQ(models.Keep().status().code(), absl::StatusCode::kNotFound);
   EXPECT_TRUE(Evaluate(models, {0.5, 1, 21}));
-  EXPECT_EQ(models.Keep()->epoch, 1u);
+  EXPECT_EQ(models.Keep()->model.epoch, 1u);
   EXPECT_THAT(Files(), testing::ElementsAre("best-epoch-1-11.safetensors", "best-epoch-2-12.safetensors",
                                             "best.safetensors", "model.safetensors"));
   // That of another job is not this one's.
-  EXPECT_EQ(others.Keep()->epoch, 1u);
+  EXPECT_EQ(others.Keep()->model.epoch, 1u);
   EXPECT_EQ(models.Keep().status().code(), absl::StatusCode::kNotFound);
 }
 
@@ -113,7 +113,7 @@ TEST_F(BestModelsTest, WhatAnEarlierJobOfTheNameLeftIsNoMatchAndRemovedInTheEnd)
   const BestModels models = Of("Accuracy");
   EXPECT_TRUE(Evaluate(models, {0.5, 1, 21}));
   EXPECT_EQ(Files().size(), 2u);
-  EXPECT_EQ(models.Keep()->epoch, 1u);
+  EXPECT_EQ(models.Keep()->model.epoch, 1u);
   EXPECT_THAT(Files(), testing::ElementsAre("best.safetensors"));
 }
 
@@ -159,7 +159,7 @@ TEST_F(BestModelsTest, TheBestIsNeverRemovedWhoeverWritesMeanwhile) {
       }
     }
     if (best == nullptr) continue;
-    ASSERT_EQ(models.Keep()->epoch, best->epoch) << "seed " << seed;
+    ASSERT_EQ(models.Keep()->model.epoch, best->epoch) << "seed " << seed;
     EXPECT_THAT(Files(), testing::ElementsAre("best.safetensors"));
   }
 }

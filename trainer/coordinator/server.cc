@@ -246,7 +246,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     metrics_.SetGauge("downpour_members", "Processes that the coordinator counts as members.", {{"role", "ps"}}, ps);
     metrics_.SetGauge("downpour_generation", "Raised by every roll-back.", {},
                       static_cast<double>(progress.view().generation()));
-    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of placement.", {}, progress.view().epoch());
+    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of the view.", {}, progress.view().epoch());
     metrics_.SetGauge("downpour_dataset_epochs_done", "Dataset epochs of which every update is applied.", {},
                       progress.epochs_done());
     metrics_.SetGauge("downpour_leases_active", "Data shards that a worker holds.", {},

@@ -97,7 +97,7 @@ void CoordinatorCore::StepTraining(Time now) {
     if (!members_.all_known() && now < *adopt_until_) return;
     adopt_until_.reset();
     leases_->InspectFree();
-    AddEvaluation();  // if it was lost with the coordinator before
+    if (HeedsEvaluations(options_.config)) AddEvaluation();  // it may be lost with the coordinator before
   }
   if (const UpdateMode wanted = Wanted(view_); wanted != ModeOf(view_)) {
     v1::View view = view_;
@@ -118,13 +118,20 @@ void CoordinatorCore::AddEvaluation() {
 }
 
 bool CoordinatorCore::CountNewEvaluations(v1::View* view) const {
-  if (!HeedsEvaluations(options_.config) || search_.has_value()) return false;
-  return CountEvaluations(options_.config, leases_->plan(), leases_->begun_end(), tasks_.SettledEvaluations(), view);
+  std::vector<v1::Evaluation> settled = tasks_.SettledEvaluations();
+  // The last one decides nothing any more.
+  std::erase_if(settled, [this](const v1::Evaluation& evaluation) {
+    return evaluation.dataset_epoch() > leases_->watermark() || evaluation.dataset_epoch() >= leases_->plan().epochs();
+  });
+  return CountEvaluations(options_.config, leases_->plan(), leases_->begun_end(), settled, view);
 }
 
 bool CoordinatorCore::Heed(Time now) {
   // A cut that is open is of the view as it is. One that is due waits: this comes first.
   if (checkpoints_.cuts().phase() != Cuts::Phase::kIdle) return false;
+  const int counted = view_.evaluations_size();
+  const std::uint32_t newest = counted == 0 ? 0 : view_.evaluations(counted - 1).dataset_epoch();
+  if (!HeedsEvaluations(options_.config) || search_.has_value() || tasks_.newest_evaluation() <= newest) return false;
   v1::View view = view_;
   if (!CountNewEvaluations(&view)) return false;
   Revise(std::move(view), now);
@@ -287,8 +294,7 @@ void CoordinatorCore::Resume(v1::View view, Time now) {
   checkpoints_.ResumeHistory(view.restore(), now);
   BeginHistory(std::move(view), ledger);
   tasks_.Restore(view_);
-  // Nobody knows any more what was leased of the epochs that data shards are given out of.
-  leases_->AssumeBegun({ledger.watermark + 2, 0});
+  leases_->AssumeLeased();
   adopt_until_ = now + options_.lease;
 }
 
@@ -323,9 +329,10 @@ void CoordinatorCore::StartHistory(Time now) {
   if (!beginning.checkpoint.has_value()) return;
   const v1::CheckpointManifest& manifest = beginning.checkpoint->manifest;
   updates_seen_ = manifest.updates();
-  tasks_.Restore(manifest);
+  tasks_.Restore(manifest, manifest.job_uid() == options_.config.job_uid());
   leases_->AssumeBegun({manifest.end().dataset_epoch(), manifest.end().shard()});
-  if (CountNewEvaluations(&view_)) SetEnd();  // nobody has the view yet
+  const bool heeds = HeedsEvaluations(options_.config) && !search_.has_value();
+  if (heeds && CountNewEvaluations(&view_)) SetEnd();  // nobody has the view yet
   AddEvaluation();
   adopt_until_ = now;  // nobody holds anything, and what is not retired may be applied in part
 }

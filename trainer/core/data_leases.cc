@@ -42,6 +42,18 @@ void DataLeases::SetEnd(const ShardKey& end) {
   for (auto& [number, epoch] : epochs_) FitToEnd(number, epoch);
 }
 
+void DataLeases::AssumeLeased() {
+  // It gave out data shards of two epochs from its watermark on, which may be higher: not every ps may have heard of
+  // that. But what it rests on is in the ledger.
+  std::uint32_t watermark = watermark_;
+  for (auto epoch = epochs_.find(watermark);
+       epoch != epochs_.end() && epoch->second.retired == epoch->second.shards.size();
+       epoch = epochs_.find(watermark)) {
+    ++watermark;
+  }
+  AssumeBegun({watermark + 2, 0});
+}
+
 bool DataLeases::done() const {
   if (watermark_ >= end().first) {
     const auto last = epochs_.find(watermark_);
@@ -137,7 +149,8 @@ void DataLeases::Add(const ShardKey& key, const Shard& shard, std::uint64_t sess
 void DataLeases::Adopt(const v1::HeldLease& held, std::uint64_t session, std::uint32_t worker) {
   const ShardKey key{held.shard().dataset_epoch(), held.shard().shard()};
   if (!plan_.Contains({key.first, key.second, 0}) || key.first < watermark_) return;
-  if (EpochOf(key.first).shards[key.second].state != State::kFree) return;
+  const std::vector<Shard>& shards = EpochOf(key.first).shards;
+  if (key.second >= shards.size() || shards[key.second].state != State::kFree) return;
   Lease(key, session, held.lease());
   SetHolder(key, worker);
 }

@@ -61,8 +61,10 @@ class DataLeases {
   std::uint64_t updates() const { return plan_.updates_before(end().first, end().second); }
   // Behind every data shard that anybody may have begun.
   const ShardKey& begun_end() const { return begun_end_; }
-  // Others may have, before this one: what an earlier coordinator leased, or a checkpoint holds.
+  // Others may have, before this one: a checkpoint holds some of it.
   void AssumeBegun(const ShardKey& end) { begun_end_ = std::max(begun_end_, end); }
+  // All that an earlier coordinator can have leased, of which the ledger is.
+  void AssumeLeased();
   // Whether Grant has one to give.
   bool HasFree();
   bool Holds(std::uint64_t session) const { return held_.count(session) != 0; }

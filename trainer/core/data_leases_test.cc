@@ -184,6 +184,22 @@ TEST_F(DataLeasesTest, WhatOthersMayHaveBegunCounts) {
   EXPECT_EQ(leases_.begun_end(), ShardKey(2, 0));
 }
 
+TEST_F(DataLeasesTest, AnEarlierCoordinatorMayHaveSeenMoreThanAllPs) {
+  DataLeases leases(PlanOf(3, 6), kPs, Ledger{.watermark = 1, .retired = {{1, Bitmap(3, true)}, {2, Bitmap(3)}}});
+  leases.AssumeLeased();
+  EXPECT_EQ(leases.begun_end(), ShardKey(4, 0)) << "its watermark may have been 2";
+}
+
+TEST_F(DataLeasesTest, WhatIsHeldBehindTheEndIsNotAdopted) {
+  leases_.SetEnd({0, 1});
+  v1::HeldLease held;
+  held.set_lease(77);
+  held.mutable_shard()->set_dataset_epoch(0);
+  held.mutable_shard()->set_shard(2);
+  leases_.Adopt(held, 1);
+  EXPECT_EQ(leases_.leased(), 0u);
+}
+
 TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
   Bitmap retired(3);
   retired.Set(2);

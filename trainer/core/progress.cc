@@ -50,7 +50,7 @@ std::string Awaited(Phase phase, const PsRegistry& registry, const Membership& m
     case Phase::kTraining:
       return members.size() == 0 ? "waiting for a worker" : "";
     case Phase::kSwitching:
-      return "waiting for every ps to take up the mode";
+      return "waiting for every ps to take the view";
     case Phase::kFinishing: {
       std::string message = "evaluating and writing the model";
       for (const std::string& error : tasks.Errors())

@@ -26,6 +26,8 @@ void Tasks::Add(const TaskKey& key) {
 }
 
 void Tasks::Adopt(const v1::HeldLease& held, std::uint64_t session) {
+  // An evaluation that is lost with the earlier coordinator is made again, and may be better still.
+  if (held.kind() == v1::TASK_KEEP_BEST) return;
   const TaskKey key{held.shard().dataset_epoch(), held.kind()};
   if (done_.count(key) == 0) open_.try_emplace(key, Task{session, held.lease()});
 }
@@ -47,6 +49,8 @@ void Tasks::Forget() {
   done_.clear();
   warnings_.clear();
   evaluations_.clear();
+  of_another_job_.clear();
+  best_.reset();
 }
 
 bool Tasks::MayTry(const Task& task, std::uint32_t worker, const std::set<std::uint32_t>& available, Time now) {
@@ -99,10 +103,7 @@ std::optional<Tasks::Failure> Tasks::Accept(const v1::TaskResult& result, std::u
     *evaluation.mutable_metrics() = result.metrics();
     evaluations_[result.dataset_epoch()] = std::move(evaluation);
   }
-  if (key.kind == v1::TASK_KEEP_BEST) {
-    best_path_ = result.path();
-    best_epoch_ = result.best_epoch();
-  }
+  if (key.kind == v1::TASK_KEEP_BEST && !result.path().empty()) best_ = result;
   if (key.kind == v1::TASK_EXPORT && !result.path().empty()) {
     model_path_ = result.path();
     model_writer_ = process;
@@ -178,14 +179,22 @@ void Tasks::Report(v1::ProgressReply* progress) const {
   progress->set_model_worker_incarnation(model_writer_->second);
 }
 
-// What was kept may be of a history that is lost: then of evaluations that nobody remembers.
+// What was kept may be of a history that is lost: then of an evaluation that nobody remembers.
 void Tasks::ReportBest(v1::ProgressReply* progress) const {
-  const std::vector<v1::Evaluation> all = evaluations();
-  const BestDecision best = FindBest(all, MonitoredMetricOf(keep_best_));
+  std::vector<v1::Evaluation> known = evaluations();
+  std::erase_if(known, [this](const v1::Evaluation& one) { return of_another_job_.count(one.dataset_epoch()) != 0; });
+  if (best_.has_value()) {
+    known.resize(1);
+    known[0].Clear();
+    known[0].set_dataset_epoch(best_->best_epoch());
+    *known[0].mutable_metrics() = best_->metrics();
+    if (best_->metrics_size() > 0) known[0].set_loss(best_->metrics(0).value());  // if it is that
+    progress->set_best_path(best_->path());
+  }
+  const BestDecision best = FindBest(known, MonitoredMetricOf(keep_best_));
+  if (!best.index.has_value()) return;
   progress->set_best_reason(best.reason);
-  if (best.index.has_value()) progress->set_best_epoch(all[*best.index].dataset_epoch());
-  progress->set_best_path(best_path_);
-  if (!best_path_.empty()) progress->set_best_epoch(best_epoch_);
+  progress->set_best_epoch(known[*best.index].dataset_epoch());
 }
 
 void Tasks::Describe(v1::CheckpointManifest* manifest) const {
@@ -195,10 +204,12 @@ void Tasks::Describe(v1::CheckpointManifest* manifest) const {
   }
 }
 
-void Tasks::Restore(const v1::CheckpointManifest& manifest) {
+void Tasks::Restore(const v1::CheckpointManifest& manifest, bool own) {
   // The last one of a job that had ended within an epoch is of none that is finished here.
   for (const v1::Evaluation& evaluation : manifest.evaluations()) {
-    if (evaluation.dataset_epoch() <= manifest.watermark()) evaluations_[evaluation.dataset_epoch()] = evaluation;
+    if (evaluation.dataset_epoch() > manifest.watermark()) continue;
+    evaluations_[evaluation.dataset_epoch()] = evaluation;
+    if (!own) of_another_job_.insert(evaluation.dataset_epoch());
   }
   for (std::uint32_t epoch : manifest.evaluated()) {
     if (epoch <= manifest.watermark()) done_.insert({epoch, v1::TASK_EVALUATE});

@@ -66,11 +66,14 @@ class Tasks {
   void Report(v1::ProgressReply* progress) const;
   // In the order of their epochs.
   std::vector<v1::Evaluation> evaluations() const;
+  // After so many epochs; 0: there is none.
+  std::uint32_t newest_evaluation() const { return evaluations_.empty() ? 0 : evaluations_.rbegin()->first; }
   // Of these, those before the first that is still awaited.
   std::vector<v1::Evaluation> SettledEvaluations() const;
   // What a checkpoint keeps of them: evaluations, and which need not be done again.
   void Describe(v1::CheckpointManifest* manifest) const;
-  void Restore(const v1::CheckpointManifest& manifest);
+  // `own`: it is of this job, so the best model of its evaluations may be there.
+  void Restore(const v1::CheckpointManifest& manifest, bool own);
   // What an earlier coordinator counted.
   void Restore(const v1::View& view);
 
@@ -98,8 +101,8 @@ class Tasks {
   std::vector<std::string> warnings_;                    // each once
   std::map<std::uint32_t, v1::Evaluation> evaluations_;  // by finished epochs
   std::string keep_best_;
-  std::string best_path_;  // where the best model is, at the end; empty: not yet
-  std::uint32_t best_epoch_ = 0;
+  std::set<std::uint32_t> of_another_job_;  // evaluations whose models are none of this one's
+  std::optional<v1::TaskResult> best_;      // where the best model is, at the end
   std::string model_path_;
   std::optional<ProcessKey> model_writer_;
 };

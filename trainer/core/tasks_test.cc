@@ -125,12 +125,28 @@ TEST_F(TasksTest, WhatIsOfAnEpochThatIsNotFinishedIsNotRestored) {
     manifest.add_evaluations()->set_dataset_epoch(epoch);
     manifest.add_evaluated(epoch);
   }
-  tasks_.Restore(manifest);
+  tasks_.Restore(manifest, /*own=*/true);
   EXPECT_EQ(tasks_.evaluations().size(), 2u);
   tasks_.Add({2, v1::TASK_EVALUATE});
   EXPECT_TRUE(tasks_.AllDone(0));
   tasks_.Add({3, v1::TASK_EVALUATE});
   EXPECT_FALSE(tasks_.AllDone(0));
+}
+
+TEST_F(TasksTest, AnotherJobsEvaluationsAreNoBestAndNobodyAdoptsTheirKeeping) {
+  Tasks tasks("Loss");
+  v1::CheckpointManifest manifest;
+  manifest.set_watermark(1);
+  manifest.add_evaluations()->set_dataset_epoch(1);
+  tasks.Restore(manifest, /*own=*/false);
+  v1::ProgressReply progress;
+  tasks.Report(&progress);
+  EXPECT_FALSE(progress.has_best_epoch());
+  EXPECT_EQ(progress.best_reason(), "");
+  v1::HeldLease held;
+  held.set_kind(v1::TASK_KEEP_BEST);
+  tasks.Adopt(held, kSession);
+  EXPECT_TRUE(tasks.AllDone(0));
 }
 
 TEST_F(TasksTest, TheBestIsToldAndWhereItIsKept) {
@@ -156,10 +172,14 @@ TEST_F(TasksTest, TheBestIsToldAndWhereItIsKept) {
   v1::TaskResult result = ResultOf(reply.leases(0));
   result.set_path("/output/best.safetensors");
   result.set_best_epoch(1);
+  result.add_metrics()->set_name("Loss");
+  result.mutable_metrics(0)->set_value(1);
   tasks.Accept(result, kSession, kProcess, kStart);
   v1::ProgressReply end;
   tasks.Report(&end);
   EXPECT_EQ(end.best_path(), "/output/best.safetensors");
+  EXPECT_EQ(end.best_epoch(), 1u);
+  EXPECT_NE(end.best_reason().find("after epoch 1, 1"), std::string::npos) << end.best_reason();
   EXPECT_EQ(end.model_path(), "") << "is another one";
   EXPECT_TRUE(tasks.AllDone(0));
 }

@@ -274,7 +274,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
                       static_cast<double>(stats.parameter_bytes()));
     metrics_.SetGauge("downpour_ps_pending_bytes", "Pushes that wait for the verdict on their update.", {},
                       static_cast<double>(pending));
-    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of placement.", {}, epoch);
+    metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of the view.", {}, epoch);
     const char* bytes = "Bytes of the data plane.";
     metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}},
                         static_cast<double>(counters.received_bytes));

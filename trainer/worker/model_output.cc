@@ -19,8 +19,7 @@ std::string OutputPath(const v1::TrainingConfig& config, const char* file) {
 
 }  // namespace
 
-ModelOutput::ModelOutput(const v1::TrainingConfig& config, const model::Model& model, const ParameterStore& store)
-    : config_(config), model_(model), store_(store) {
+ModelOutput::ModelOutput(const v1::TrainingConfig& config, const model::Model& model) : config_(config), model_(model) {
   if (config.keep_best().empty() || config.output_directory().empty()) return;
   best_models_.emplace(config.output_directory(), config.job_name(), config.job_uid(), config.keep_best());
 }
@@ -31,10 +30,16 @@ absl::Status ModelOutput::CheckWritable(const v1::TrainingConfig& config) {
 }
 
 absl::Status ModelOutput::WithTensors(const std::function<absl::Status(const Tensors&)>& visit) const {
-  const std::vector<std::vector<float>> values = store_.Values();
+  // What others push, or another history, may be in the store meanwhile; the model is as it was measured.
+  const std::size_t count = model_.tensors().size();
+  std::vector<std::vector<float>> values(count);
   Tensors tensors;
-  for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
-    tensors.push_back({model_.tensors()[tensor].name, model_.tensors()[tensor].shape, values[tensor]});
+  tensors.reserve(count);
+  for (std::size_t tensor = 0; tensor < count; ++tensor) {
+    const model::Tensor& one = model_.tensors()[tensor];
+    values[tensor].resize(static_cast<std::size_t>(one.elements()));
+    model_.GetParameter(tensor, absl::MakeSpan(values[tensor]));
+    tensors.push_back({one.name, one.shape, values[tensor]});
   }
   const std::vector<model::Model::Frozen> frozen = model_.frozen();
   for (const model::Model::Frozen& one : frozen) tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
@@ -59,8 +64,8 @@ absl::Status ModelOutput::Export(v1::TaskResult* result) const {
   });
 }
 
-absl::Status ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* result) const {
-  if (!best_models_.has_value()) return absl::OkStatus();
+void ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* result) const {
+  if (!best_models_.has_value()) return;
   v1::Evaluation evaluation;
   evaluation.set_loss(result->loss());
   *evaluation.mutable_metrics() = result->metrics();
@@ -68,25 +73,38 @@ absl::Status ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* re
   const checkpoint::MeasuredModel model = {value.value_or(std::numeric_limits<double>::quiet_NaN()), work.dataset_epoch,
                                            work.lease};
   const absl::StatusOr<bool> best = best_models_->IsBest(model);
-  if (!best.ok()) return best.status();
-  if (!*best) return absl::OkStatus();
-  return WithTensors([&](const Tensors& tensors) -> absl::Status {
-    if (!checkpoint::CheckFinite(tensors).ok()) return absl::OkStatus();
-    const absl::StatusOr<checkpoint::WrittenFile> written =
-        Write(best_models_->PathOf(model), tensors, best_models_->MetadataOf(model));
-    if (!written.ok()) return written.status();
-    if (!written->warning.empty()) result->set_warning(written->warning);
-    if (const std::string left = best_models_->RemoveWorse(model); !left.empty()) result->set_warning(left);
-    return absl::OkStatus();
-  });
+  absl::Status kept = best.status();
+  if (best.ok() && *best) {
+    kept = WithTensors([&](const Tensors& tensors) -> absl::Status {
+      if (!checkpoint::CheckFinite(tensors).ok()) return absl::OkStatus();
+      const absl::StatusOr<checkpoint::WrittenFile> written =
+          Write(best_models_->PathOf(model), tensors, best_models_->MetadataOf(model));
+      if (!written.ok()) return written.status();
+      // What may be lost if the machine stops now takes nothing else away.
+      const std::string left = written->warning.empty() ? best_models_->RemoveWorse(model) : written->warning;
+      if (!left.empty()) result->set_warning(left);
+      return absl::OkStatus();
+    });
+  }
+  if (!kept.ok()) {
+    result->set_warning(
+        absl::StrCat("the model after epoch ", work.dataset_epoch, " is not kept as the best: ", kept.message()));
+  }
 }
 
 absl::Status ModelOutput::KeepBest(v1::TaskResult* result) const {
   if (!best_models_.has_value()) return absl::FailedPreconditionError("no output directory to keep the best model in");
   const absl::StatusOr<checkpoint::BestModels::Kept> kept = best_models_->Keep();
+  if (absl::IsNotFound(kept.status())) {  // nor will there be one
+    result->set_warning(std::string(kept.status().message()));
+    return absl::OkStatus();
+  }
   if (!kept.ok()) return kept.status();
   result->set_path(kept->path);
-  result->set_best_epoch(kept->epoch);
+  result->set_best_epoch(kept->model.epoch);
+  v1::Metric* const metric = result->add_metrics();
+  metric->set_name(config_.keep_best());
+  metric->set_value(kept->model.value);
   result->set_warning(kept->warning);
   return absl::OkStatus();
 }

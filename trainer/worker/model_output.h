@@ -15,7 +15,6 @@
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/core/worker.h"
 #include "trainer/model/model.h"
-#include "trainer/worker/parameter_store.h"
 
 namespace downpour::worker {
 
@@ -23,16 +22,17 @@ namespace downpour::worker {
 // without harm to them is a warning of the result. Everything given is to outlive it. Not thread-safe.
 class ModelOutput {
  public:
-  ModelOutput(const v1::TrainingConfig& config, const model::Model& model, const ParameterStore& store);
+  ModelOutput(const v1::TrainingConfig& config, const model::Model& model);
 
   // Whether the output directory, if there is one, can be written to; as checkpoint::CheckWritable.
   static absl::Status CheckWritable(const v1::TrainingConfig& config);
 
-  // The values that the store has. kFailedPrecondition, and the failure in the result: they are not finite.
+  // The values that the model has. kFailedPrecondition, and the failure in the result: they are not finite.
   absl::Status Export(v1::TaskResult* result) const;
-  // Of `result`, which the evaluation `work` came to: keeps the values that the store has, if they are the best so far.
-  absl::Status WriteIfBest(const core::Work& work, v1::TaskResult* result) const;
-  // What was kept as the best is given its name.
+  // Of `result`, which the evaluation `work` came to: keeps the values that the model has, with which it was made, if
+  // they are the best so far. Where they cannot be, the result stands, and has a warning.
+  void WriteIfBest(const core::Work& work, v1::TaskResult* result) const;
+  // What was kept as the best is given its name; a warning: nothing was.
   absl::Status KeepBest(v1::TaskResult* result) const;
 
  private:
@@ -46,7 +46,6 @@ class ModelOutput {
 
   const v1::TrainingConfig& config_;
   const model::Model& model_;
-  const ParameterStore& store_;
   std::optional<checkpoint::BestModels> best_models_;  // absent: none is kept
 };
 

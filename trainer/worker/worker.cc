@@ -122,7 +122,7 @@ class WorkerProcess::Impl {
         test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
-        output_(options_.config, *model_, store_),
+        output_(options_.config, *model_),
         loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
@@ -429,7 +429,8 @@ class WorkerProcess::Impl {
       if (!result->has_accuracy() && IsAccuracy(measured.name)) result->set_accuracy(metric->value());
     }
     if (!std::isfinite(loss.sum)) result->set_warning("the loss on the test set is not finite");
-    return output_.WriteIfBest(work, result);
+    output_.WriteIfBest(work, result);
+    return absl::OkStatus();
   }
 
   void Fail(const absl::Status& status) {

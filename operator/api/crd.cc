@@ -319,7 +319,8 @@ constexpr Description kDescriptions[] = {
     {"spec.dataset.onBadSample.limit", "Of Skip: samples that one worker leaves out."},
     {"spec.dataset.cache", "What workers keep on their disks: indexes, vocabularies, blocks of remote files."},
     {"spec.dataset.cache.directory",
-     "Inside the container; workers share what it has of indexes and vocabularies; for blocks of remote data each has a folder of its own in it. At most 4096 bytes."},
+     "Inside the container; workers share what it has of indexes and vocabularies; for blocks of remote data each has "
+     "a folder of its own in it. At most 4096 bytes."},
     {"spec.dataset.cache.size", "Of the blocks of remote files."},
     {"spec.dataset.shuffle",
      "How the order of an epoch is made. Full: of all samples. Blocks: of a few blocks of neighbouring samples at a "

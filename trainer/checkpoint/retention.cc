@@ -51,8 +51,8 @@ std::vector<Removal> ToRemove(const std::vector<ListedCheckpoint>& checkpoints, 
     if (retention.keep_best.empty()) break;
     const std::optional<double> value = ValueOf(own, *checkpoint, retention.keep_best);
     if (!value.has_value()) continue;
-    const bool better =
-        !best_value.has_value() || (core::LessIsBetter(retention.keep_best) ? *value < *best_value : *value > *best_value);
+    const bool better = !best_value.has_value() ||
+                        (core::LessIsBetter(retention.keep_best) ? *value < *best_value : *value > *best_value);
     if (!better) continue;  // of equals the newest
     best = checkpoint;
     best_value = value;

@@ -38,9 +38,9 @@ struct ArrowReaders {
 // | Synthetic      | synthetic.h                                         | of the kind                       |
 //
 // The classes of a test set are those of its training set, and so are the words of a vocabulary, which is built of the
-// training set once and kept in the directory for caches; without one it is built whenever a set is opened. Errors are those of the formats, and begin with the file or, where
-// the manifest contradicts itself or the files, with the path of the field in it. kUnimplemented: a format that is not
-// known, or that needs what `arrow` has not.
+// training set once and kept in the directory for caches; without one it is built whenever a set is opened. Errors are
+// those of the formats, and begin with the file or, where the manifest contradicts itself or the files, with the path
+// of the field in it. kUnimplemented: a format that is not known, or that needs what `arrow` has not.
 struct Datasets {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;  // null where none is asked for

@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_DATA_DATASET_SPEC_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,9 @@ struct DatasetSpec {
   // Of blocks of remote files, for this process alone; empty: that for all.
   std::string blocks_directory = {};
   std::uint64_t cache_bytes = std::uint64_t{8} << 30;  // of these blocks
+  // Hears, for people, when a store of remote files is away and when it answers again; of any thread. Null: nobody
+  // does.
+  std::function<void(const std::string&)> tell = nullptr;
 };
 
 }  // namespace downpour::data

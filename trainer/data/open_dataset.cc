@@ -63,8 +63,8 @@ class Place {
       return absl::UnimplementedError(
           absl::StrCat(ShownPath(path), ": remote data need Apache Arrow, which this program has not"));
     }
-    absl::StatusOr<std::unique_ptr<RetryingFiles>> remote =
-        RetryingFiles::Open(path, [&] { return arrow.open_files(path); });
+    absl::StatusOr<std::unique_ptr<RetryingFiles>> remote = RetryingFiles::Open(
+        path, [&] { return arrow.open_files(path); }, spec.tell);
     if (!remote.ok()) return remote.status();
     place->remote_ = *std::move(remote);
     if (spec.cache_directory.empty()) return place;

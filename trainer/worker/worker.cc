@@ -536,6 +536,7 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   if (!spec.cache_directory.empty()) {
     spec.blocks_directory = absl::StrCat(spec.cache_directory, "/worker-", options.index);
   }
+  spec.tell = [](const std::string& news) { spdlog::warn("{}", news); };
   // The test set too: what is wrong with it must not come up when the training is done.
   absl::StatusOr<data::Datasets> datasets = data::OpenDatasets(spec, options.config.evaluate(), options.arrow);
   if (!datasets.ok()) return datasets.status();

@@ -239,7 +239,7 @@ TEST_F(ArrowFilesServerTest, TheCacheOutlivesAServerThatDoesNotAnswerForAWhile) 
     if (++waits == 2) server_.Continue();
   };
   const auto files = RetryingFiles::Open(
-      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, {}, clock);
+      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, nullptr, {}, clock);
   ASSERT_TRUE(files.ok()) << files.status();
   CacheOptions options;
   options.directory = folder_;
@@ -265,7 +265,7 @@ TEST_F(ArrowFilesServerTest, AServerThatIsGoneIsGivenUp) {
   Put("data/file", Pattern(1000));
   TestClock clock;
   const auto files = RetryingFiles::Open(
-      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, {}, clock);
+      "s3://bucket", [this] { return OpenRemoteFiles("s3://bucket/data", options_); }, nullptr, {}, clock);
   ASSERT_TRUE(files.ok()) << files.status();
   const auto file = (*files)->Open("s3://bucket/data/file");
   ASSERT_TRUE(file.ok()) << file.status();

@@ -25,6 +25,8 @@ class MachineClock final : public RetryClock {
   }
 };
 
+constexpr absl::Duration kUntilTold = absl::Seconds(5);
+
 std::string Text(absl::Duration duration) { return absl::FormatDuration(absl::Trunc(duration, absl::Milliseconds(1))); }
 
 }  // namespace
@@ -36,7 +38,8 @@ RetryClock& RealRetryClock() {
 
 class RetryingFiles::Retrier {
  public:
-  Retrier(const RetryOptions& options, RetryClock& clock) : clock_(clock), policy_(options) {}
+  Retrier(std::string shown, Tell tell, const RetryOptions& options, RetryClock& clock)
+      : shown_(std::move(shown)), tell_(std::move(tell)), clock_(clock), policy_(options) {}
 
   // What `call` returns, a Status or StatusOr<T>, once the store answers.
   template <typename Call>
@@ -57,21 +60,32 @@ class RetryingFiles::Retrier {
       const absl::Status status = StatusOf(result);
       const absl::Duration now = clock_.Now();
       absl::Duration wait;
+      std::string news;
       {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!absl::IsUnavailable(status)) {
+          if (std::exchange(told_, false)) {
+            news = absl::StrCat(shown_, ": the store answers again, after ", Text(policy_.Outage(now)));
+          }
           policy_.Answered(now);
-          return result;
+        } else {
+          last_failure_ = std::string(status.message());
+          const std::optional<absl::Duration> again = policy_.Failed(tried, now, clock_.Random());
+          if (!again.has_value()) {
+            return absl::UnavailableError(absl::StrFormat("%s (attempt %d, the last one after %s)", status.message(),
+                                                          tried.attempts, Text(now - tried.begin)));
+          }
+          ++retries_;
+          wait = *again;
+          if (!told_ && policy_.Outage(now) >= kUntilTold) {
+            told_ = true;
+            news = absl::StrCat(shown_, ": the store has not answered for ", Text(policy_.Outage(now)),
+                                ", it is asked again and again: ", last_failure_);
+          }
         }
-        last_failure_ = std::string(status.message());
-        const std::optional<absl::Duration> again = policy_.Failed(tried, now, clock_.Random());
-        if (!again.has_value()) {
-          return absl::UnavailableError(absl::StrFormat("%s (attempt %d, the last one after %s)", status.message(),
-                                                        tried.attempts, Text(now - tried.begin)));
-        }
-        ++retries_;
-        wait = *again;
       }
+      if (!news.empty() && tell_ != nullptr) tell_(news);
+      if (!absl::IsUnavailable(status)) return result;
       clock_.Sleep(wait);
     }
   }
@@ -88,12 +102,15 @@ class RetryingFiles::Retrier {
     return result.status();
   }
 
+  const std::string shown_;
+  const Tell tell_;
   RetryClock& clock_;
   mutable std::mutex mutex_;
   // All of the below is guarded by mutex_.
   RetryPolicy policy_;
   std::string last_failure_;
   std::uint64_t retries_ = 0;
+  bool told_ = false;  // that it is away
 };
 
 class RetryingFiles::File final : public RandomAccessFile {
@@ -111,8 +128,9 @@ class RetryingFiles::File final : public RandomAccessFile {
 };
 
 absl::StatusOr<std::unique_ptr<RetryingFiles>> RetryingFiles::Open(const std::string& shown, const OpenStore& open,
-                                                                   const RetryOptions& options, RetryClock& clock) {
-  auto retrier = std::make_unique<Retrier>(options, clock);
+                                                                   Tell tell, const RetryOptions& options,
+                                                                   RetryClock& clock) {
+  auto retrier = std::make_unique<Retrier>(ShownPath(shown), std::move(tell), options, clock);
   absl::StatusOr<std::unique_ptr<Files>> store = retrier->Try(shown, open);
   if (!store.ok()) return store.status();
   return std::unique_ptr<RetryingFiles>(new RetryingFiles(std::move(retrier), *std::move(store)));

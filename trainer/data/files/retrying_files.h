@@ -31,13 +31,17 @@ RetryClock& RealRetryClock();
 // `patience` of nothing but failures each one that waits ends, and each new one fails without asking, with kUnavailable
 // and a message that names the file, what was found and for how long. An answer to a call that is still under way
 // resets the clock. An attempt that is under way is not ended: the store bounds its own calls. Thread-safe.
+//
+// `tell` hears, for people, that the store has not answered for five seconds, and that it does again: once each outage,
+// by whatever thread notices it.
 class RetryingFiles final : public Files {
  public:
   using OpenStore = std::function<absl::StatusOr<std::unique_ptr<Files>>()>;
+  using Tell = std::function<void(const std::string&)>;
 
   // Opens the store with `open`, likewise again. `shown` names it in messages. `clock` must outlive it.
   static absl::StatusOr<std::unique_ptr<RetryingFiles>> Open(const std::string& shown, const OpenStore& open,
-                                                             const RetryOptions& options = {},
+                                                             Tell tell = nullptr, const RetryOptions& options = {},
                                                              RetryClock& clock = RealRetryClock());
   ~RetryingFiles() override;
   RetryingFiles(const RetryingFiles&) = delete;

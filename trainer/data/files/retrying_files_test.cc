@@ -86,7 +86,8 @@ class RetryingFilesTest : public ::testing::Test {
   void SetUp() override {
     network_.files.Put("s3://bucket/a", "0123456789");
     auto files = RetryingFiles::Open(
-        "s3://bucket", [this] { return std::make_unique<DistantFiles>(network_); }, {}, network_.clock);
+        "s3://bucket", [this] { return std::make_unique<DistantFiles>(network_); },
+        [this](const std::string& news) { told_.push_back(news); }, {}, network_.clock);
     ASSERT_TRUE(files.ok()) << files.status();
     files_ = *std::move(files);
     auto file = files_->Open("s3://bucket/a");
@@ -103,6 +104,7 @@ class RetryingFilesTest : public ::testing::Test {
   }
 
   DistantFiles::Network network_;
+  std::vector<std::string> told_;
   std::unique_ptr<RetryingFiles> files_;
   std::unique_ptr<RandomAccessFile> file_;
 };
@@ -113,6 +115,25 @@ TEST_F(RetryingFilesTest, WhatIsUnavailableIsAskedForAgain) {
   EXPECT_EQ(files_->retries(), 4U);
   EXPECT_THAT(network_.clock.slept, ElementsAre(absl::Milliseconds(50), absl::Milliseconds(100),
                                                 absl::Milliseconds(200), absl::Milliseconds(400)));
+}
+
+TEST_F(RetryingFilesTest, AnOutageIsToldOnceAndItsEndToo) {
+  network_.away = absl::UnavailableError("s3://bucket/a: 503 SlowDown");
+  for (int outage = 0; outage < 2; ++outage) {
+    network_.clock.on_sleep = [this, until = network_.clock.now + absl::Seconds(40)] {
+      if (network_.clock.now >= until) network_.away = absl::OkStatus();
+    };
+    network_.away = absl::UnavailableError("s3://bucket/a: 503 SlowDown");
+    told_.clear();
+    EXPECT_TRUE(Read().ok());
+    EXPECT_THAT(told_, ElementsAre(AllOf(HasSubstr("s3://bucket: the store has not answered for "),
+                                         HasSubstr("asked again and again: s3://bucket/a: 503 SlowDown")),
+                                   HasSubstr("s3://bucket: the store answers again, after 4")));
+  }
+  told_.clear();
+  network_.files.FailReads(1, absl::UnavailableError("s3://bucket/a: 503 SlowDown"), 4);
+  EXPECT_TRUE(Read().ok());
+  EXPECT_THAT(told_, IsEmpty()) << "less than a second";
 }
 
 TEST_F(RetryingFilesTest, EveryCallIsMadeAgain) {
@@ -137,7 +158,7 @@ TEST_F(RetryingFilesTest, EveryCallIsMadeAgain) {
         if (absl::Status status = network_.Reach(); !status.ok()) return status;
         return std::make_unique<DistantFiles>(network_);
       },
-      {}, network_.clock);
+      nullptr, {}, network_.clock);
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_EQ((*opened)->retries(), 3U);
 }

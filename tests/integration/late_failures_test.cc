@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,9 +65,13 @@ class PlantedModel final : public model::Model {
   explicit PlantedModel(float gradient, std::vector<std::string> metrics = {})
       : gradient_(gradient), metrics_(std::move(metrics)) {}
   const std::vector<model::Tensor>& tensors() const override { return tensors_; }
-  void SetParameter(std::size_t, absl::Span<const float>) override {}
-  void GetParameter(std::size_t, absl::Span<float> values) const override {
-    std::fill(values.begin(), values.end(), 1.0f);
+  void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
+    values_[tensor].assign(values.begin(), values.end());
+  }
+  void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
+    const auto known = values_.find(tensor);
+    if (known == values_.end()) return std::fill(values.begin(), values.end(), 1.0f);
+    std::copy(known->second.begin(), known->second.end(), values.begin());
   }
   absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch&, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
@@ -92,6 +97,7 @@ class PlantedModel final : public model::Model {
 
  private:
   std::vector<model::Tensor> tensors_ = {{"still", {2}}, {"moving", {3}}};
+  std::map<std::size_t, std::vector<float>> values_;  // that it was given
   float gradient_;
   std::vector<std::string> metrics_;
   int batches_ = 0;

@@ -120,9 +120,4 @@ double ParameterStore::SumOfSquares(std::size_t tensor) const {
   return SquaresOf(*gradient);
 }
 
-std::vector<std::vector<float>> ParameterStore::Values() const {
-  absl::MutexLock lock(&mutex_);
-  return values_;
-}
-
 }  // namespace downpour::worker

@@ -24,8 +24,7 @@ class ParameterStore final : public core::WorkerHost {
   core::Payload Gradient(std::uint32_t number, const core::Slice& slice) override;
   void StoreValue(std::uint32_t number, const core::Slice& slice, const core::Payload& value) override;
 
-  // Copies what changed since the last call into the model. On the thread that owns the model, like what follows but
-  // for Values.
+  // Copies what changed since the last call into the model. On the thread that owns the model, like what follows.
   void Load();
   // The model has moved: all values are copied with the next Load.
   void LoadAllNext();
@@ -34,8 +33,6 @@ class ParameterStore final : public core::WorkerHost {
   bool KeepGradient(std::size_t tensor, absl::Span<const float> gradient, float weight = 1, bool first = true);
   // Of the gradient that is kept, in double.
   double SumOfSquares(std::size_t tensor) const;
-  // The newest values of all tensors, as they came from the ps.
-  std::vector<std::vector<float>> Values() const;
 
  private:
   model::Model* model_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -41,19 +40,10 @@ absl::StatusOr<std::uint64_t> BytesOfDtype(const std::string& /*dtype*/) { retur
 std::optional<std::map<std::string, std::string>> ReadMetadata(const std::string& path) {
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (error) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
-  std::uint64_t length = 0;
-  if (error || size < kSafetensorsLengthBytes || !file.read(reinterpret_cast<char*>(&length), sizeof(length))) {
-    return std::nullopt;
-  }
-  const std::uint64_t most = std::min(kMaxSafetensorsHeaderBytes, size - kSafetensorsLengthBytes);
-  if (length > most) return std::nullopt;
-  std::vector<std::uint8_t> text(length);
-  if (!file.read(reinterpret_cast<char*>(text.data()), static_cast<std::streamsize>(length))) return std::nullopt;
-  absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader(text, size - kSafetensorsLengthBytes - length, BytesOfDtype);
-  if (!header.ok()) return std::nullopt;
-  return std::move(header->metadata);
+  absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(file, size, BytesOfDtype);
+  return header.ok() ? std::optional(std::move(header->metadata)) : std::nullopt;
 }
 
 }  // namespace

@@ -75,25 +75,11 @@ absl::StatusOr<OpenFile> Open(const std::string& path) {
   if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat(path, ": cannot open"));
   file.stream.open(path, std::ios::binary);
   if (!file.stream) return SystemError(path, "cannot open");
-  if (size < kSafetensorsLengthBytes)
-    return Refuse(path, absl::StrCat(size, " bytes, too short for a safetensors file"));
-  std::vector<std::uint8_t> bytes(kSafetensorsLengthBytes);
-  const auto read = [&file, &bytes] {
-    file.stream.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-    file.crc32c = wire::Crc32c(bytes, file.crc32c);
-    return static_cast<bool>(file.stream);
-  };
-  if (!read()) return SystemError(path, "cannot read");
-  const auto length = Load<std::uint64_t>(bytes.data());
-  const std::uint64_t most = std::min<std::uint64_t>(kMaxSafetensorsHeaderBytes, size - kSafetensorsLengthBytes);
-  if (length > most) {
-    return Refuse(path, absl::StrCat("no safetensors file: a header of ", length, " bytes, expected at most ", most));
-  }
-  bytes.resize(length);
-  if (!read()) return SystemError(path, "cannot read");
-  absl::StatusOr<SafetensorsHeader> header =
-      ParseSafetensorsHeader(bytes, size - kSafetensorsLengthBytes - length, BytesOfDtype);
+  std::vector<std::uint8_t> begin;
+  absl::StatusOr<SafetensorsHeader> header = ReadSafetensorsHeader(file.stream, size, BytesOfDtype, &begin);
+  if (!file.stream) return SystemError(path, "cannot read");
   if (!header.ok()) return Refuse(path, std::string(header.status().message()));
+  file.crc32c = wire::Crc32c(begin);
   file.header = *std::move(header);
   return file;
 }

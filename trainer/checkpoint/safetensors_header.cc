@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/safetensors_header.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -123,6 +124,34 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
         absl::StrFormat("%d bytes of data belong to no tensor, expected none", data_bytes - position));
   }
   return file;
+}
+
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
+    std::istream& stream, std::uint64_t bytes,
+    const std::function<absl::StatusOr<std::uint64_t>(const std::string& dtype)>& bytes_of_dtype,
+    std::vector<std::uint8_t>* read) {
+  if (bytes < kSafetensorsLengthBytes) {
+    return absl::DataLossError(absl::StrFormat("%d bytes, too short for a safetensors file", bytes));
+  }
+  std::vector<std::uint8_t> begin(kSafetensorsLengthBytes);
+  const auto fill = [&stream, &begin](std::size_t from) {
+    stream.read(reinterpret_cast<char*>(begin.data() + from), static_cast<std::streamsize>(begin.size() - from));
+    return stream ? absl::OkStatus() : absl::UnavailableError("cannot read");
+  };
+  if (absl::Status filled = fill(0); !filled.ok()) return filled;
+  std::uint64_t length = 0;
+  std::memcpy(&length, begin.data(), sizeof(length));
+  const std::uint64_t most = std::min(kMaxSafetensorsHeaderBytes, bytes - kSafetensorsLengthBytes);
+  if (length > most) {
+    return absl::DataLossError(
+        absl::StrFormat("no safetensors file: a header of %d bytes, expected at most %d", length, most));
+  }
+  begin.resize(kSafetensorsLengthBytes + length);
+  if (absl::Status filled = fill(kSafetensorsLengthBytes); !filled.ok()) return filled;
+  absl::StatusOr<SafetensorsHeader> header = ParseSafetensorsHeader(
+      absl::MakeConstSpan(begin).subspan(kSafetensorsLengthBytes), bytes - begin.size(), bytes_of_dtype);
+  if (read != nullptr) *read = std::move(begin);
+  return header;
 }
 
 }  // namespace downpour::checkpoint

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <istream>
 #include <map>
 #include <string>
 #include <vector>
@@ -40,6 +41,13 @@ bool SafetensorsByteCount(const std::vector<std::int64_t>& shape, std::uint64_t 
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     absl::Span<const std::uint8_t> text, std::uint64_t data_bytes,
     const std::function<absl::StatusOr<std::uint64_t>(const std::string& dtype)>& bytes_of_dtype);
+
+// That of a file of so many `bytes`, which `stream` is at the beginning of; it is behind the header then. `read` gets
+// all that was read, if it is not null. kDataLoss: the file has none; the stream fails: it could not be read.
+absl::StatusOr<SafetensorsHeader> ReadSafetensorsHeader(
+    std::istream& stream, std::uint64_t bytes,
+    const std::function<absl::StatusOr<std::uint64_t>(const std::string& dtype)>& bytes_of_dtype,
+    std::vector<std::uint8_t>* read = nullptr);
 
 }  // namespace downpour::checkpoint
 

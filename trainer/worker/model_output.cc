@@ -29,39 +29,53 @@ absl::Status ModelOutput::CheckWritable(const v1::TrainingConfig& config) {
                                            : checkpoint::CheckWritable(OutputPath(config, kModelFile));
 }
 
-absl::Status ModelOutput::WithTensors(const std::function<absl::Status(const Tensors&)>& visit) const {
+ModelOutput::Values ModelOutput::TakeValues() const {
   // What others push, or another history, may be in the store meanwhile; the model is as it was measured.
-  const std::size_t count = model_.tensors().size();
-  std::vector<std::vector<float>> values(count);
-  Tensors tensors;
-  tensors.reserve(count);
-  for (std::size_t tensor = 0; tensor < count; ++tensor) {
-    const model::Tensor& one = model_.tensors()[tensor];
-    values[tensor].resize(static_cast<std::size_t>(one.elements()));
-    model_.GetParameter(tensor, absl::MakeSpan(values[tensor]));
-    tensors.push_back({one.name, one.shape, values[tensor]});
+  Values values;
+  const std::vector<model::Tensor>& trained = model_.tensors();
+  values.trained.resize(trained.size());
+  values.frozen = model_.frozen();
+  values.tensors.reserve(trained.size() + values.frozen.size());
+  for (std::size_t tensor = 0; tensor < trained.size(); ++tensor) {
+    std::vector<float>& of_tensor = values.trained[tensor];
+    of_tensor.resize(static_cast<std::size_t>(trained[tensor].elements()));
+    model_.GetParameter(tensor, absl::MakeSpan(of_tensor));
+    values.tensors.push_back({trained[tensor].name, trained[tensor].shape, of_tensor});
   }
-  const std::vector<model::Model::Frozen> frozen = model_.frozen();
-  for (const model::Model::Frozen& one : frozen) tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
-  return visit(tensors);
+  for (const model::Model::Frozen& one : values.frozen) {
+    values.tensors.push_back({one.tensor.name, one.tensor.shape, one.values});
+  }
+  return values;
 }
 
 absl::Status ModelOutput::Export(v1::TaskResult* result) const {
-  return WithTensors([&](const Tensors& tensors) -> absl::Status {
-    if (const absl::Status finite = checkpoint::CheckFinite(tensors); !finite.ok()) {
-      result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
-      return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
-                                                        "; a smaller spec.update.optimizer.learningRate may help",
-                                                        KeepNotFinite(tensors)));
-    }
-    if (config_.output_directory().empty()) return absl::OkStatus();
-    const std::string path = OutputPath(config_, kModelFile);
-    const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, tensors);
-    if (!written.ok()) return written.status();
-    result->set_path(path);
-    result->set_warning(written->warning);
-    return absl::OkStatus();
-  });
+  const Values values = TakeValues();
+  if (const absl::Status finite = checkpoint::CheckFinite(values.tensors); !finite.ok()) {
+    result->set_failure(v1::FAILURE_MODEL_NOT_FINITE);
+    return absl::FailedPreconditionError(absl::StrCat("the model is not finite: ", finite.message(),
+                                                      "; a smaller spec.update.optimizer.learningRate may help",
+                                                      KeepNotFinite(values.tensors)));
+  }
+  if (config_.output_directory().empty()) return absl::OkStatus();
+  const std::string path = OutputPath(config_, kModelFile);
+  const absl::StatusOr<checkpoint::WrittenFile> written = Write(path, values.tensors);
+  if (!written.ok()) return written.status();
+  result->set_path(path);
+  result->set_warning(written->warning);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ModelOutput::WriteIfBest(const checkpoint::MeasuredModel& model) const {
+  const absl::StatusOr<bool> best = best_models_->IsBest(model);
+  if (!best.ok()) return best.status();
+  if (!*best) return std::string();
+  const Values values = TakeValues();
+  if (!checkpoint::CheckFinite(values.tensors).ok()) return std::string();
+  const absl::StatusOr<checkpoint::WrittenFile> written =
+      Write(best_models_->PathOf(model), values.tensors, best_models_->MetadataOf(model));
+  if (!written.ok()) return written.status();
+  // What may be lost if the machine stops now takes nothing else away.
+  return written->warning.empty() ? best_models_->RemoveWorse(model) : written->warning;
 }
 
 void ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* result) const {
@@ -70,25 +84,13 @@ void ModelOutput::WriteIfBest(const core::Work& work, v1::TaskResult* result) co
   evaluation.set_loss(result->loss());
   *evaluation.mutable_metrics() = result->metrics();
   const std::optional<double> value = core::MeasuredValue(evaluation, config_.keep_best());
-  const checkpoint::MeasuredModel model = {value.value_or(std::numeric_limits<double>::quiet_NaN()), work.dataset_epoch,
-                                           work.lease};
-  const absl::StatusOr<bool> best = best_models_->IsBest(model);
-  absl::Status kept = best.status();
-  if (best.ok() && *best) {
-    kept = WithTensors([&](const Tensors& tensors) -> absl::Status {
-      if (!checkpoint::CheckFinite(tensors).ok()) return absl::OkStatus();
-      const absl::StatusOr<checkpoint::WrittenFile> written =
-          Write(best_models_->PathOf(model), tensors, best_models_->MetadataOf(model));
-      if (!written.ok()) return written.status();
-      // What may be lost if the machine stops now takes nothing else away.
-      const std::string left = written->warning.empty() ? best_models_->RemoveWorse(model) : written->warning;
-      if (!left.empty()) result->set_warning(left);
-      return absl::OkStatus();
-    });
-  }
-  if (!kept.ok()) {
-    result->set_warning(
-        absl::StrCat("the model after epoch ", work.dataset_epoch, " is not kept as the best: ", kept.message()));
+  const absl::StatusOr<std::string> warning =
+      WriteIfBest({value.value_or(std::numeric_limits<double>::quiet_NaN()), work.dataset_epoch, work.lease});
+  if (!warning.ok()) {
+    result->set_warning(absl::StrCat("the model after epoch ", work.dataset_epoch,
+                                     " is not kept as the best: ", warning.status().message()));
+  } else if (!warning->empty()) {
+    result->set_warning(*warning);
   }
 }
 

@@ -1,7 +1,6 @@
 #ifndef DOWNPOUR_TRAINER_WORKER_MODEL_OUTPUT_H_
 #define DOWNPOUR_TRAINER_WORKER_MODEL_OUTPUT_H_
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,7 +36,18 @@ class ModelOutput {
 
  private:
   using Tensors = std::vector<checkpoint::NamedTensor>;
-  absl::Status WithTensors(const std::function<absl::Status(const Tensors&)>& visit) const;
+  // The values of the model, and tensors that refer to them: moved, never copied.
+  struct Values {
+    Values() = default;
+    Values(Values&&) = default;
+    Values& operator=(Values&&) = default;
+    std::vector<std::vector<float>> trained;
+    std::vector<model::Model::Frozen> frozen;
+    Tensors tensors;
+  };
+  Values TakeValues() const;
+  // What went wrong without harm to the file, for people; empty: nothing, or it is not the best.
+  absl::StatusOr<std::string> WriteIfBest(const checkpoint::MeasuredModel& model) const;
   absl::StatusOr<checkpoint::WrittenFile> Write(const std::string& path, const Tensors& tensors,
                                                 std::map<std::string, std::string> metadata = {}) const;
   // No result, but a trace of what went wrong, under a name that nobody takes for the model. What became of it, as the

@@ -58,35 +58,13 @@ class RetryingFiles::Retrier {
       }
       auto result = call();
       const absl::Status status = StatusOf(result);
-      const absl::Duration now = clock_.Now();
-      absl::Duration wait;
-      std::string news;
-      {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (!absl::IsUnavailable(status)) {
-          if (std::exchange(told_, false)) {
-            news = absl::StrCat(shown_, ": the store answers again, after ", Text(policy_.Outage(now)));
-          }
-          policy_.Answered(now);
-        } else {
-          last_failure_ = std::string(status.message());
-          const std::optional<absl::Duration> again = policy_.Failed(tried, now, clock_.Random());
-          if (!again.has_value()) {
-            return absl::UnavailableError(absl::StrFormat("%s (attempt %d, the last one after %s)", status.message(),
-                                                          tried.attempts, Text(now - tried.begin)));
-          }
-          ++retries_;
-          wait = *again;
-          if (!told_ && policy_.Outage(now) >= kUntilTold) {
-            told_ = true;
-            news = absl::StrCat(shown_, ": the store has not answered for ", Text(policy_.Outage(now)),
-                                ", it is asked again and again: ", last_failure_);
-          }
-        }
+      if (!absl::IsUnavailable(status)) {
+        Answered();
+        return result;
       }
-      if (!news.empty() && tell_ != nullptr) tell_(news);
-      if (!absl::IsUnavailable(status)) return result;
-      clock_.Sleep(wait);
+      const absl::StatusOr<absl::Duration> wait = Failed(tried, status);
+      if (!wait.ok()) return wait.status();
+      clock_.Sleep(*wait);
     }
   }
 
@@ -96,6 +74,46 @@ class RetryingFiles::Retrier {
   }
 
  private:
+  void Answered() {
+    const absl::Duration now = clock_.Now();
+    std::string news;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (std::exchange(told_, false)) {
+        news = absl::StrCat(shown_, ": the store answers again, after ", Text(policy_.Outage(now)));
+      }
+      policy_.Answered(now);
+    }
+    TellNews(news);
+  }
+
+  // How long to wait before the next attempt; the error of the call, if there is to be none.
+  absl::StatusOr<absl::Duration> Failed(const RetryPolicy::Call& tried, const absl::Status& failure) {
+    const absl::Duration now = clock_.Now();
+    std::optional<absl::Duration> again;
+    std::string news;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last_failure_ = std::string(failure.message());
+      again = policy_.Failed(tried, now, clock_.Random());
+      if (again.has_value()) ++retries_;
+      const absl::Duration outage = policy_.Outage(now);
+      if (again.has_value() && outage >= kUntilTold && !std::exchange(told_, true)) {
+        news = absl::StrCat(shown_, ": the store has not answered for ", Text(outage),
+                            ", it is asked again and again: ", last_failure_);
+      }
+    }
+    TellNews(news);
+    if (again.has_value()) return *again;
+    return absl::UnavailableError(absl::StrFormat("%s (attempt %d, the last one after %s)", failure.message(),
+                                                  tried.attempts, Text(now - tried.begin)));
+  }
+
+  // Without the lock: whoever hears it may take its time.
+  void TellNews(const std::string& news) const {
+    if (!news.empty() && tell_ != nullptr) tell_(news);
+  }
+
   static absl::Status StatusOf(const absl::Status& status) { return status; }
   template <typename T>
   static absl::Status StatusOf(const absl::StatusOr<T>& result) {

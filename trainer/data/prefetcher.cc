@@ -31,10 +31,9 @@ Prefetcher::~Prefetcher() {
   if (thread_.joinable()) thread_.join();
 }
 
-Prefetcher::Entry* Prefetcher::Find(const BatchRequest& request) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&request](const Entry& entry) { return entry.request == request; });
-  return found == entries_.end() ? nullptr : &*found;
+std::deque<Prefetcher::Entry>::iterator Prefetcher::Find(const BatchRequest& request) {
+  return std::find_if(entries_.begin(), entries_.end(),
+                      [&request](const Entry& entry) { return entry.request == request; });
 }
 
 Prefetcher::Entry* Prefetcher::Next() {
@@ -61,14 +60,15 @@ void Prefetcher::Run() {
       reading_ = request;
     }
     absl::StatusOr<Batch> batch = dataset_->ReadUncounted(request.indices, request.seed);
+    const std::uint64_t bytes = BytesOfBatch(batch);
     const absl::MutexLock lock(&mutex_);
     reading_.reset();
-    largest_ = std::max(largest_, BytesOfBatch(batch));
+    largest_ = std::max(largest_, bytes);
     const auto entry = std::find_if(entries_.begin(), entries_.end(), [&request](const Entry& one) {
       return one.begun && !one.batch.has_value() && one.request == request;
     });
     if (entry == entries_.end()) continue;  // nobody wants it any more
-    entry->bytes = BytesOfBatch(batch);
+    entry->bytes = bytes;
     entry->batch = std::move(batch);
   }
 }
@@ -80,10 +80,10 @@ void Prefetcher::Want(std::vector<BatchRequest> next) {
   std::deque<Entry> entries;
   bool reading = reading_.has_value();  // what nobody among `entries` waits for
   for (BatchRequest& request : next) {
-    Entry* const known = Find(request);
+    const auto known = Find(request);
     const bool begun = reading && reading_ == request;  // perhaps it was not wanted for a while
     if (begun) reading = false;
-    if (known != nullptr) {
+    if (known != entries_.end()) {
       entries.push_back(std::move(*known));
       known->request = {};  // is found no more, should it be wanted twice
     } else {
@@ -99,15 +99,15 @@ absl::StatusOr<Batch> Prefetcher::Take(const BatchRequest& request) {
   std::optional<absl::StatusOr<Batch>> batch;
   {
     const absl::MutexLock lock(&mutex_);
-    Entry* const entry = Find(request);
+    const auto entry = Find(request);
     // The thread never blocks on anything but the data set, so waiting for it is no longer than reading it here.
-    if (entry != nullptr) {
+    if (entry != entries_.end()) {
       if (entry->begun) {
         mutex_.Await(absl::Condition(
-            +[](Entry* waited) { return waited->batch.has_value(); }, entry));
+            +[](Entry* waited) { return waited->batch.has_value(); }, &*entry));
         batch = std::move(entry->batch);
       }
-      entries_.erase(std::find_if(entries_.begin(), entries_.end(), [entry](const Entry& e) { return &e == entry; }));
+      entries_.erase(entry);
     }
   }
   if (!batch.has_value()) batch = dataset_->ReadUncounted(request.indices, request.seed);

@@ -65,7 +65,7 @@ class Prefetcher {
     std::uint64_t bytes = 0;                     // likewise
   };
   void Run();
-  Entry* Find(const BatchRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::deque<Entry>::iterator Find(const BatchRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next to be read; null: there is none, or no room.
   Entry* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

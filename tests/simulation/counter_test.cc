@@ -63,6 +63,19 @@ void ExpectCovered(Coverage coverage) {
   }
 }
 
+// A job in which every invariant is to hold; where one does not, how it is replayed.
+SimulationResult Checked(const SimulationOptions& options) {
+  SimulationResult result = Simulate(options);
+  std::string replay = absl::StrCat("\n  replay: simulate", options.deadly_shard ? " --deadly-shard" : "",
+                                    options.search ? " --search" : "", options.steps ? " --steps" : "",
+                                    options.heeds ? " --heeds" : "", " --seed ", options.seed, " --trace");
+  if (options.failing_tasks != FailingTasks::kNowhere) replay.clear();  // there is no flag for it
+  for (const std::string& violation : result.violations) {
+    ADD_FAILURE() << "seed " << options.seed << " (" << result.shape << "): " << violation << replay;
+  }
+  return result;
+}
+
 TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   constexpr std::uint64_t kUsual = 3300;
   const std::uint64_t seeds = Seeds(kUsual);
@@ -73,11 +86,7 @@ TEST(CounterTest, EveryCounterOfEverySliceIsExact) {
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
     options.seed = seed;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation << "\n  replay: simulate --seed "
-                    << seed << " --trace";
-    }
+    const SimulationResult result = Checked(options);
     events += result.events;
     kills += static_cast<std::uint64_t>(result.kills);
     pauses += static_cast<std::uint64_t>(result.pauses);
@@ -142,11 +151,7 @@ TEST(StepsTest, AreSoManyUpdatesUnderAnyFaults) {
     SimulationOptions options;
     options.seed = seed;
     options.steps = true;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
-                    << "\n  replay: simulate --steps --seed " << seed << " --trace";
-    }
+    const SimulationResult result = Checked(options);
     restored += result.slices_restored > 0 ? 1 : 0;
     duplicates += result.duplicates;
   }
@@ -159,20 +164,15 @@ TEST(StepsTest, AreSoManyUpdatesUnderAnyFaults) {
 // What follows from evaluations is decided once, and what is done of a job that stops early is exact.
 TEST(HeedingTest, WhatIsDecidedStaysUnderAnyFaults) {
   const std::uint64_t seeds = Seeds(900);
-  std::uint64_t stopped = 0, reduced = 0, restored = 0, generations = 0;
+  std::uint64_t stopped = 0, reduced = 0, restored = 0;
   for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SimulationOptions options;
     options.seed = seed;
     options.heeds = true;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
-                    << "\n  replay: simulate --heeds --seed " << seed << " --trace";
-    }
+    const SimulationResult result = Checked(options);
     stopped += result.stopped_early ? 1 : 0;
     reduced += result.reduced ? 1 : 0;
     restored += result.slices_restored > 0 ? 1 : 0;
-    generations += result.generation;
   }
   std::cout << seeds << " jobs that heed their evaluations: " << stopped << " stopped early, " << reduced
             << " reduced their learning rate, " << restored << " went on from a checkpoint" << std::endl;
@@ -190,11 +190,7 @@ TEST(SearchTest, EndsTheSameUnderAnyFaults) {
     SimulationOptions options;
     options.seed = seed;
     options.search = true;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation
-                    << "\n  replay: simulate --search --seed " << seed << " --trace";
-    }
+    const SimulationResult result = Checked(options);
     iterations += result.iterations;
     restored += result.slices_restored > 0 ? 1 : 0;
     kills += static_cast<std::uint64_t>(result.kills);
@@ -234,10 +230,7 @@ TEST(DeadlyShardTest, FailsTheJobWithItsNameAndNothingElseDoes) {
     SimulationOptions options;
     options.seed = seed;
     options.deadly_shard = true;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
-    }
+    const SimulationResult result = Checked(options);
     EXPECT_NE(result.failure.find(result.deadly_shard), std::string::npos)
         << "seed " << seed << ": " << result.deadly_shard << " ended workers, but: " << result.failure;
     EXPECT_GE(result.deaths_by_shard, 3) << "seed " << seed;
@@ -270,10 +263,7 @@ TEST(FailingTasksTest, OneWorkerThatCanIsFoundUnderAnyFaults) {
     SimulationOptions options;
     options.seed = seed;
     options.failing_tasks = FailingTasks::kEverywhereButAtOne;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
-    }
+    const SimulationResult result = Checked(options);
     failed += result.failed_tasks;
   }
   std::cout << seeds << " jobs, " << failed << " tasks failed\n";
@@ -286,10 +276,7 @@ TEST(FailingTasksTest, WhereNoneCanTheJobEndsAndSaysWhy) {
     SimulationOptions options;
     options.seed = seed;
     options.failing_tasks = FailingTasks::kEverywhere;
-    const SimulationResult result = Simulate(options);
-    for (const std::string& violation : result.violations) {
-      ADD_FAILURE() << "seed " << seed << " (" << result.shape << "): " << violation;
-    }
+    const SimulationResult result = Checked(options);
     EXPECT_EQ(result.failure.find("the model could not be written in "), 0u)
         << "seed " << seed << ": " << result.failure;
   }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "trainer/core/counted_evaluations.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/progress.h"
 #include "trainer/core/step_id.h"
@@ -97,7 +96,7 @@ void CoordinatorCore::StepTraining(Time now) {
     if (!members_.all_known() && now < *adopt_until_) return;
     adopt_until_.reset();
     leases_->InspectFree();
-    if (HeedsEvaluations(options_.config)) AddEvaluation();  // it may be lost with the coordinator before
+    if (heeds()) AddEvaluation();  // it may be lost with the coordinator before
   }
   if (const UpdateMode wanted = Wanted(view_); wanted != ModeOf(view_)) {
     v1::View view = view_;
@@ -129,9 +128,7 @@ bool CoordinatorCore::CountNewEvaluations(v1::View* view) const {
 bool CoordinatorCore::Heed(Time now) {
   // A cut that is open is of the view as it is. One that is due waits: this comes first.
   if (checkpoints_.cuts().phase() != Cuts::Phase::kIdle) return false;
-  const int counted = view_.evaluations_size();
-  const std::uint32_t newest = counted == 0 ? 0 : view_.evaluations(counted - 1).dataset_epoch();
-  if (!HeedsEvaluations(options_.config) || search_.has_value() || tasks_.newest_evaluation() <= newest) return false;
+  if (!heeds() || tasks_.newest_evaluation() <= NewestCounted(view_)) return false;
   v1::View view = view_;
   if (!CountNewEvaluations(&view)) return false;
   Revise(std::move(view), now);
@@ -331,8 +328,7 @@ void CoordinatorCore::StartHistory(Time now) {
   updates_seen_ = manifest.updates();
   tasks_.Restore(manifest, manifest.job_uid() == options_.config.job_uid());
   leases_->AssumeBegun({manifest.end().dataset_epoch(), manifest.end().shard()});
-  const bool heeds = HeedsEvaluations(options_.config) && !search_.has_value();
-  if (heeds && CountNewEvaluations(&view_)) SetEnd();  // nobody has the view yet
+  if (heeds() && CountNewEvaluations(&view_)) SetEnd();  // nobody has the view yet
   AddEvaluation();
   adopt_until_ = now;  // nobody holds anything, and what is not retired may be applied in part
 }
@@ -683,9 +679,9 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   checkpoints_.Report(now, &progress);
   tasks_.Report(&progress);
   if (!leases_.has_value()) return progress;
-  // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.
   ReportDecisions(options_.config, view_, &progress);
   if (!search_.has_value()) ReportLearningRate(options_.config, view_, *leases_, &progress);
+  // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.
   ReportUpdates(*leases_, states_, phase_ == Phase::kDone && !search_.has_value(), &progress);
   if (!search_.has_value()) return progress;
   search_->Report(&progress);

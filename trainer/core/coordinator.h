@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/counted_evaluations.h"
 #include "trainer/core/data_leases.h"
 #include "trainer/core/direct_calls.h"
 #include "trainer/core/job_checkpoints.h"
@@ -114,6 +115,8 @@ class CoordinatorCore {
   UpdateMode Wanted(const v1::View& view);
   // The history at hand goes on under another view, with another mode perhaps.
   void Revise(v1::View view, Time now);
+  // Whether evaluations decide anything in the history at hand.
+  bool heeds() const { return HeedsEvaluations(options_.config) && !search_.has_value(); }
   // Evaluations that no view has counted yet. False: there are none.
   bool CountNewEvaluations(v1::View* view) const;
   // The history goes on with what follows from them. False: there are none, or it has to wait.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/training_monitor.h"
 
@@ -13,8 +14,6 @@ namespace {
 std::vector<v1::Evaluation> Counted(const v1::View& view) {
   return {view.evaluations().begin(), view.evaluations().end()};
 }
-
-bool HasLocalSteps(const v1::TrainingConfig& config) { return config.local_steps().count() > 1; }
 
 StopDecision StopOf(const v1::TrainingConfig& config, const v1::View& view) {
   if (!config.has_early_stopping()) return {};
@@ -26,25 +25,6 @@ ScaleDecision ScaleOf(const v1::TrainingConfig& config, const v1::View& view) {
   return DecideScale(Counted(view), ReduceOnPlateauOf(config.reduce_on_plateau(),
                                                       HasLocalSteps(config) ? config.local_steps().learning_rate()
                                                                             : config.optimizer().learning_rate()));
-}
-
-}  // namespace
-
-bool HeedsEvaluations(const v1::TrainingConfig& config) {
-  return config.has_early_stopping() || config.has_reduce_on_plateau();
-}
-
-bool CountEvaluations(const v1::TrainingConfig& config, const DataPlan& plan, const ShardKey& begun_end,
-                      absl::Span<const v1::Evaluation> settled, v1::View* view) {
-  const int before = view->evaluations_size();
-  for (const v1::Evaluation& evaluation : settled) {
-    const int counted = view->evaluations_size();
-    const std::uint32_t newest = counted == 0 ? 0 : view->evaluations(counted - 1).dataset_epoch();
-    if (evaluation.dataset_epoch() > newest) *view->add_evaluations() = evaluation;
-  }
-  if (view->evaluations_size() == before) return false;
-  Decide(config, plan, begun_end, view);
-  return true;
 }
 
 void Decide(const v1::TrainingConfig& config, const DataPlan& plan, const ShardKey& begun_end, v1::View* view) {
@@ -59,6 +39,27 @@ void Decide(const v1::TrainingConfig& config, const DataPlan& plan, const ShardK
   view->mutable_end()->set_dataset_epoch(begun_end.first);
   view->mutable_end()->set_shard(begun_end.second);
   FitEnd(plan, view);
+}
+
+}  // namespace
+
+bool HeedsEvaluations(const v1::TrainingConfig& config) {
+  return config.has_early_stopping() || config.has_reduce_on_plateau();
+}
+
+std::uint32_t NewestCounted(const v1::View& view) {
+  return view.evaluations().empty() ? 0 : view.evaluations().rbegin()->dataset_epoch();
+}
+
+bool CountEvaluations(const v1::TrainingConfig& config, const DataPlan& plan, const ShardKey& begun_end,
+                      absl::Span<const v1::Evaluation> settled, v1::View* view) {
+  const int before = view->evaluations_size();
+  for (const v1::Evaluation& evaluation : settled) {
+    if (evaluation.dataset_epoch() > NewestCounted(*view)) *view->add_evaluations() = evaluation;
+  }
+  if (view->evaluations_size() == before) return false;
+  Decide(config, plan, begun_end, view);
+  return true;
 }
 
 void FitEnd(const DataPlan& plan, v1::View* view) {

@@ -5,7 +5,11 @@
 namespace downpour::core {
 
 DataLeases::DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledger& ledger, PlantedBug bug)
-    : plan_(plan), ps_count_(ps_count), bug_(bug), watermark_(std::min(ledger.watermark, plan.epochs())) {
+    : plan_(plan),
+      ps_count_(ps_count),
+      bug_(bug),
+      watermark_(std::min(ledger.watermark, plan.epochs())),
+      end_(plan.epochs(), 0) {
   for (const auto& [epoch, retired] : ledger.retired) {
     if (epoch < watermark_ || epoch >= plan_.epochs()) continue;
     std::vector<Shard>& shards = EpochOf(epoch).shards;
@@ -24,8 +28,8 @@ DataLeases::Epoch& DataLeases::EpochOf(std::uint32_t dataset_epoch) {
 
 void DataLeases::FitToEnd(std::uint32_t dataset_epoch, Epoch& epoch) {
   std::uint32_t size = plan_.shards_in_epoch(dataset_epoch);
-  if (dataset_epoch == end().first) size = std::min(size, end().second);
-  if (dataset_epoch > end().first) size = 0;
+  if (dataset_epoch == end_.first) size = std::min(size, end_.second);
+  if (dataset_epoch > end_.first) size = 0;
   auto number = static_cast<std::uint32_t>(epoch.shards.size());
   for (std::uint32_t dropped = size; dropped < number; ++dropped) {
     Release({dataset_epoch, dropped}, epoch.shards[dropped]);
@@ -55,11 +59,10 @@ void DataLeases::AssumeLeased() {
 }
 
 bool DataLeases::done() const {
-  if (watermark_ >= end().first) {
-    const auto last = epochs_.find(watermark_);
-    return end().second == 0 || (last != epochs_.end() && last->second.retired == end().second);
-  }
-  return false;
+  if (watermark_ < end_.first) return false;
+  if (end_.second == 0) return true;
+  const auto last = epochs_.find(watermark_);
+  return last != epochs_.end() && last->second.retired == end_.second;
 }
 
 void DataLeases::SetFree(const ShardKey& key) {
@@ -184,7 +187,7 @@ std::uint32_t DataLeases::List(std::uint64_t session, const std::set<std::uint64
 
 // The next epoch begins when the one before has nothing left to give, not when it is done: nobody idles at its end.
 std::uint32_t DataLeases::EndOfGrants() const {
-  return std::min({watermark_ + 2, end().first + (end().second > 0 ? 1 : 0), end_of_grants_});
+  return std::min({watermark_ + 2, end_.first + (end_.second > 0 ? 1 : 0), end_of_grants_});
 }
 
 bool DataLeases::HasFree() {
@@ -428,7 +431,7 @@ std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitm
 }
 
 bool DataLeases::Advance() {
-  if (watermark_ >= end().first) return false;
+  if (watermark_ >= end_.first) return false;
   const Epoch& epoch = EpochOf(watermark_);
   if (epoch.retired < epoch.shards.size()) return false;
   epochs_.erase(watermark_);

@@ -54,11 +54,11 @@ class DataLeases {
   // a later one. Where it is in the middle of an epoch, the watermark stays at that.
   void SetEnd(const ShardKey& end);
   // Of the training: that, or the plan's.
-  ShardKey end() const { return end_.value_or(ShardKey(plan_.epochs(), 0)); }
+  const ShardKey& end() const { return end_; }
   // All before it is done.
   bool done() const;
   // Updates that are to be done.
-  std::uint64_t updates() const { return plan_.updates_before(end().first, end().second); }
+  std::uint64_t updates() const { return plan_.updates_before(end_.first, end_.second); }
   // Behind every data shard that anybody may have begun.
   const ShardKey& begun_end() const { return begun_end_; }
   // Others may have, before this one: a checkpoint holds some of it.
@@ -158,7 +158,7 @@ class DataLeases {
   PlantedBug bug_;
   std::uint32_t watermark_ = 0;
   std::uint32_t end_of_grants_ = UINT32_MAX;
-  std::optional<ShardKey> end_;
+  ShardKey end_;
   ShardKey begun_end_{0, 0};
   std::uint64_t retired_updates_ = 0;  // of the epochs from the watermark on
   std::uint64_t leased_ = 0;

@@ -85,7 +85,7 @@ void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCa
 
 void ReportLearningRate(const v1::TrainingConfig& config, const v1::View& view, const DataLeases& leases,
                         v1::ProgressReply* progress) {
-  const bool local = config.local_steps().count() > 1;
+  const bool local = HasLocalSteps(config);
   const double highest = local ? config.local_steps().learning_rate() : view.optimizer().learning_rate();
   if (highest <= 0) return;
   const DataPlan& plan = leases.plan();

@@ -44,6 +44,8 @@ inline double RateScale(const v1::View& view) {
 inline double LocalRateScale(const v1::View& view) {
   return view.has_local_learning_rate_scale() ? view.local_learning_rate_scale() : 1;
 }
+// Whether workers take steps of their own, which have a learning rate and a schedule of their own.
+inline bool HasLocalSteps(const v1::TrainingConfig& config) { return config.local_steps().count() > 1; }
 
 // The learning rate of each step of a job: the schedule at the step's place in the data plan, times a scale.
 //

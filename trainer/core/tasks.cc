@@ -179,22 +179,22 @@ void Tasks::Report(v1::ProgressReply* progress) const {
   progress->set_model_worker_incarnation(model_writer_->second);
 }
 
-// What was kept may be of a history that is lost: then of an evaluation that nobody remembers.
 void Tasks::ReportBest(v1::ProgressReply* progress) const {
-  std::vector<v1::Evaluation> known = evaluations();
-  std::erase_if(known, [this](const v1::Evaluation& one) { return of_another_job_.count(one.dataset_epoch()) != 0; });
+  // It may be of a history that is lost: then of an evaluation that nobody remembers.
   if (best_.has_value()) {
-    known.resize(1);
-    known[0].Clear();
-    known[0].set_dataset_epoch(best_->best_epoch());
-    *known[0].mutable_metrics() = best_->metrics();
-    if (best_->metrics_size() > 0) known[0].set_loss(best_->metrics(0).value());  // if it is that
+    progress->set_best_epoch(best_->best_epoch());
+    for (const v1::Metric& metric : best_->metrics()) {
+      progress->set_best_reason(DescribeBest(metric.name(), best_->best_epoch(), metric.value()));
+    }
     progress->set_best_path(best_->path());
+    return;
   }
-  const BestDecision best = FindBest(known, MonitoredMetricOf(keep_best_));
+  std::vector<v1::Evaluation> own = evaluations();
+  std::erase_if(own, [this](const v1::Evaluation& one) { return of_another_job_.count(one.dataset_epoch()) != 0; });
+  const BestDecision best = FindBest(own, MonitoredMetricOf(keep_best_));
   if (!best.index.has_value()) return;
+  progress->set_best_epoch(own[*best.index].dataset_epoch());
   progress->set_best_reason(best.reason);
-  progress->set_best_epoch(known[*best.index].dataset_epoch());
 }
 
 void Tasks::Describe(v1::CheckpointManifest* manifest) const {

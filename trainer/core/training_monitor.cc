@@ -29,13 +29,17 @@ struct Best {
   }
   std::string Describe(const MonitoredMetric& metric) const {
     if (!value.has_value()) return absl::StrCat(metric.name, " has had no value");
-    return absl::StrCat(metric.name, " was best after epoch ", epochs, ", ", *value);
+    return DescribeBest(metric.name, epochs, *value);
   }
 };
 
 std::string Since(std::uint32_t count) { return absl::StrCat("in ", count, count == 1 ? " epoch" : " epochs"); }
 
 }  // namespace
+
+std::string DescribeBest(const std::string& metric, std::uint32_t epochs, double value) {
+  return absl::StrCat(metric, " was best after epoch ", epochs, ", ", value);
+}
 
 bool LessIsBetter(absl::string_view metric) {
   return absl::EndsWithIgnoreCase(metric, "Loss") || absl::EndsWithIgnoreCase(metric, "Error");

@@ -63,6 +63,9 @@ ReduceOnPlateau ReduceOnPlateauOf(const v1::ReduceOnPlateauConfig& config, doubl
 // same where there is no cooldown.
 ScaleDecision DecideScale(absl::Span<const v1::Evaluation> evaluations, const ReduceOnPlateau& rule);
 
+// For people: what FindBest says of it.
+std::string DescribeBest(const std::string& metric, std::uint32_t epochs, double value);
+
 struct BestDecision {
   std::optional<std::size_t> index;  // in the evaluations; nullopt: none has a value
   std::string reason;                // for people

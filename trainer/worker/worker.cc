@@ -72,7 +72,7 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
   options.threads = static_cast<int>(config.threads());
   options.batch_size = config.batch_size();
   options.seed = config.seed();
-  if (config.local_steps().count() > 1) options.local_optimizer = MakeLocalOptimizer(config);
+  if (core::HasLocalSteps(config)) options.local_optimizer = MakeLocalOptimizer(config);
   return options;
 }
 
@@ -272,7 +272,7 @@ class WorkerProcess::Impl {
     core::ComputeResult result;
     result.samples = plan->samples_in_update(work.update);
     const std::uint32_t count = plan->minibatches_in_update(work.update, options_.config.batch_size());
-    const bool local = LocalSteps();
+    const bool local = core::HasLocalSteps(options_.config);
     if (local) KeepStart();
     bool finite = true;
     double squares = 0;
@@ -333,8 +333,6 @@ class WorkerProcess::Impl {
     }
     loader_.Prefetch(plan, from, updates);
   }
-
-  bool LocalSteps() const { return options_.config.local_steps().count() > 1; }
 
   // Nobody waits for the update under way any more.
   bool Abandoned() {

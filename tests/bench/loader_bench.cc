@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "tests/support/process_memory.h"
 #include "trainer/data/image.h"
 #include "trainer/data/load_times.h"
 #include "trainer/data/open_dataset.h"
@@ -71,15 +72,6 @@ absl::Status Generate(const Options& options) {
   return absl::OkStatus();
 }
 
-std::uint64_t PeakResidentBytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key;) {
-    std::uint64_t kilobytes = 0;
-    if (key == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
-}
-
 // The minibatches of an epoch; every seed is another one.
 std::vector<BatchRequest> Epoch(std::int64_t size, std::int64_t batch, int epoch) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size));
@@ -108,7 +100,7 @@ absl::Status Measure(const Options& options) {
   if (!datasets.ok()) return datasets.status();
   const Dataset& dataset = *datasets->train;
   std::int64_t samples = 0;
-  std::uint64_t quarter = 0;
+  std::int64_t quarter = 0;
   double seconds = 0;
   LoadTimes before;
   {
@@ -132,7 +124,7 @@ absl::Status Measure(const Options& options) {
         // When the last one is there all that are read ahead are: no more are in memory at any time.
         const absl::StatusOr<Batch> last = prefetcher.Take(requests[want(i + 1)]);
         if (!last.ok()) return last.status();
-        quarter = PeakResidentBytes();
+        quarter = ProcessMemory("VmHWM");
       }
       if (epoch > 0) seconds += stopwatch.seconds();
     }
@@ -141,7 +133,7 @@ absl::Status Measure(const Options& options) {
   const auto count = static_cast<double>(samples);
   const nlohmann::json result = {{"samplesPerSecond", count / seconds},
                                  {"peakAfterQuarter", quarter},
-                                 {"peakAtEnd", PeakResidentBytes()},
+                                 {"peakAtEnd", ProcessMemory("VmHWM")},
                                  {"microseconds",
                                   {{"read", (times.read - before.read) * 1e6 / count},
                                    {"decode", (times.decode - before.decode) * 1e6 / count},

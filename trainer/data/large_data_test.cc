@@ -7,13 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tensorflow_example.pb.h"
+#include "tests/support/process_memory.h"
 #include "trainer/data/files/files.h"
 #include "trainer/data/formats/npy_source.h"
 #include "trainer/data/formats/testing/record_builder.h"
@@ -32,15 +32,6 @@ std::int64_t Gibibytes() {
   std::int64_t gibibytes = 1;
   if (text != nullptr && !absl::SimpleAtoi(text, &gibibytes)) gibibytes = 1;
   return std::max<std::int64_t>(gibibytes, 1);
-}
-
-std::int64_t ResidentBytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string key; status >> key;) {
-    std::int64_t kilobytes = 0;
-    if (key == "VmRSS:" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return 0;
 }
 
 // A file that only has blocks where something is written.
@@ -90,7 +81,7 @@ void ReadAtRandom(const SampleSource& source, std::int64_t resident_before, cons
     check(index, *sample);
   }
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LE(ResidentBytes() - resident_before, kMostResidentBytes);
+  EXPECT_LE(ProcessMemory("VmRSS") - resident_before, kMostResidentBytes);
 #else
   (void)resident_before;  // a sanitizer keeps what is freed
 #endif
@@ -109,7 +100,7 @@ TEST(LargeDataTest, NpyIsReadByRanges) {
   for (std::int64_t i = 0; i < samples; ++i) {
     ASSERT_TRUE(file.Write(std::string(1, static_cast<char>(1 + i % 100)), 128 + i * kSampleBytes));
   }
-  const std::int64_t before = ResidentBytes();
+  const std::int64_t before = ProcessMemory("VmRSS");
   const auto source = OpenNpy(LocalFiles(), file.path(), {});
   ASSERT_TRUE(source.ok()) << source.status();
   ASSERT_EQ((*source)->size(), samples);
@@ -134,7 +125,7 @@ TEST(LargeDataTest, OfTfRecordsAnIndexIsInMemory) {
     end += static_cast<std::int64_t>(record.size());
   }
   ASSERT_TRUE(file.SetSize(end));
-  const std::int64_t before = ResidentBytes();
+  const std::int64_t before = ProcessMemory("VmRSS");
   TfRecordOptions options;
   options.features = {{.name = "label", .kind = TfRecordFeature::Kind::kIntegers},
                       {.name = "values", .kind = TfRecordFeature::Kind::kBytes, .shape = {kSampleBytes}}};

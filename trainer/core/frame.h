@@ -35,6 +35,19 @@ enum class FrameKind : std::uint8_t {
   kInitialise = 3,  // the initial value of one slice
   kVerdict = 4,     // the verdict on an update, for pushes that were sent before it was known; no slice
   kReply = 5,       // answers any of these, one for one; carries the slice's value where it was asked for
+  kRecord = 6,      // from the primary of a slice to another replica: what it did; see RecordKind
+  kCopy = 7,        // likewise: a part of the whole state of the slice; see replica_copy.h
+};
+
+// What changes the state of a slice, in the order in which its primary did it. A replica that does the same in the same
+// order has the same bits.
+enum class RecordKind : std::uint8_t {
+  kNone = 0,          // not a record
+  kUpdate = 1,        // a push was applied: its header and payload, with the learning rate in force
+  kStepWidth = 2,     // updates a step, in `clock`: of another mode
+  kPulled = 3,        // the session got the value as it is, and its next gradient may be of that
+  kSessionEnded = 4,  // what was kept of the session's pulled values is gone
+  kVectors = 5,       // a VectorCommand, serialised in the payload
 };
 
 // Whether an update may be applied is decided once, for all its slices, by the worker. A push that leaves before the
@@ -58,7 +71,8 @@ enum class ReplyStatus : std::uint8_t {
   kCorrupt = 11,    // the payload's checksum is wrong: send again
 };
 
-enum class DataType : std::uint8_t { kNone = 0, kFloat32 = 1 };
+// kBytes: `elements` bytes without a codec, in frames between ps.
+enum class DataType : std::uint8_t { kNone = 0, kFloat32 = 1, kBytes = 2 };
 // How the payload holds the elements; see trainer/core/codec.
 enum class FrameCodec : std::uint8_t { kNone = 0, kFp32 = 1, kBf16 = 2, kInt8 = 3, kTopK = 4, kOneBit = 5 };
 
@@ -92,6 +106,14 @@ struct FrameHeader {
   // Of a push or a verdict: the mean over the update's samples. It is known with the verdict, and travels as the
   // factor.
   double loss = 0;
+
+  // ---- between the replicas of a slice
+  RecordKind record = RecordKind::kNone;
+  std::uint64_t replica = 0;  // that the frame is meant for
+  // Of a record: its number among those of the slice, from 1 on in a generation. Of a copy: the last that it has. Of
+  // the reply: the last that the replica has.
+  std::uint64_t sequence = 0;
+  double learning_rate = 0;  // of a record: that the step was taken with, before what the staleness makes of it
 };
 
 inline bool IsFactor(float factor) { return factor >= 0 && factor <= 1; }

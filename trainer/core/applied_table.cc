@@ -1,5 +1,7 @@
 #include "trainer/core/applied_table.h"
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
@@ -69,6 +71,16 @@ bool AppliedTable::Retire(std::uint32_t dataset_epoch, std::uint32_t shard, Plan
   epoch.open.erase(shard);
   if (bug != PlantedBug::kDeduplicationLostAtRetire) epoch.retired.Set(shard);
   return true;
+}
+
+void AppliedTable::RetireComplete(PlantedBug bug) {
+  for (auto& [number, epoch] : epochs_) {
+    std::vector<std::uint32_t> complete;
+    for (const auto& [shard, bitmap] : epoch.open) {
+      if (bitmap.All()) complete.push_back(shard);
+    }
+    for (const std::uint32_t shard : complete) Retire(number, shard, bug);
+  }
 }
 
 bool AppliedTable::IsComplete(std::uint32_t dataset_epoch, std::uint32_t shard) const {

@@ -29,6 +29,8 @@ class AppliedTable {
 
   // Replaces the shard's bitmap by one bit if every update of it is here. True if it is retired now.
   bool Retire(std::uint32_t dataset_epoch, std::uint32_t shard, PlantedBug bug = PlantedBug::kNone);
+  // The same for every data shard that is complete.
+  void RetireComplete(PlantedBug bug = PlantedBug::kNone);
   bool IsRetired(std::uint32_t dataset_epoch, std::uint32_t shard) const;
   Bitmap Applied(std::uint32_t dataset_epoch, std::uint32_t shard) const;
   // Every update of the shard is here.

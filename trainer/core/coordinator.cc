@@ -24,8 +24,9 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
       last_activity_(now),
       next_timer_(now),
       registry_(options_.config.ps_replicas()),
-      states_(options_.config.ps_replicas()),
-      calls_(options_.config.ps_replicas(), options_.directive_pace, options_.directive_period),
+      calls_(options_.directive_pace, options_.directive_period),
+      layout_({.incarnation = options_.incarnation, .patience = options_.lease, .bug = options_.bug}),
+      gathering_since_(now),
       tasks_(options_.config.keep_best()),
       checkpoints_(options_.config, options_.incarnation),
       members_(options_.lease),
@@ -44,6 +45,8 @@ void CoordinatorCore::Step(Time now) {
   if (now - last_activity_ > options_.lease / 2) {
     // It was paused: the workers could not have reached it. Nobody is expired for that.
     members_.Extend(now);
+    layout_.OnPause(now);
+    gathering_since_ = now;
     if (adopt_until_.has_value()) adopt_until_ = now + options_.lease;
   }
   last_activity_ = now;
@@ -52,15 +55,17 @@ void CoordinatorCore::Step(Time now) {
     ++lease_expirations_;
     EndSession(session);
   }
+  StepLayout(now);
   if (phase_ == Phase::kGathering) ConsiderGathered(now);
   if (phase_ == Phase::kAwaitingModel) {
     checkpoints_.Seek(now);  // while the first worker is on its way
     if (model_.known()) phase_ = Phase::kSeeking;
   }
   if (phase_ == Phase::kSeeking) StartHistory(now);
+  if (states_.all_have_view() && view_.has_stamp()) mode_taken_ = view_.mode_epoch();
   if (phase_ == Phase::kInstalling && states_.all_have_view()) phase_ = Phase::kInitialising;
   if (phase_ == Phase::kInitialising && states_.all_initialised()) phase_ = Phase::kTraining;
-  if (phase_ == Phase::kSwitching && states_.all_have_view()) phase_ = Phase::kTraining;
+  if (phase_ == Phase::kSwitching && IsCommitted() && mode_taken_ == view_.mode_epoch()) phase_ = Phase::kTraining;
   if (phase_ == Phase::kTraining) StepTraining(now);
   if (phase_ == Phase::kFinishing) StepFinishing();
   StepCheckpoints(now);
@@ -98,12 +103,14 @@ void CoordinatorCore::StepTraining(Time now) {
     leases_->InspectFree();
     if (heeds()) AddEvaluation();  // it may be lost with the coordinator before
   }
-  if (const UpdateMode wanted = Wanted(view_); wanted != ModeOf(view_)) {
+  // A slice that is about to move goes on as it is.
+  const bool may_revise = !layout_.HasFrozen();
+  if (const UpdateMode wanted = Wanted(view_); may_revise && wanted != ModeOf(view_)) {
     v1::View view = view_;
     SetMode(wanted, &view);
     return Revise(std::move(view), now);
   }
-  if (Heed(now)) return;
+  if (may_revise && Heed(now)) return;
   leases_->Confirm(states_.least_members_version());
   if (search_.has_value()) return StepSearch();
   while (leases_->Advance()) AddEvaluation();
@@ -176,8 +183,11 @@ UpdateMode CoordinatorCore::Wanted(const v1::View& view) {
 void CoordinatorCore::Revise(v1::View view, Time now) {
   // What was computed before is refused by its epoch from the moment on that a ps takes the view. Nobody begins an
   // update under it before every ps has: then what is applied stands still, and is what a mode begins with.
+  const std::set<std::uint64_t> quorum = Quorum();
   view_ = std::move(view);
   view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
+  view_.set_mode_epoch(view_.stamp().epoch());
+  SetQuorum(quorum);
   FitEnd(leases_->plan(), &view_);
   SetEnd();
   checkpoints_.cuts().Abort(now);
@@ -187,9 +197,76 @@ void CoordinatorCore::Revise(v1::View view, Time now) {
       members_.SetTraining(session, leases_->Holds(session));
     }
   }
-  states_.ForgetViews();
-  calls_.ForgetAll();
+  TakeUpView(/*sessions=*/true);
   phase_ = Phase::kSwitching;
+}
+
+// ---- the layout
+
+std::set<std::uint64_t> CoordinatorCore::Quorum() const {
+  std::set<std::uint64_t> quorum;
+  if (!IsCommitted()) return {view_.quorum().begin(), view_.quorum().end()};
+  for (const v1::PsMember& member : view_.ps()) quorum.insert(member.session());
+  return quorum;
+}
+
+void CoordinatorCore::SetQuorum(const std::set<std::uint64_t>& quorum) {
+  view_.clear_quorum();
+  for (const std::uint64_t session : quorum) view_.add_quorum(session);
+}
+
+bool CoordinatorCore::IsCommitted() const {
+  if (view_.quorum_size() == 0) return states_.all_have_view();
+  std::set<std::uint64_t> stored;
+  for (const v1::PsMember& member : view_.ps()) {
+    if (states_.has_view(member.index())) stored.insert(member.session());
+  }
+  return IsCommittedBy(view_, stored);
+}
+
+void CoordinatorCore::TakeUpView(bool sessions) {
+  std::set<std::uint32_t> ps;
+  for (const v1::PsMember& member : view_.ps()) ps.insert(member.index());
+  states_.SetPs(ps);
+  states_.ForgetViews(sessions);
+  leases_->SetPs(ps);
+  checkpoints_.cuts().SetPs(ps);
+  calls_.ForgetAll();
+  layout_.OnView(view_);
+}
+
+void CoordinatorCore::StepLayout(Time now) {
+  if (const std::optional<std::uint32_t> wanted = layout_.wanted(); wanted.has_value()) registry_.SetCount(*wanted);
+  const bool begun = phase_ == Phase::kInstalling || phase_ == Phase::kInitialising || phase_ == Phase::kTraining ||
+                     phase_ == Phase::kSwitching || phase_ == Phase::kFinishing;
+  if (!begun) return;
+  Cuts& cuts = checkpoints_.cuts();
+  const bool may_move = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle &&
+                        !cuts.Due(now) && (!search_.has_value() || search_->settled());
+  const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), registry_, calls_, may_move, now);
+  switch (decision.kind) {
+    case LayoutKeeper::Decision::Kind::kNothing:
+      return;
+    case LayoutKeeper::Decision::Kind::kChange:
+      return Relayout(decision.next, decision.loss, now);
+    case LayoutKeeper::Decision::Kind::kLost:
+      cuts.Abort(now);
+      phase_ = Phase::kGathering;
+      gathering_since_ = now;
+  }
+}
+
+void CoordinatorCore::Relayout(const NextLayout& next, bool loss, Time now) {
+  const std::set<std::uint64_t> quorum = Quorum();
+  view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
+  view_.mutable_layout()->Assign(next.layout.begin(), next.layout.end());
+  view_.mutable_ps()->Assign(next.ps.begin(), next.ps.end());
+  SetQuorum(quorum);
+  if (loss && next.failovers > 0 && view_.replication_lag() > 0) view_.set_lost_epoch(view_.stamp().epoch());
+  checkpoints_.cuts().Abort(now);
+  layout_.OnChange(next);
+  TakeUpView(/*sessions=*/false);
+  phase_ = phase_ == Phase::kInstalling || phase_ == Phase::kInitialising ? Phase::kInstalling : Phase::kSwitching;
 }
 
 void CoordinatorCore::StepFinishing() {
@@ -222,28 +299,46 @@ v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
 // ---- histories
 
 void CoordinatorCore::ConsiderGathered(Time now) {
-  if (!registry_.complete()) return;
-  checkpoints_.cuts().NoteNumber(registry_.HighestCut());
+  const bool all = registry_.complete();
+  // Those that are still missing may be on their way.
+  if (!all && now - gathering_since_ <= options_.lease) return;
   const v1::View* newest = registry_.Newest();
   if (view_.has_stamp() && (newest == nullptr || CompareStamps(newest->stamp(), view_.stamp()) <= 0)) newest = &view_;
   if (newest == nullptr) {
-    phase_ = Phase::kAwaitingModel;
+    if (all) phase_ = Phase::kAwaitingModel;
     return;
   }
   // One that came first, although the process that replaced it is in the view.
   if (registry_.DropZombies(*newest)) return;
-  if (newest->stamp().incarnation() != options_.incarnation) {
+  checkpoints_.cuts().NoteNumber(registry_.HighestCut());
+  const bool own = newest->stamp().incarnation() == options_.incarnation;
+  // What of it can go on with those that are here.
+  v1::View rest = *newest;
+  PsConditions conditions = layout_.Conditions(registry_, calls_, now);
+  for (auto& [index, condition] : conditions) condition.lives = true;  // they have come, and promised
+  const AfterLoss after = PlanAfterLoss(*newest, conditions, options_.bug);
+  bool goes_on = after.kind == AfterLoss::Kind::kNothing;
+  if (after.kind == AfterLoss::Kind::kGoesOn && !own) {
+    goes_on = options_.bug == PlantedBug::kMajoritySkipped || MayTakeOver(*newest, registry_.sessions());
+    rest.mutable_layout()->Assign(after.next.layout.begin(), after.next.layout.end());
+    rest.mutable_ps()->Assign(after.next.ps.begin(), after.next.ps.end());
+    if (after.next.failovers > 0 && rest.replication_lag() > 0) rest.set_lost_epoch(rest.stamp().epoch() + 1);
+  }
+  if (!goes_on && !all) return;
+  if (!own) {
     // A history that another coordinator made: who was a member of mine is none of it.
     if (view_.has_stamp()) {
       for (std::uint64_t session : members_.sessions()) EndSession(session);
     }
-    AdoptSessions(*newest, now);
+    AdoptSessions(rest, now);
   }
   // What a ps holds that has not loaded its checkpoint says nothing of what is applied: then it is begun with again.
-  const bool begun =
-      !newest->has_restore() || newest->stamp().incarnation() == options_.incarnation || registry_.HasBegun(*newest);
-  if (registry_.IsWhole(*newest) && begun) return Resume(*newest, now);
-  // A ps that held slices is gone. Without a standby all go back to the last cut.
+  const bool begun = !rest.has_restore() || own || registry_.HasBegun(rest);
+  if (goes_on && begun) {
+    if (after.kind == AfterLoss::Kind::kGoesOn) layout_.OnChange(after.next);
+    return Resume(std::move(rest), *newest, now);
+  }
+  // A ps that held slices is gone, and nobody else has them: all go back to the last cut.
   view_ = v1::View(*newest);
   model_.TakeFrom(view_);
   LoseHistory(now);
@@ -269,7 +364,7 @@ void CoordinatorCore::AdoptSessions(const v1::View& newest, Time now) {
   }
 }
 
-void CoordinatorCore::Resume(v1::View view, Time now) {
+void CoordinatorCore::Resume(v1::View view, const v1::View& before, Time now) {
   if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) == 0 &&
       view_.stamp().incarnation() == options_.incarnation) {
     phase_ = Phase::kInstalling;  // nothing was lost: a ps only registered anew
@@ -279,8 +374,14 @@ void CoordinatorCore::Resume(v1::View view, Time now) {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   const Ledger ledger = registry_.LedgerOf(view, *plan);
   view.mutable_stamp()->set_incarnation(options_.incarnation);
-  if (const UpdateMode mode = Wanted(view); mode != ModeOf(view)) {
-    view.mutable_stamp()->set_epoch(view.stamp().epoch() + 1);
+  view.clear_quorum();
+  for (const v1::PsMember& member : before.ps()) view.add_quorum(member.session());
+  const UpdateMode mode = Wanted(view);
+  const bool another_mode = mode != ModeOf(view);
+  // Whatever the coordinator before made of this view and nobody knows any more had the next number.
+  if (another_mode || view.ps_size() != before.ps_size()) view.mutable_stamp()->set_epoch(view.stamp().epoch() + 1);
+  if (another_mode) {
+    view.set_mode_epoch(view.stamp().epoch());
     SetMode(mode, &view);
     FitEnd(*plan, &view);
   }
@@ -337,7 +438,7 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   const absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   view_ = std::move(view);
-  leases_.emplace(*plan, registry_.count(), ledger, options_.bug);
+  leases_.emplace(*plan, std::set<std::uint32_t>(), ledger, options_.bug);
   search_.reset();
   if (view_.mode() == v1::SANDBLASTER) {
     search_.emplace(view_, options_.config.lbfgs());
@@ -346,7 +447,8 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   SetEnd();
   tasks_.Forget();
   states_.ForgetAll();
-  calls_.ForgetAll();
+  mode_taken_ = 0;
+  TakeUpView(/*sessions=*/true);
   adopt_until_.reset();
   initialiser_ = 0;
   updates_seen_ = 0;
@@ -372,7 +474,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
                                         " of the coordinator; this is ", options_.incarnation));
     return refuse(v1::SYNC_REFUSED, "an older coordinator");
   }
-  if (self.index() >= registry_.count()) {
+  if (self.index() >= registry_.count() && registry_.Find(self.index()) == nullptr) {
     return refuse(v1::SYNC_REFUSED, absl::StrCat("this job has ", registry_.count(), " ps"));
   }
   const bool known = registry_.Knows(self);
@@ -391,11 +493,10 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
   if (known) {
     registry_.SetAddress(self);
   } else {
+    // A process that was not there before has no place in the view; what becomes of its predecessor's is decided with
+    // the layout.
     registry_.Register(request);
-    states_.Forget(self.index());
-    checkpoints_.cuts().Abort(now);
-    // Whoever else has a place in the view, this process has none: another view is needed.
-    phase_ = Phase::kGathering;
+    layout_.Reconsider();
   }
   Step(now);
   return reply;
@@ -403,8 +504,8 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
 
 bool CoordinatorCore::IsSettled(std::uint32_t ps) const {
   return states_.has_view(ps) && states_.members_version(ps) == members_.version() && states_.initialised(ps) &&
-         !leases_->asking() && states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps) &&
-         !SearchAsks();
+         !leases_->asking() && !layout_.Awaits(ps) && states_.committed(ps) == IsCommitted() &&
+         states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps) && !SearchAsks();
 }
 
 v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
@@ -413,6 +514,7 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
   request.set_session(registry_.Find(ps)->session());
   *request.mutable_stamp() = view_.stamp();
   if (!states_.has_view(ps)) *request.mutable_view() = view_;
+  request.set_committed(IsCommitted());
   members_.Tell(states_.members_version(ps), &request);
   leases_->Ask(ps, &request);
   request.set_watermark(leases_->watermark());
@@ -433,9 +535,10 @@ std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
       phase_ == Phase::kSeeking) {
     return due;
   }
-  for (std::uint32_t ps = 0; ps < registry_.count(); ++ps) {
+  for (const v1::PsMember& member : view_.ps()) {
+    const std::uint32_t ps = member.index();
     const v1::PsMember* self = registry_.Find(ps);
-    if (self == nullptr) continue;  // the job failed while it was missing
+    if (self == nullptr || self->session() != member.session()) continue;
     const std::optional<Time> at = calls_.Due(ps, IsSettled(ps) && first_update_milliseconds_ != 0);
     if (!at.has_value()) continue;
     if (now < *at) {
@@ -457,7 +560,10 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
   const std::optional<std::uint32_t> ps = calls_.End(call);
   if (!ps.has_value()) return;
   // Silence is not loss: its slices may be all right. Only another process in its place says that they are gone.
-  if (!reply.ok()) return calls_.Postpone(*ps, now + kAfterNoAnswer);
+  if (!reply.ok()) {
+    if (absl::IsUnavailable(reply.status())) calls_.Broken(*ps, now);
+    return calls_.Postpone(*ps, now + kAfterNoAnswer);
+  }
   calls_.Answered(*ps, now);
   if (reply->status() == v1::SYNC_SESSION_ENDED) {
     fenced_ = absl::AbortedError(absl::StrCat("ps-", *ps, ": ", reply->message()));
@@ -467,6 +573,7 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
   states_.SetStats(*ps, reply->stats());
   if (CompareStamps(reply->stamp(), view_.stamp()) == 0) {
     states_.Confirm(*ps, *reply);
+    layout_.OnReply(*ps, *reply);
     for (const v1::ShardBitmap& answer : reply->shards()) {
       const std::optional<ShardKey> retired = leases_->Answer(*ps, answer);
       if (retired.has_value()) shard_failures_.Retire(*retired);
@@ -506,6 +613,7 @@ void CoordinatorCore::EndSession(std::uint64_t session, bool left) {
 
 void CoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
   checkpoints_.OnRequest(request.checkpoint_request());
+  layout_.OnWish(request);
   if (request.has_mode() && request.mode().revision() >= mode_revision_) {
     mode_revision_ = request.mode().revision();
     SetWantedMode(request.mode(), &options_.config);
@@ -679,6 +787,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   checkpoints_.Report(now, &progress);
   tasks_.Report(&progress);
   if (!leases_.has_value()) return progress;
+  layout_.Report(view_, &progress);
   ReportDecisions(options_.config, view_, &progress);
   if (!search_.has_value()) ReportLearningRate(options_.config, view_, *leases_, &progress);
   // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.

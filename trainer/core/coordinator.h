@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "trainer/core/job_checkpoints.h"
 #include "trainer/core/job_model.h"
 #include "trainer/core/keys.h"
+#include "trainer/core/layout_keeper.h"
 #include "trainer/core/ledger.h"
 #include "trainer/core/membership.h"
 #include "trainer/core/phase.h"
@@ -106,9 +108,21 @@ class CoordinatorCore {
   // With every ps there: takes the newest history up again, or begins one.
   void ConsiderGathered(Time now);
   void AdoptSessions(const v1::View& newest, Time now);
-  void Resume(v1::View view, Time now);
+  // `before`: as it was before ps that have not come were given up.
+  void Resume(v1::View view, const v1::View& before, Time now);
   // A new one, with a checkpoint or with initial values, once that is known.
   void StartHistory(Time now);
+  // Losses of ps, and slices that move.
+  void StepLayout(Time now);
+  // The history at hand goes on in another layout.
+  void Relayout(const NextLayout& next, bool loss, Time now);
+  // Those of the ps that decide on the next view.
+  std::set<std::uint64_t> Quorum() const;
+  void SetQuorum(const std::set<std::uint64_t>& quorum);
+  // Another view than before is in force: who is asked, and about what.
+  void TakeUpView(bool sessions);
+  // The view counts, whoever else has not heard of it yet.
+  bool IsCommitted() const;
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
   void BeginHistory(v1::View view, const Ledger& ledger);
   // The mode that the configuration wants of a history; that which it has where it cannot go over to it.
@@ -158,9 +172,12 @@ class CoordinatorCore {
   PsRegistry registry_;
   PsStates states_;
   DirectCalls calls_;
+  LayoutKeeper layout_;
+  Time gathering_since_ = absl::ZeroDuration();
   // The history at hand.
   JobModel model_;
   v1::View view_;
+  std::uint32_t mode_taken_ = 0;  // the mode epoch that every ps has taken up
   bool parameters_lost_ = false;
   std::optional<DataLeases> leases_;           // from the first view on
   std::optional<sandblaster::Search> search_;  // of mode SANDBLASTER

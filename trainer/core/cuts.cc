@@ -26,6 +26,11 @@ void Cuts::Enter(Phase phase, Time now) {
   phase_since_ = now;
 }
 
+void Cuts::SetPs(const std::set<std::uint32_t>& ps) {
+  states_.clear();
+  for (const std::uint32_t index : ps) states_[index];
+}
+
 void Cuts::Begin(std::string checkpoint, Time now) {
   number_ = ++highest_;
   covered_ = wished_;
@@ -33,7 +38,7 @@ void Cuts::Begin(std::string checkpoint, Time now) {
   begun_ = now;
   due_ = now + options_.interval;
   store_ready_ = commit_given_out_ = false;
-  std::fill(states_.begin(), states_.end(), v1::CutState());
+  for (auto& [ps, state] : states_) state.Clear();
   lagging_.clear();
   Enter(Phase::kOpening, now);
 }
@@ -47,7 +52,7 @@ void Cuts::OnStoreError(std::string why, Time now) {
 void Cuts::OnPsState(std::uint32_t ps, const v1::CutState& state, Time now) {
   if (phase_ == Phase::kIdle || phase_ == Phase::kCommitting || state.cut() != number_) return;
   if (!state.error().empty()) return Fail(state.error(), now);
-  states_[ps] = state;
+  if (const auto known = states_.find(ps); known != states_.end()) known->second = state;
 }
 
 void Cuts::OnSession(std::uint64_t session, std::uint32_t cut) {
@@ -97,7 +102,7 @@ void Cuts::Step(Time now, std::uint64_t members_version, std::uint64_t members_c
                 const std::function<std::vector<std::uint64_t>()>& sessions) {
   if (phase_ == Phase::kOpening) {
     const bool known = std::all_of(states_.begin(), states_.end(),
-                                   [this](const v1::CutState& state) { return state.cut() == number_; });
+                                   [this](const auto& state) { return state.second.cut() == number_; });
     if (store_ready_ && known) {
       announced_ = number_;
       announced_at_ = now;
@@ -113,7 +118,7 @@ void Cuts::Step(Time now, std::uint64_t members_version, std::uint64_t members_c
   if (phase_ == Phase::kMoving && lagging_.empty() && members_confirmed >= fence_) Enter(Phase::kWriting, now);
   if (phase_ == Phase::kWriting) {
     const bool written =
-        std::all_of(states_.begin(), states_.end(), [](const v1::CutState& state) { return state.has_files(); });
+        std::all_of(states_.begin(), states_.end(), [](const auto& state) { return state.second.has_files(); });
     if (written) {
       Enter(Phase::kCommitting, now);
     } else if (now - phase_since_ > options_.writing_deadline) {
@@ -136,13 +141,15 @@ std::optional<v1::CutOrder> Cuts::order() const {
 
 bool Cuts::Told(std::uint32_t ps) const {
   if (phase_ == Phase::kIdle) return true;
-  return states_[ps].cut() == number_ && (states_[ps].sealed() || !sealed());
+  const auto state = states_.find(ps);
+  if (state == states_.end()) return true;
+  return state->second.cut() == number_ && (state->second.sealed() || !sealed());
 }
 
 std::vector<v1::PsFiles> Cuts::TakeFilesToCommit() {
   commit_given_out_ = true;
   std::vector<v1::PsFiles> files;
-  for (const v1::CutState& state : states_) files.push_back(state.files());
+  for (const auto& [ps, state] : states_) files.push_back(state.files());
   return files;
 }
 
@@ -164,7 +171,7 @@ Time Cuts::next_timer() const {
 std::uint64_t Cuts::extra_bytes() const {
   std::uint64_t bytes = 0;
   if (phase_ == Phase::kIdle) return 0;
-  for (const v1::CutState& state : states_) bytes += state.extra_bytes();
+  for (const auto& [ps, state] : states_) bytes += state.extra_bytes();
   return bytes;
 }
 

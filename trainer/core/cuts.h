@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -16,7 +17,6 @@
 namespace downpour::core {
 
 struct CutOptions {
-  std::uint32_t ps = 1;
   absl::Duration interval = absl::Minutes(10);    // from the beginning of one cut to that of the next
   absl::Duration first_retry = absl::Seconds(5);  // after a failure; doubled by each further one, up to the interval
   absl::Duration opening_deadline = absl::Seconds(20);  // for store and ps to be ready
@@ -33,7 +33,7 @@ struct CutOptions {
 // One at a time; its numbers only rise. Not thread-safe.
 class Cuts {
  public:
-  explicit Cuts(CutOptions options) : options_(options), states_(options.ps) {}
+  explicit Cuts(CutOptions options) : options_(options) {}
 
   enum class Phase { kIdle, kOpening, kMoving, kWriting, kCommitting };
   Phase phase() const { return phase_; }
@@ -50,6 +50,8 @@ class Cuts {
   bool settled_well() const { return settled_well_; }
 
   // ---- what happens
+  // Who has slices to write, by index. While no cut is open.
+  void SetPs(const std::set<std::uint32_t>& ps);
   // Whether Begin is to be called: the interval is over, or somebody wishes it.
   bool Due(Time now) const;
   // `checkpoint`: of the number that next() gives.
@@ -116,9 +118,9 @@ class Cuts {
   bool settled_well_ = false;
   bool store_ready_ = false;
   bool commit_given_out_ = false;
-  std::vector<v1::CutState> states_;  // by ps, of the open cut, as they have told
-  std::set<std::uint64_t> lagging_;   // sessions that may still push with a lower number
-  std::uint64_t fence_ = 0;           // the version of the list of sessions that refuses all that ended so
+  std::map<std::uint32_t, v1::CutState> states_;  // by ps, of the open cut, as they have told
+  std::set<std::uint64_t> lagging_;               // sessions that may still push with a lower number
+  std::uint64_t fence_ = 0;                       // the version of the list of sessions that refuses all that ended so
   std::string error_;
   std::uint32_t written_ = 0, failed_ = 0, failed_in_a_row_ = 0;
 };

@@ -1,12 +1,13 @@
 #include "trainer/core/data_leases.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace downpour::core {
 
-DataLeases::DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledger& ledger, PlantedBug bug)
+DataLeases::DataLeases(const DataPlan& plan, std::set<std::uint32_t> ps, const Ledger& ledger, PlantedBug bug)
     : plan_(plan),
-      ps_count_(ps_count),
+      ps_(std::move(ps)),
       bug_(bug),
       watermark_(std::min(ledger.watermark, plan.epochs())),
       end_(plan.epochs(), 0) {
@@ -36,7 +37,7 @@ void DataLeases::FitToEnd(std::uint32_t dataset_epoch, Epoch& epoch) {
   }
   epoch.shards.resize(size);
   for (; number < size; ++number) {
-    epoch.shards[number].incomplete_ps = ps_count_;
+    epoch.shards[number].incomplete_ps = ps_count();
     SetFree({dataset_epoch, number});
   }
 }
@@ -120,7 +121,7 @@ void DataLeases::Inspect(const ShardKey& key, Shard& shard) {
   shard.state = State::kInspecting;
   ++inspecting_;
   shard.inspected = shard.complete;
-  shard.inspected.resize(ps_count_);
+  shard.inspected.resize(ps_slots());
   shard.uninspected_ps = shard.incomplete_ps;
   shard.done = Bitmap(plan_.updates_in_shard(key.first, key.second), true);
   asked_.insert(key);
@@ -382,6 +383,23 @@ std::vector<ShardKey> DataLeases::EndSession(std::uint64_t session, std::uint64_
 
 // ---- of ps
 
+void DataLeases::SetPs(std::set<std::uint32_t> ps) {
+  ps_ = std::move(ps);
+  for (auto& [number, epoch] : epochs_) {
+    for (std::uint32_t index = 0; index < epoch.shards.size(); ++index) {
+      Shard& shard = epoch.shards[index];
+      if (shard.state == State::kRetired) continue;
+      shard.complete.clear();
+      shard.inspected.clear();
+      shard.incomplete_ps = ps_count();
+      if (shard.state != State::kInspecting) continue;
+      shard.inspected.resize(ps_slots());
+      shard.uninspected_ps = ps_count();
+      shard.done = Bitmap(plan_.updates_in_shard(number, index), true);
+    }
+  }
+}
+
 void DataLeases::Confirm(std::uint64_t members_version) {
   while (!fencing_.empty() && fencing_.front().first <= members_version) {
     const ShardKey key = fencing_.front().second;
@@ -409,8 +427,8 @@ std::optional<ShardKey> DataLeases::Answer(std::uint32_t ps, const v1::ShardBitm
   const ShardKey key{answer.shard().dataset_epoch(), answer.shard().shard()};
   Shard* shard = Find(key);
   ++looked_at_;
-  if (shard == nullptr || shard->state == State::kRetired) return std::nullopt;
-  shard->complete.resize(ps_count_);
+  if (shard == nullptr || shard->state == State::kRetired || ps_.count(ps) == 0) return std::nullopt;
+  shard->complete.resize(ps_slots());
   if (answer.complete() && !shard->complete[ps]) {
     shard->complete[ps] = true;
     --shard->incomplete_ps;

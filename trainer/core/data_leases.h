@@ -31,7 +31,8 @@ namespace downpour::core {
 // Not thread-safe.
 class DataLeases {
  public:
-  DataLeases(const DataPlan& plan, std::uint32_t ps_count, const Ledger& ledger, PlantedBug bug = PlantedBug::kNone);
+  DataLeases(const DataPlan& plan, std::set<std::uint32_t> ps, const Ledger& ledger,
+             PlantedBug bug = PlantedBug::kNone);
 
   const DataPlan& plan() const { return plan_; }
   std::uint32_t watermark() const { return watermark_; }
@@ -95,6 +96,8 @@ class DataLeases {
   std::vector<ShardKey> EndSession(std::uint64_t session, std::uint64_t members_version);
 
   // ---- of ps
+  // The layout is another one: which ps are asked, and what they said about slices that may be elsewhere by now.
+  void SetPs(std::set<std::uint32_t> ps);
   // Every ps has confirmed `members_version`.
   void Confirm(std::uint64_t members_version);
   // Some ps are asked about some data shards.
@@ -129,6 +132,8 @@ class DataLeases {
     std::uint32_t retired = 0;
   };
 
+  std::uint32_t ps_count() const { return static_cast<std::uint32_t>(ps_.size()); }
+  std::size_t ps_slots() const { return ps_.empty() ? 0 : *ps_.rbegin() + std::size_t{1}; }
   Epoch& EpochOf(std::uint32_t dataset_epoch);
   // Takes it down or up to the data shards that are before the end.
   void FitToEnd(std::uint32_t dataset_epoch, Epoch& epoch);
@@ -154,7 +159,7 @@ class DataLeases {
   void LeaseTwice(const ShardKey& key, std::uint64_t session, LeaseNumbers& numbers, v1::WorkerSyncReply* reply);
 
   DataPlan plan_;
-  std::uint32_t ps_count_;
+  std::set<std::uint32_t> ps_;  // indices
   PlantedBug bug_;
   std::uint32_t watermark_ = 0;
   std::uint32_t end_of_grants_ = UINT32_MAX;

@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace downpour::core {
+namespace {
+
+constexpr int kBrokenCalls = 3;
+constexpr absl::Duration kBrokenFor = absl::Milliseconds(60);
+
+}  // namespace
 
 void DirectCalls::Hear(std::uint32_t index, bool new_process, Time now) {
   Ps& ps = ps_[index];
@@ -11,18 +17,21 @@ void DirectCalls::Hear(std::uint32_t index, bool new_process, Time now) {
     ps.call.reset();
   }
   ps.last_heard = ps.unsettled = ps.settled = now;
+  if (new_process) ps.broken = 0;
 }
 
 void DirectCalls::ForgetAll() {
   under_way_.clear();
-  for (Ps& ps : ps_) {
+  for (auto& [index, ps] : ps_) {
     ps.call.reset();
     ps.unsettled = ps.settled = absl::ZeroDuration();
   }
 }
 
 std::optional<Time> DirectCalls::Due(std::uint32_t index, bool settled) const {
-  const Ps& ps = ps_[index];
+  const auto found = ps_.find(index);
+  if (found == ps_.end()) return absl::ZeroDuration();
+  const Ps& ps = found->second;
   if (ps.call.has_value()) return std::nullopt;
   return settled ? ps.settled : std::min(ps.settled, ps.unsettled);
 }
@@ -47,6 +56,22 @@ std::optional<std::uint32_t> DirectCalls::End(std::uint64_t call) {
 void DirectCalls::Answered(std::uint32_t index, Time now) {
   ps_[index].last_heard = now;
   ps_[index].unsettled = now + pace_;
+  ps_[index].broken = 0;
+}
+
+void DirectCalls::Broken(std::uint32_t index, Time now) {
+  Ps& ps = ps_[index];
+  if (ps.broken++ == 0) ps.broken_since = now;
+}
+
+Time DirectCalls::last_heard(std::uint32_t index) const {
+  const auto found = ps_.find(index);
+  return found == ps_.end() ? absl::ZeroDuration() : found->second.last_heard;
+}
+
+bool DirectCalls::broken(std::uint32_t index, Time now) const {
+  const auto found = ps_.find(index);
+  return found != ps_.end() && found->second.broken >= kBrokenCalls && now >= found->second.broken_since + kBrokenFor;
 }
 
 }  // namespace downpour::core

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <vector>
 
 #include "trainer/core/time.h"
 
@@ -15,8 +14,7 @@ namespace downpour::core {
 class DirectCalls {
  public:
   // `pace`: from an answer to the next call while something is unsettled; `period`: from call to call otherwise.
-  DirectCalls(std::uint32_t count, absl::Duration pace, absl::Duration period)
-      : pace_(pace), period_(period), ps_(count) {}
+  DirectCalls(absl::Duration pace, absl::Duration period) : pace_(pace), period_(period) {}
 
   // The ps has registered: it may be told at once. A `new_process` is owed no answer to what was asked before it.
   void Hear(std::uint32_t index, bool new_process, Time now);
@@ -31,10 +29,14 @@ class DirectCalls {
   std::optional<std::uint32_t> End(std::uint64_t call);
   // It answered.
   void Answered(std::uint32_t index, Time now);
+  // Nobody was there: the connection broke, or none could be made.
+  void Broken(std::uint32_t index, Time now);
   void Postpone(std::uint32_t index, Time until) { ps_[index].unsettled = ps_[index].settled = until; }
 
-  // In an answer or a registration.
-  Time last_heard(std::uint32_t index) const { return ps_[index].last_heard; }
+  // In an answer or a registration; of one that never was, the beginning.
+  Time last_heard(std::uint32_t index) const;
+  // Whether it was not there at several calls in a row, over a moment at least.
+  bool broken(std::uint32_t index, Time now) const;
 
  private:
   struct Ps {
@@ -42,11 +44,13 @@ class DirectCalls {
     Time unsettled = absl::ZeroDuration();  // when the next call is due
     Time settled = absl::ZeroDuration();    // likewise, while all is as it should be
     std::optional<std::uint64_t> call;
+    int broken = 0;  // calls in a row
+    Time broken_since = absl::ZeroDuration();
   };
 
   absl::Duration pace_;
   absl::Duration period_;
-  std::vector<Ps> ps_;
+  std::map<std::uint32_t, Ps> ps_;
   std::map<std::uint64_t, std::uint32_t> under_way_;  // the ps, by call
   std::uint64_t next_call_ = 1;
 };

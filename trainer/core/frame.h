@@ -46,7 +46,7 @@ enum class RecordKind : std::uint8_t {
   kUpdate = 1,        // a push was applied: its header and payload, with the learning rate in force
   kStepWidth = 2,     // updates a step, in `clock`: of another mode
   kPulled = 3,        // the session got the value as it is, and its next gradient may be of that
-  kSessionEnded = 4,  // what was kept of the session's pulled values is gone
+  kSessionEnded = 4,  // what was kept of the session's pulled values is gone; session 0: of everybody's
   kVectors = 5,       // a VectorCommand, serialised in the payload
 };
 
@@ -113,7 +113,7 @@ struct FrameHeader {
   // Of a record: its number among those of the slice, from 1 on in a generation. Of a copy: the last that it has. Of
   // the reply: the last that the replica has.
   std::uint64_t sequence = 0;
-  double learning_rate = 0;  // of a record: that the step was taken with, before what the staleness makes of it
+  double learning_rate = 0;  // of a record: that the step is taken with
 };
 
 inline bool IsFactor(float factor) { return factor >= 0 && factor <= 1; }

@@ -14,7 +14,6 @@ constexpr absl::Duration kMostFindPause = absl::Seconds(15);
 
 CutOptions MakeCutOptions(const v1::TrainingConfig& config) {
   CutOptions options;
-  options.ps = config.ps_replicas();
   if (config.checkpoint().interval_seconds() != 0) {
     options.interval = absl::Seconds(config.checkpoint().interval_seconds());
   }

@@ -7,6 +7,7 @@
 #include "trainer/core/block_order.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/layout_plan.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/update_mode.h"
 
@@ -64,9 +65,14 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   *view.mutable_stamp() = stamp;
   for (const v1::TensorSpec& tensor : tensors_) *view.add_tensors() = tensor;
   if (weights_crc_.has_value()) view.set_initial_weights_crc32c(*weights_crc_);
-  for (std::uint32_t primary : PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size()))) {
-    view.add_layout()->set_primary(primary);
+  for (std::uint32_t place : PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size()))) {
+    v1::SlicePlacement* placement = view.add_layout();
+    placement->set_primary(ps[place].index());
+    placement->set_primary_replica(ReplicaNumber(stamp.incarnation(), stamp.epoch()));
   }
+  view.set_mode_epoch(stamp.epoch());
+  view.set_replication_factor(std::max<std::uint32_t>(1, config.replication_factor()));
+  view.set_replication_lag(config.replication_lag());
   for (const v1::PsMember& member : ps) *view.add_ps() = member;
   v1::DataPlan* data = view.mutable_data();
   data->set_sample_count(sample_count_);

@@ -28,6 +28,12 @@ enum class PlantedBug {
   kResidualLeftBehind,         // codecs: a worker that is asked to leave goes on as before
   kEvaluationsForgotten,       // a coordinator that begins anew counts evaluations from the beginning
   kModeBeforeTaken,            // the ps takes pushes that were computed in the mode before
+  kTableNotReplicated,         // standbys: a copy comes without the table of applied updates
+  kDuplicateBeforeStandby,     // standbys: DUPLICATE is said of what the standby does not hold yet
+  kJoiningPromoted,            // standbys: one that is still being copied becomes the primary
+  kFrozenThawed,               // moves: a frozen slice is taken up again after a while
+  kMajoritySkipped,            // a restarted coordinator goes on with whatever ps it has
+  kTwoCoordinatorsObeyed,      // the ps heeds an older coordinator as well
 };
 
 }  // namespace downpour::core

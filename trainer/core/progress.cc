@@ -67,9 +67,8 @@ std::string Awaited(Phase phase, const PsRegistry& registry, const Membership& m
 void ReportPs(const PsRegistry& registry, const PsStates& states, const DirectCalls& calls, absl::Duration patience,
               Time now, v1::ProgressReply* progress) {
   progress->set_ps_expected(registry.count());
-  for (std::uint32_t ps = 0; ps < registry.count(); ++ps) {
-    const v1::PsMember* self = registry.Find(ps);
-    if (self == nullptr) continue;
+  for (const auto& [ps, registration] : registry.registrations()) {
+    const v1::PsMember* self = &registration.self();
     v1::MemberProgress* entry = progress->add_members();
     entry->set_role("ps");
     entry->set_index(ps);
@@ -103,10 +102,10 @@ void ReportUpdates(const DataLeases& leases, const PsStates& states, bool done, 
   std::uint64_t applied = 0;
   std::uint64_t slices = 0;
   std::uint64_t skipped = 0;
-  for (std::uint32_t ps = 0; ps < states.count(); ++ps) {
-    applied += states.stats(ps).applied();
-    slices += states.stats(ps).slices();
-    skipped = std::max(skipped, states.stats(ps).skipped());
+  for (const auto& [ps, stats] : states.all_stats()) {
+    applied += stats.applied();
+    slices += stats.slices();
+    skipped = std::max(skipped, stats.skipped());
   }
   const std::uint64_t expected = leases.updates();
   const std::uint64_t counted = slices == 0 ? 0 : applied / slices;

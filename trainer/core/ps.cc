@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "trainer/core/buffer_update.h"
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
+#include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"
 #include "trainer/core/sandblaster/vectors.h"
 #include "trainer/core/update_mode.h"
@@ -17,9 +17,14 @@ namespace {
 
 constexpr absl::Duration kCoordinatorSilence = absl::Milliseconds(1500);
 constexpr absl::Duration kRegistrationPeriod = absl::Seconds(2);
-constexpr std::size_t kPulledValuesKept = 4;  // of a session and slice
 
 }  // namespace
+
+PsCore::PsCore(PsOptions options, JobUid uid)
+    : options_(std::move(options)),
+      uid_(uid),
+      replicas_(options_.index, options_.bug),
+      replication_(Replication::Options{}) {}
 
 absl::StatusOr<std::unique_ptr<PsCore>> PsCore::Create(PsOptions options) {
   absl::StatusOr<JobUid> uid = ParseJobUid(options.job_uid);
@@ -47,11 +52,6 @@ absl::Status PsCore::OnRegisterReply(const v1::RegisterPsReply& reply, Time now)
   return absl::OkStatus();
 }
 
-bool PsCore::initialised() const {
-  return view_.has_stamp() &&
-         std::all_of(slices_.begin(), slices_.end(), [](const auto& entry) { return entry.second.initialised(); });
-}
-
 v1::RegisterPsRequest PsCore::MakeRegistration() const {
   v1::RegisterPsRequest request;
   request.set_job_uid(options_.job_uid);
@@ -67,90 +67,123 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   if (!tell_all_) return request;
   *request.mutable_view() = view_;
   for (const auto& [session, state] : sessions_) request.add_sessions(session);
-  // What every slice here agrees on. Without slices there is nothing to disagree with.
-  std::uint32_t watermark = slices_.empty() ? plan_.epochs() : UINT32_MAX;
-  std::uint32_t end = 0;
-  for (const auto& [number, state] : slices_) {
-    watermark = std::min(watermark, state.table().watermark());
-    end = std::max(end, state.table().end_epoch());
-  }
-  request.set_watermark(watermark);
-  for (std::uint32_t epoch = watermark; epoch < end; ++epoch) {
-    Bitmap retired(plan_.shards_in_epoch(epoch), true);
-    for (const auto& [number, state] : slices_) retired.And(state.table().Retired(epoch));
-    v1::EpochLedger* ledger = request.add_ledger();
-    ledger->set_dataset_epoch(epoch);
-    ledger->set_retired(retired.bytes());
-  }
+  replicas_.Describe(&request);
   return request;
 }
 
 absl::Status PsCore::Install(const v1::View& view) {
   const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
-  if (same_history) {
-    // Slices do not move within a generation yet: a new incarnation re-issues the same view, a new epoch is another
-    // mode.
-    const bool switched = view.stamp().epoch() != view_.stamp().epoch();
-    view_ = view;
-    SetLearningRate();
-    if (switched) BeginMode();
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
-  if (!slices.ok()) return slices.status();
-  absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
-  if (!plan.ok()) return plan.status();
-  if (static_cast<std::size_t>(view.layout_size()) != slices->size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("view: the layout places ", view.layout_size(), " slices, the tensors have ", slices->size()));
-  }
-  std::map<std::uint32_t, SliceState> owned;
-  v1::PsStats fresh;
-  for (std::uint32_t number = 0; number < slices->size(); ++number) {
-    if (view.layout(static_cast<int>(number)).primary() != options_.index) continue;
-    const Slice& slice = (*slices)[number];
-    const v1::TensorSpec& tensor = view.tensors(static_cast<int>(slice.tensor));
-    const bool buffer = tensor.kind() == v1::BUFFER;
-    absl::StatusOr<std::unique_ptr<Optimizer>> optimizer =
-        buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), tensor.name(), slice.elements);
-    if (!optimizer.ok()) return optimizer.status();
-    fresh.set_parameter_bytes(fresh.parameter_bytes() + slice.bytes());
-    owned.emplace(number, SliceState(number, slice, *std::move(optimizer), *plan));
-  }
-  fresh.set_slices(owned.size());
-  fresh.set_duplicates(stats_.duplicates());
-  fresh.set_refused(stats_.refused());
-  fresh.set_received_bytes(stats_.received_bytes());
-  fresh.set_sent_bytes(stats_.sent_bytes());
-  slices_ = std::move(owned);
-  slice_count_ = static_cast<std::uint32_t>(slices->size());
-  plan_ = *std::move(plan);
+  return same_history ? ChangeView(view) : BeginHistory(view);
+}
+
+absl::Status PsCore::BeginHistory(const v1::View& view) {
+  if (absl::Status begun = replicas_.Begin(view); !begun.ok()) return begun;
   view_ = view;
   SetLearningRate();
-  stats_ = fresh;
-  complete_ = ShardCompletion();
-  least_watermark_ = 0;
   restore_given_out_ = false;
   restore_error_.clear();
   restore_waits_.clear();
+  held_.DenyAll(ReplyStatus::kRefused, &owed_);
+  replication_.Clear();
+  followers_to_drop_.clear();
+  replication_.SetView(view_, uid_);
   BeginMode();
+  SetFollowers();
   return absl::OkStatus();
+}
+
+absl::Status PsCore::ChangeView(const v1::View& view) {
+  const std::vector<std::uint32_t> before = replicas_.primaries();
+  if (absl::Status changed = replicas_.Change(view); !changed.ok()) return changed;
+  const bool another_mode = view.mode_epoch() != view_.mode_epoch();
+  view_ = view;
+  SetLearningRate();
+  replication_.SetView(view_, uid_);
+  for (const std::uint32_t slice : before) {
+    if (replicas_.Primary(slice) != nullptr) continue;
+    for (const std::uint64_t follower : replication_.Followers(slice)) replication_.Unfollow(slice, follower);
+    held_.Deny(slice, ReplyStatus::kWrongOwner, &owed_);
+    if (bound_.has_value()) bound_->RemoveSlice(slice);
+  }
+  const std::vector<std::uint32_t> now = replicas_.primaries();
+  if (bound_.has_value() && !another_mode) {
+    for (const std::uint32_t slice : now) {
+      if (!bound_->HasSlice(slice)) bound_->AddSlice(slice);
+    }
+  }
+  SetFollowers();
+  if (another_mode) {
+    BeginMode();
+  } else if (now != before) {
+    open_cut_.reset();  // its slices are not those that are here
+    SetStepWidth();
+  }
+  // Those of slices that are elsewhere by now are asked for there.
+  for (auto& [number, session] : sessions_) {
+    waiting_pulls_ -= std::erase_if(session.pulls, [this](const PendingCall& call) {
+      const bool here = std::all_of(call.frames.begin(), call.frames.end(),
+                                    [this](const Frame& frame) { return Check(frame) == ReplyStatus::kNone; });
+      if (!here) CarryOut(call, Decision{}, &owed_);
+      return !here;
+    });
+  }
+  return absl::OkStatus();
+}
+
+void PsCore::SetFollowers() {
+  followers_to_drop_.clear();
+  for (const std::uint32_t slice : replicas_.primaries()) {
+    const v1::SlicePlacement& placement = view_.layout(static_cast<int>(slice));
+    const std::uint64_t sequence = replicas_.Primary(slice)->replica.sequence();
+    std::set<std::uint64_t> wanted;
+    if (placement.has_standby()) {
+      // One that this ps has not brought up itself came with a slice that moved here: it has what the slice had then.
+      replication_.Follow(slice, placement.standby(), placement.standby_replica(), /*has_all=*/true, sequence);
+      wanted.insert(placement.standby_replica());
+    }
+    if (placement.has_joining()) {
+      replication_.Follow(slice, placement.joining(), placement.joining_replica(), /*has_all=*/false, sequence);
+      wanted.insert(placement.joining_replica());
+    }
+    for (const std::uint64_t follower : replication_.Followers(slice)) {
+      if (wanted.count(follower) == 0) followers_to_drop_.emplace_back(slice, follower);
+    }
+  }
+}
+
+void PsCore::Commit() {
+  for (const auto& [slice, follower] : std::exchange(followers_to_drop_, {})) {
+    replication_.Unfollow(slice, follower);
+    held_.Release(slice, released(slice), &owed_);
+  }
 }
 
 void PsCore::SetLearningRate() {
   const v1::OptimizerConfig& optimizer = view_.optimizer();
-  learning_rate_.emplace(optimizer.schedule(), optimizer.learning_rate(), plan_, StepWidth(view_), RateScale(view_));
+  learning_rate_.emplace(optimizer.schedule(), optimizer.learning_rate(), replicas_.plan(), StepWidth(view_),
+                         RateScale(view_));
 }
 
 void PsCore::BeginMode() {
   open_cut_.reset();  // its forks are of the mode before
-  step_width_ = StepWidth(view_);
-  for (auto& [number, state] : slices_) state.SetStepWidth(step_width_);
+  SetStepWidth();
+  ForgetPulled(0);
   bound_.reset();
-  if (view_.mode() == v1::BOUNDED_STALENESS) bound_.emplace(view_.staleness(), slice_numbers(), options_.bug);
+  if (view_.mode() == v1::BOUNDED_STALENESS) bound_.emplace(view_.staleness(), replicas_.primaries(), options_.bug);
   for (auto& [session, state] : sessions_) End(state, &owed_);
   sessions_.clear();
   members_version_ = 0;
+}
+
+void PsCore::SetStepWidth() {
+  step_width_ = StepWidth(view_);
+  for (const std::uint32_t slice : replicas_.primaries()) {
+    Entry& entry = *replicas_.Primary(slice);
+    if (entry.replica.state().step_width() == step_width_) continue;
+    Frame record;
+    record.header.clock = step_width_;
+    Record(entry, RecordKind::kStepWidth, std::move(record)).IgnoreError();
+  }
 }
 
 void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies) {
@@ -175,6 +208,7 @@ void PsCore::SetSessions(const v1::DirectRequest& request, std::vector<DataReply
     if (found == sessions_.end()) continue;
     End(found->second, replies);
     sessions_.erase(found);
+    ForgetPulled(session);
     if (bound_.has_value()) bound_->End(session);
   }
   const std::set<std::uint64_t> training(request.training().begin(), request.training().end());
@@ -197,13 +231,13 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
     reply.set_message("meant for another process of this ps");
     return reply;
   }
-  if (request.stamp().incarnation() < highest_incarnation_) {
+  if (request.stamp().incarnation() < highest_incarnation_ && options_.bug != PlantedBug::kTwoCoordinatorsObeyed) {
     reply.set_status(v1::SYNC_SESSION_ENDED);
     reply.set_message(absl::StrCat("incarnation ", request.stamp().incarnation(), " is over, ", highest_incarnation_,
                                    " has been seen"));
     return reply;
   }
-  highest_incarnation_ = request.stamp().incarnation();
+  highest_incarnation_ = std::max(highest_incarnation_, request.stamp().incarnation());
   last_directive_ = now;
   if (request.has_view() && (!view_.has_stamp() || CompareStamps(request.view().stamp(), view_.stamp()) > 0)) {
     const absl::Status installed = Install(request.view());
@@ -215,6 +249,8 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   }
   const bool in_force = view_.has_stamp() && CompareStamps(request.stamp(), view_.stamp()) == 0;
   if (in_force) {
+    if (request.committed()) Commit();
+    reply.set_committed(request.committed());
     SetCut(request);
     SetSessions(request, &owed_);
     if (request.has_vectors()) {
@@ -225,16 +261,10 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
         return reply;
       }
     }
-    for (const v1::ShardId& shard : request.retire()) Confirm(shard, /*inspect=*/false, &reply);
-    for (const v1::ShardId& shard : request.inspect()) Confirm(shard, /*inspect=*/true, &reply);
-    std::uint32_t watermark = request.watermark();
-    for (auto& [number, state] : slices_) {
-      state.table().Advance(request.watermark());
-      watermark = std::min(watermark, state.table().watermark());
-    }
-    least_watermark_ = watermark;
-    complete_.Forget(watermark);
-    reply.set_watermark(watermark);
+    for (const v1::ShardId& shard : request.retire()) replicas_.Confirm(shard, /*inspect=*/false, &reply);
+    for (const v1::ShardId& shard : request.inspect()) replicas_.Confirm(shard, /*inspect=*/true, &reply);
+    reply.set_watermark(replicas_.Advance(request.watermark()));
+    DescribeReplicas(&reply);
     if (members_incarnation_ == request.stamp().incarnation()) reply.set_members_version(members_version_);
   }
   if (view_.has_stamp()) *reply.mutable_stamp() = view_.stamp();
@@ -246,40 +276,43 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   return reply;
 }
 
-void PsCore::Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply) {
-  v1::ShardBitmap* answer = reply->add_shards();
-  *answer->mutable_shard() = shard;
-  const ShardKey key{shard.dataset_epoch(), shard.shard()};
-  if (!plan_.Contains({key.first, key.second, 0})) return;
-  const bool retired = key.first < least_watermark_;
-  const bool complete = retired || complete_.Complete(key, static_cast<std::uint32_t>(slices_.size()));
-  answer->set_complete(complete);
-  if (inspect && !complete) {
-    Bitmap applied(plan_.updates_in_shard(key.first, key.second), true);
-    for (const auto& [number, state] : slices_) applied.And(state.table().Applied(key.first, key.second));
-    tables_looked_at_ += slices_.size();
-    answer->set_applied(applied.bytes());
-    answer->set_inspected(true);
+void PsCore::DescribeReplicas(v1::DirectReply* reply) const {
+  for (int slice = 0; slice < view_.layout_size(); ++slice) {
+    const v1::SlicePlacement& placement = view_.layout(slice);
+    if (placement.primary() != options_.index || !(placement.has_joining() || placement.frozen())) continue;
+    const auto number = static_cast<std::uint32_t>(slice);
+    v1::ReplicaState* state = reply->add_replicas();
+    state->set_slice(number);
+    state->set_replica(placement.joining_replica());
+    state->set_level(placement.has_joining() && replication_.level(number, placement.joining_replica()));
+    const Entry& entry = *replicas_.Primary(number);
+    state->set_frozen(entry.frozen && replication_.AllHave(number, entry.replica.sequence()));
   }
-  if (retired || (!complete && options_.bug != PlantedBug::kBitmapFreedEarly)) return;
-  for (auto& [number, state] : slices_) state.table().Retire(key.first, key.second, options_.bug);
-  tables_looked_at_ += slices_.size();
 }
 
 absl::Status PsCore::CarryOut(const v1::VectorCommand& command, v1::VectorReply* reply) {
   std::uint64_t highest = 0;
   reply->set_number(command.number());
-  for (auto& [number, state] : slices_) {
-    const sandblaster::Vectors* vectors = state.search_vectors();
+  for (const std::uint32_t number : replicas_.primaries()) {
+    Entry& entry = *replicas_.Primary(number);
+    SliceState& state = entry.replica.state();
+    const sandblaster::Vectors* vectors = entry.replica.state().search_vectors();
     if (vectors == nullptr || !state.initialised()) continue;
     const bool again =
         options_.bug == PlantedBug::kCommandRepeated && command.number() != 0 && vectors->number() == command.number();
     if (vectors->number() < command.number() || again) {
+      if (entry.frozen) continue;
       // No cut begins while a command is under way: it is behind the one that is open.
       if (open_cut_.has_value() && !open_cut_->BeforePush(state, open_cut_->cut())) continue;
-      absl::Status carried_out = state.CarryOut(command);
-      if (!carried_out.ok()) return carried_out;
+      Frame record;
+      const std::string bytes = command.SerializeAsString();
+      record.header.type = DataType::kBytes;
+      record.header.elements = static_cast<std::uint32_t>(bytes.size());
+      record.payload = OwningPayload({bytes.begin(), bytes.end()});
+      const absl::StatusOr<Replica::Done> done = Record(entry, RecordKind::kVectors, std::move(record));
+      if (!done.ok()) return done.status();
     }
+    if (released(number) < entry.replica.sequence()) continue;  // what the standby does not hold is not said
     v1::SliceSums* sums = reply->add_slices();
     sums->set_slice(number);
     sums->set_number(vectors->number());
@@ -306,7 +339,7 @@ void PsCore::SetCut(const v1::DirectRequest& request) {
   if (!request.has_cut() || (open_cut_.has_value() && open_cut_->cut() != order.cut())) open_cut_.reset();
   if (!request.has_cut()) return;
   if (!open_cut_.has_value()) {
-    const std::vector<std::uint32_t> numbers = slice_numbers();
+    const std::vector<std::uint32_t> numbers = replicas_.primaries();
     open_cut_.emplace(order, std::set(numbers.begin(), numbers.end()), options_.extra_bytes_limit);
     if (!options_.has_store) {
       open_cut_->OnWritten(absl::FailedPreconditionError(absl::StrCat("ps-", options_.index, " has no store")));
@@ -330,14 +363,16 @@ std::optional<PsCore::CutToWrite> PsCore::TakeCutToWrite() {
                     open_cut_->checkpoint(),
                     {view_.tensors().begin(), view_.tensors().end()},
                     view_.data(),
-                    slice_numbers()};
+                    replicas_.primaries()};
 }
 
 absl::StatusOr<SliceSnapshot> PsCore::TakeSnapshot(std::uint32_t cut, std::uint32_t slice) {
   if (!open_cut_.has_value() || open_cut_->cut() != cut) {
     return absl::AbortedError(absl::StrCat("cut ", cut, " is not wanted any more"));
   }
-  absl::StatusOr<SliceSnapshot> snapshot = open_cut_->Take(slices_.at(slice));
+  const Entry* entry = replicas_.Primary(slice);
+  if (entry == nullptr) return absl::AbortedError(absl::StrCat("slice ", slice, " is not here any more"));
+  absl::StatusOr<SliceSnapshot> snapshot = open_cut_->Take(entry->replica.state());
   if (options_.bug == PlantedBug::kStepSumLost && snapshot.ok()) {
     return StepSum().Import(&snapshot->optimizer, snapshot->slice.elements, 0).ok() ? *std::move(snapshot) : snapshot;
   }
@@ -351,23 +386,20 @@ void PsCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& 
 std::optional<PsCore::Restore> PsCore::TakeRestore() {
   if (!view_.has_restore() || restore_given_out_) return std::nullopt;
   restore_given_out_ = true;
-  return Restore{view_.stamp().generation(), view_.restore(), slice_numbers()};
+  return Restore{view_.stamp().generation(), view_.restore(), replicas_.primaries()};
 }
 
 absl::Status PsCore::OnSliceRestored(std::uint64_t generation, const SliceSnapshot& snapshot) {
-  const auto state = slices_.find(snapshot.number);
-  if (generation != view_.stamp().generation() || state == slices_.end()) {
+  Entry* entry = replicas_.Primary(snapshot.number);
+  if (generation != view_.stamp().generation() || entry == nullptr) {
     return absl::AbortedError(absl::StrCat("generation ", generation, " is over"));
   }
-  if (state->second.initialised()) return absl::OkStatus();  // by a try before
-  absl::Status imported = state->second.Import(snapshot, view_.optimizer().learning_rate());
+  SliceState& state = entry->replica.state();
+  if (state.initialised()) return absl::OkStatus();  // by a try before
+  absl::Status imported = state.Import(snapshot, view_.optimizer().learning_rate());
   if (!imported.ok()) return imported;
-  state->second.SettleSum();
-  complete_.OnRestored(state->second.table());
-  // Of the whole history, so that progress goes on where it was.
-  stats_.set_applied(stats_.applied() + state->second.version());
-  stats_.set_restored(stats_.restored() + state->second.version());
-  stats_.set_skipped(std::max(stats_.skipped(), state->second.skipped()));
+  state.SettleSum();
+  replicas_.OnRestored(snapshot.number);
   return absl::OkStatus();
 }
 
@@ -382,16 +414,13 @@ void PsCore::OnRestored(std::uint64_t generation, const absl::Status& read) {
   (RestoreMayComeYet(read) ? restore_waits_ : restore_error_) = std::string(read.message());
 }
 
-std::vector<std::uint32_t> PsCore::slice_numbers() const {
-  std::vector<std::uint32_t> numbers;
-  numbers.reserve(slices_.size());
-  for (const auto& [number, state] : slices_) numbers.push_back(number);
-  return numbers;
-}
-
 v1::PsStats PsCore::stats() const {
   v1::PsStats stats = stats_;
   stats.set_staleness(staleness_mean_);
+  stats.set_log_bytes(replication_.log_bytes());
+  stats.set_copied_bytes(replication_.copied_bytes());
+  stats.set_logged_bytes(replication_.logged_bytes());
+  replicas_.Describe(&stats);
   return stats;
 }
 
@@ -403,19 +432,13 @@ v1::LedgerReply PsCore::ReadLedger() const {
   *reply.mutable_stamp() = view_.stamp();
   *reply.mutable_data() = view_.data();
   if (view_.has_end()) *reply.mutable_end() = view_.end();
-  for (const auto& [number, state] : slices_) {
-    v1::SliceLedger* ledger = reply.add_slices();
-    ledger->set_slice(number);
-    ledger->set_version(state.version());
-    ledger->set_skipped(state.skipped());
-    state.table().Export(ledger);
-  }
+  replicas_.Describe(&reply);
   return reply;
 }
 
 std::shared_ptr<const std::vector<float>> PsCore::value(std::uint32_t slice) const {
-  const auto state = slices_.find(slice);
-  return state == slices_.end() ? nullptr : state->second.value();
+  const Entry* entry = replicas_.Primary(slice);
+  return entry == nullptr ? nullptr : entry->replica.state().value();
 }
 
 // ---- data
@@ -431,41 +454,46 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (options_.bug != PlantedBug::kSessionNotChecked && sessions_.count(header.session) == 0) {
     return ReplyStatus::kRefused;
   }
-  if (header.epoch != view_.stamp().epoch() && options_.bug != PlantedBug::kModeBeforeTaken) {
-    return header.epoch > view_.stamp().epoch() ? ReplyStatus::kBehind : ReplyStatus::kStaleView;
+  if (options_.bug != PlantedBug::kModeBeforeTaken) {
+    if (header.epoch > view_.stamp().epoch()) return ReplyStatus::kBehind;
+    // What was computed in this mode counts, whoever the slices belonged to then.
+    if (header.epoch < view_.mode_epoch()) return ReplyStatus::kStaleView;
   }
   if (!IsFactor(header.factor)) return ReplyStatus::kMalformed;
   if (header.kind == FrameKind::kVerdict) {
-    const bool valid = header.verdict != Verdict::kPending && plan_.Contains(header.update);
+    const bool valid = header.verdict != Verdict::kPending && replicas_.plan().Contains(header.update);
     return valid ? ReplyStatus::kNone : ReplyStatus::kMalformed;
   }
-  if (header.slice >= slice_count_) return ReplyStatus::kMalformed;
-  const auto state = slices_.find(header.slice);
-  if (state == slices_.end()) return ReplyStatus::kWrongOwner;
+  if (header.slice >= replicas_.slice_count()) return ReplyStatus::kMalformed;
+  const Entry* const entry = replicas_.Primary(header.slice);
+  if (entry == nullptr) return ReplyStatus::kWrongOwner;
+  if (entry->frozen) return ReplyStatus::kBehind;
+  const SliceState& state = entry->replica.state();
   switch (header.kind) {
     case FrameKind::kPull:
-      if (!state->second.initialised()) return ReplyStatus::kNotReady;
+      if (!state.initialised()) return ReplyStatus::kNotReady;
       if (!header.begins_update || !HasBackupExecutions(view_.mode())) return ReplyStatus::kNone;
-      if (!plan_.Contains(header.update)) return ReplyStatus::kMalformed;
+      if (!replicas_.plan().Contains(header.update)) return ReplyStatus::kMalformed;
       // Another one has done it, and the value may be that of the next point already.
-      return step_width_ == 0 && state->second.table().watermark() > header.update.dataset_epoch
-                 ? ReplyStatus::kSuperseded
-                 : ReplyStatus::kNone;
+      return step_width_ == 0 && state.table().watermark() > header.update.dataset_epoch ? ReplyStatus::kSuperseded
+                                                                                         : ReplyStatus::kNone;
     case FrameKind::kInitialise:
       if (view_.has_restore()) return ReplyStatus::kNotReady;
-      return header.codec == FrameCodec::kFp32 && frame.payload.size() == state->second.slice().bytes()
+      return header.codec == FrameCodec::kFp32 && frame.payload.size() == state.slice().bytes()
                  ? ReplyStatus::kNone
                  : ReplyStatus::kMalformed;
     case FrameKind::kPush: {
       // A skipped update may carry its gradient or not; a step needs all of it. What it holds is looked at when it is
       // decoded.
-      const bool whole = PayloadFits(header.codec, frame.payload.size(), state->second.slice().elements);
+      const bool whole = PayloadFits(header.codec, frame.payload.size(), state.slice().elements);
       const bool fits = whole || (frame.payload.size() == 0 && header.verdict == Verdict::kSkip);
-      if (!fits || !plan_.Contains(header.update)) return ReplyStatus::kMalformed;
-      return state->second.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
+      if (!fits || !replicas_.plan().Contains(header.update)) return ReplyStatus::kMalformed;
+      return state.initialised() ? ReplyStatus::kNone : ReplyStatus::kNotReady;
     }
     case FrameKind::kVerdict:
     case FrameKind::kReply:
+    case FrameKind::kRecord:
+    case FrameKind::kCopy:
       break;
   }
   return ReplyStatus::kMalformed;
@@ -490,7 +518,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   const bool success =
       status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
   if (!success || frame.header.kind == FrameKind::kVerdict) return reply;
-  const SliceState& state = slices_.at(frame.header.slice);
+  const SliceState& state = replicas_.Primary(frame.header.slice)->replica.state();
   reply.header.version = state.version();
   if (bound_.has_value()) reply.header.clock = bound_->clock(frame.header.slice, frame.header.session);
   // A worker may begin its next update with the value that comes with the answer to a push.
@@ -526,14 +554,24 @@ bool PsCore::MayBegin(const Frame& frame) const {
     if (options_.bug == PlantedBug::kStepsNotAwaited) return frame.header.kind == FrameKind::kPull;
     // Whoever has pushed asks for the value of the next step when it knows which one that is.
     return frame.header.kind == FrameKind::kPull &&
-           slices_.at(frame.header.slice).step() >= StepOf(frame.header.update, step_width_);
+           replicas_.Primary(frame.header.slice)->replica.state().step() >= StepOf(frame.header.update, step_width_);
   }
   return !bound_.has_value() || bound_->MayBegin(frame.header.slice, frame.header.session);
 }
 
-ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision& decision) {
+absl::StatusOr<Replica::Done> PsCore::Record(Entry& entry, RecordKind kind, Frame record) {
+  record.header.kind = FrameKind::kRecord;
+  record.header.record = kind;
+  record.header.slice = entry.replica.state().number();
+  record.header.sequence = entry.replica.sequence() + 1;
+  absl::StatusOr<Replica::Done> done = entry.replica.Do(record);
+  if (done.ok()) replication_.Append(record.header.slice, std::move(record));
+  return done;
+}
+
+ReplyStatus PsCore::Apply(Entry& entry, const Frame& frame, const Decision& decision) {
   const FrameHeader& header = frame.header;
-  const Verdict verdict = decision.verdict;
+  SliceState& state = entry.replica.state();
   SliceState* const fork = open_cut_.has_value() ? open_cut_->LatePush(state.number(), header.cut) : nullptr;
   const bool duplicate = options_.bug != PlantedBug::kNoDeduplication && state.table().Contains(header.update);
   if (duplicate) {
@@ -541,67 +579,68 @@ ReplyStatus PsCore::Apply(SliceState& state, const Frame& frame, const Decision&
     // Of two executions of an update one may belong before the cut and the other, which came first, behind it.
     if (fork == nullptr || fork->table().Contains(header.update)) return ReplyStatus::kDuplicate;
   }
-  if (verdict == Verdict::kApply && !IsSound(header.codec, frame.payload, state.slice().elements)) {
+  if (decision.verdict == Verdict::kApply && !IsSound(header.codec, frame.payload, state.slice().elements)) {
     return ReplyStatus::kMalformed;
   }
-  const EncodedGradient gradient(header.codec, frame.payload);
   if (open_cut_.has_value() && !open_cut_->BeforePush(state, header.cut)) return ReplyStatus::kNotReady;
+  if (replication_.Wants(header.slice) && replication_.log_bytes() > options_.log_bytes_limit) {
+    return ReplyStatus::kNotReady;
+  }
   // Of a worker that an older coordinator told it: a cut of that number can be opened here no more.
   highest_cut_ = std::max(highest_cut_, header.cut);
   applied_cut_ = std::max(applied_cut_, header.cut);
-  const std::uint64_t staleness =
-      step_width_ == 0 && state.version() > header.version ? state.version() - header.version : 0;
+  Frame record = frame;
+  record.header.verdict = decision.verdict;
+  record.header.factor = decision.factor;
+  record.header.loss = decision.loss;
+  record.header.learning_rate = learning_rate_->At(header.update);
+  const StepContext context = entry.replica.ContextOf(record.header);
   const v1::OptimizerConfig& optimizer = view_.optimizer();
-  // The differences of buffers are no gradients: what they are is not to be clipped.
-  const bool buffer = view_.tensors(static_cast<int>(state.slice().tensor)).kind() == v1::BUFFER;
-  StepContext context{.learning_rate = learning_rate_->At(header.update),
-                      .factor = buffer ? 1 : decision.factor,
-                      .staleness = staleness};
   if (optimizer.staleness_aware() && optimizer.staleness_rule() == v1::STALENESS_DIVIDE) {
-    context.learning_rate *= StalenessScale(staleness, optimizer.staleness_clamp());
+    record.header.learning_rate *= StalenessScale(context.staleness, optimizer.staleness_clamp());
   }
-  const std::shared_ptr<const std::vector<float>> pulled = TakePulled(header);
-  context.pulled = pulled.get();
-  context.loss = decision.loss;
-  context.samples = plan_.samples_in_update(header.update);
-  if (verdict == Verdict::kApply) {
-    staleness_mean_ += 0.01 * (static_cast<double>(staleness) - staleness_mean_);
+  const EncodedGradient gradient(header.codec, frame.payload);
+  const bool in_fork = fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot;
+  if (duplicate) {
+    if (in_fork) fork->Apply(header.update, decision.verdict, gradient, entry.replica.ContextOf(record.header));
+    return ReplyStatus::kDuplicate;
+  }
+  if (decision.verdict == Verdict::kApply) {
+    staleness_mean_ += 0.01 * (static_cast<double>(context.staleness) - staleness_mean_);
   }
   const StepId step = state.step();
-  if (!duplicate && state.Apply(header.update, verdict, gradient, context)) {
-    complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
-  }
+  const absl::StatusOr<Replica::Done> done = Record(entry, RecordKind::kUpdate, std::move(record));
+  if (!done.ok()) return ReplyStatus::kMalformed;
+  if (done->completes_shard) replicas_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   steps_moved_ = steps_moved_ || state.step() != step;
-  if (fork != nullptr && options_.bug != PlantedBug::kLatePushNotInSnapshot) {
-    fork->Apply(header.update, verdict, gradient, context);
-  }
-  if (duplicate) return ReplyStatus::kDuplicate;
-  stats_.set_skipped(std::max(stats_.skipped(), state.skipped()));
-  stats_.set_applied(stats_.applied() + 1);
+  if (in_fork) fork->Apply(header.update, decision.verdict, gradient, done->context);
   return ReplyStatus::kApplied;
 }
 
-Frame PsCore::CarryOut(const Frame& frame, const Decision& decision) {
+Frame PsCore::CarryOut(const Frame& frame, const Decision& decision, Needs* needs) {
   ReplyStatus status = Check(frame);
+  const FrameHeader& header = frame.header;
   if (status == ReplyStatus::kNone) {
-    switch (frame.header.kind) {
+    switch (header.kind) {
       case FrameKind::kVerdict:
         status = ReplyStatus::kApplied;
         break;
       case FrameKind::kPull:
-        status = frame.header.begins_update && !MayBegin(frame) ? ReplyStatus::kNotReady : ReplyStatus::kValue;
+        status = header.begins_update && !MayBegin(frame) ? ReplyStatus::kNotReady : ReplyStatus::kValue;
         break;
       case FrameKind::kInitialise:
-        status =
-            slices_.at(frame.header.slice).Initialise(frame.payload) ? ReplyStatus::kApplied : ReplyStatus::kDuplicate;
+        status = replicas_.Primary(header.slice)->replica.state().Initialise(frame.payload) ? ReplyStatus::kApplied
+                                                                                            : ReplyStatus::kDuplicate;
         break;
       case FrameKind::kPush:
-        status = Apply(slices_.at(frame.header.slice), frame, decision);
+        status = Apply(*replicas_.Primary(header.slice), frame, decision);
         if (bound_.has_value() && (status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate)) {
-          bound_->SetClock(frame.header.slice, frame.header.session, frame.header.clock);
+          bound_->SetClock(header.slice, header.session, header.clock);
         }
         break;
       case FrameKind::kReply:
+      case FrameKind::kRecord:
+      case FrameKind::kCopy:
         status = ReplyStatus::kMalformed;
         break;
     }
@@ -609,36 +648,81 @@ Frame PsCore::CarryOut(const Frame& frame, const Decision& decision) {
   if (status == ReplyStatus::kRefused) stats_.set_refused(stats_.refused() + 1);
   Frame reply = MakeReply(frame, status);
   stats_.set_sent_bytes(stats_.sent_bytes() + reply.payload.size());
-  if (reply.payload.size() != 0) KeepPulled(frame.header);
+  if (reply.payload.size() != 0) KeepPulled(header);
+  const bool tells =
+      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
+  const bool early = options_.bug == PlantedBug::kDuplicateBeforeStandby && status == ReplyStatus::kDuplicate;
+  if (tells && header.kind != FrameKind::kVerdict && !early) {
+    const std::uint64_t record = replicas_.Primary(header.slice)->replica.sequence();
+    if (released(header.slice) < record) (*needs)[header.slice] = record;
+  }
   return reply;
 }
 
-void PsCore::KeepPulled(const FrameHeader& header) {
-  const SliceState& state = slices_.at(header.slice);
-  const bool buffer = view_.tensors(static_cast<int>(state.slice().tensor)).kind() == v1::BUFFER;
-  const auto session = sessions_.find(header.session);
-  if (buffer || session == sessions_.end() || !NeedsPulledValues(view_.optimizer())) return;
-  std::vector<PulledValue>& values = session->second.pulled[header.slice];
-  if (!values.empty() && values.back().version == state.version()) return;
-  // One that is asked for again and again, as its answers are lost, goes on from a late one.
-  if (values.size() == kPulledValuesKept) values.erase(values.begin());
-  values.push_back({state.version(), state.value()});
+std::uint64_t PsCore::released(std::uint32_t slice) const {
+  const std::uint64_t held = replication_.held(slice);
+  return held > UINT64_MAX - view_.replication_lag() ? UINT64_MAX : held + view_.replication_lag();
 }
 
-std::shared_ptr<const std::vector<float>> PsCore::TakePulled(const FrameHeader& header) {
-  const auto session = sessions_.find(header.session);
-  if (session == sessions_.end()) return nullptr;
-  const auto values = session->second.pulled.find(header.slice);
-  if (values == session->second.pulled.end()) return nullptr;
-  std::shared_ptr<const std::vector<float>> pulled;
-  for (const PulledValue& one : values->second) {
-    if (one.version == header.version) pulled = one.value;
+void PsCore::Answer(DataReply reply, Needs needs, std::vector<DataReply>* replies) {
+  if (needs.empty()) {
+    replies->push_back(std::move(reply));
+  } else {
+    held_.Add(std::move(reply), std::move(needs));
   }
-  // It computes with no older one any more, and if it gets a newer one with the answer, not with this one either.
-  std::erase_if(values->second, [&header](const PulledValue& one) {
-    return one.version < header.version + (header.want_value ? 1 : 0);
+}
+
+void PsCore::KeepPulled(const FrameHeader& header) {
+  if (!NeedsPulledValues(view_.optimizer()) || sessions_.count(header.session) == 0) return;
+  Entry& entry = *replicas_.Primary(header.slice);
+  if (entry.replica.buffer() || entry.replica.has_pulled(header.session)) return;
+  Frame record;
+  record.header.session = header.session;
+  Record(entry, RecordKind::kPulled, std::move(record)).IgnoreError();
+}
+
+void PsCore::ForgetPulled(std::uint64_t session) {
+  if (!NeedsPulledValues(view_.optimizer())) return;
+  for (const std::uint32_t slice : replicas_.primaries()) {
+    Entry& entry = *replicas_.Primary(slice);
+    if (!entry.replica.keeps(session)) continue;
+    Frame record;
+    record.header.session = session;
+    Record(entry, RecordKind::kSessionEnded, std::move(record)).IgnoreError();
+  }
+}
+
+// ---- to and from other ps
+
+DataReply PsCore::TakeReplicaFrames(CallId call, const std::vector<Frame>& frames) {
+  DataReply reply{call, {}};
+  reply.frames.reserve(frames.size());
+  for (const Frame& frame : frames) {
+    const FrameHeader& header = frame.header;
+    const std::uint64_t generation = view_.stamp().generation();
+    const bool mine = header.job_uid == uid_ && view_.has_stamp() && header.generation == generation;
+    bool applied = false;
+    reply.frames.push_back(replicas_.Take(frame, mine, &applied));
+    if (!applied) continue;
+    highest_cut_ = std::max(highest_cut_, header.cut);
+    applied_cut_ = std::max(applied_cut_, header.cut);
+  }
+  return reply;
+}
+
+std::vector<ReplicationCall> PsCore::TakeReplicationCalls(Time now) {
+  return replication_.Take(now, [this](std::uint32_t slice) -> std::optional<ReplicaCopy> {
+    const Entry* entry = replicas_.Primary(slice);
+    if (entry == nullptr || !entry->replica.state().initialised()) return std::nullopt;
+    return entry->replica.Export();
   });
-  return pulled;
+}
+
+void PsCore::OnReplicationReply(std::uint64_t call, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
+                                std::vector<DataReply>* replies) {
+  for (const std::uint32_t slice : replication_.OnReply(call, reply, now)) {
+    held_.Release(slice, released(slice), replies);
+  }
 }
 
 void PsCore::ClearPending(SessionState& session) {
@@ -658,8 +742,9 @@ void PsCore::Refuse(const PendingCall& call, ReplyStatus status, std::vector<Dat
 
 void PsCore::CarryOut(const PendingCall& call, const Decision& decision, std::vector<DataReply>* replies) {
   DataReply reply{call.call, {}};
-  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, decision));
-  replies->push_back(std::move(reply));
+  Needs needs;
+  for (const Frame& frame : call.frames) reply.frames.push_back(CarryOut(frame, decision, &needs));
+  Answer(std::move(reply), std::move(needs), replies);
 }
 
 void PsCore::Release(SessionState& session, ReplyStatus status, std::vector<DataReply>* replies) {
@@ -714,6 +799,12 @@ void PsCore::End(SessionState& session, std::vector<DataReply>* replies) {
 }
 
 void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies) {
+  const auto from_ps = [](const Frame& frame) {
+    return frame.header.kind == FrameKind::kRecord || frame.header.kind == FrameKind::kCopy;
+  };
+  if (!frames.empty() && std::all_of(frames.begin(), frames.end(), from_ps)) {
+    return replies->push_back(TakeReplicaFrames(call, frames));
+  }
   std::uint64_t received = 0;
   bool all_pending = !frames.empty();
   bool all_begin = !frames.empty();
@@ -753,6 +844,7 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
   }
 
   DataReply reply{call, {}};
+  Needs needs;
   reply.frames.reserve(frames.size());
   for (const Frame& frame : frames) {
     const FrameHeader& header = frame.header;
@@ -770,10 +862,10 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
       const ReplyStatus status = Check(frame);
       reply.frames.push_back(MakeReply(frame, status == ReplyStatus::kNone ? ReplyStatus::kSuperseded : status));
     } else {
-      reply.frames.push_back(CarryOut(frame, decision));
+      reply.frames.push_back(CarryOut(frame, decision, &needs));
     }
   }
-  replies->push_back(std::move(reply));
+  Answer(std::move(reply), std::move(needs), replies);
   if (step_width_ == 0 || std::exchange(steps_moved_, false)) ReleasePulls(replies);
 }
 

@@ -11,16 +11,15 @@
 
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
-#include "trainer/core/applied_table.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
-#include "trainer/core/layout.h"
+#include "trainer/core/held_replies.h"
 #include "trainer/core/open_cut.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/ps_replicas.h"
+#include "trainer/core/replication.h"
 #include "trainer/core/schedule.h"
-#include "trainer/core/shard_completion.h"
 #include "trainer/core/slice_snapshot.h"
-#include "trainer/core/slice_state.h"
 #include "trainer/core/staleness_bound.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
@@ -39,6 +38,8 @@ struct PsOptions {
   bool has_store = false;  // somebody writes what TakeSnapshot gives
   // Memory for the snapshots of a cut, and one slice besides; pushes come again where it is used up. 0: what it takes.
   std::uint64_t extra_bytes_limit = 0;
+  // Updates that another replica does not hold yet are kept up to this many bytes; beyond, pushes come again.
+  std::size_t log_bytes_limit = 256u << 20;
   PlantedBug bug = PlantedBug::kNone;
 };
 
@@ -47,15 +48,13 @@ struct PsOptions {
 bool RestoreMayComeYet(const absl::Status& read);
 
 // A parameter server without I/O, threads or a clock: the slices that it owns, their optimizers and their tables of
-// applied updates, changed together or not at all. Not thread-safe: the shell serialises all calls.
+// applied updates, changed together or not at all; and replicas of slices that others own, which follow them. What it
+// tells workers it tells once the standby of the slice holds it too. Not thread-safe: the shell serialises all calls.
 class PsCore {
  public:
   // Names an exchange whose reply is owed; chosen by the shell, unique among those under way.
   using CallId = std::uint64_t;
-  struct DataReply {
-    CallId call = 0;
-    std::vector<Frame> frames;  // one for each frame of the request, in order
-  };
+  using DataReply = core::DataReply;
 
   // kInvalidArgument: a malformed job uid.
   static absl::StatusOr<std::unique_ptr<PsCore>> Create(PsOptions options);
@@ -74,10 +73,18 @@ class PsCore {
   v1::PsStats stats() const;
 
   // ---- data
-  // Appends the replies that became due: to this call or to earlier ones that waited. A call waits only if all its
-  // frames are pending pushes of one update, for its verdict, or all pulls that begin an update, until the mode lets
-  // it.
+  // Appends the replies that became due: to this call or to earlier ones that waited. A call waits if all its frames
+  // are pending pushes of one update, for its verdict, or all pulls that begin an update, until the mode lets it; and
+  // its answer, until the standbys hold what it says.
   void OnData(CallId call, std::vector<Frame> frames, std::vector<DataReply>* replies);
+
+  // ---- to other ps
+  // What is due. To be called after every other call, and at replication_timer().
+  std::vector<ReplicationCall> TakeReplicationCalls(Time now);
+  Time replication_timer() const { return replication_.next_timer(); }
+  // The answer to one of them: appends the replies to workers that became due.
+  void OnReplicationReply(std::uint64_t call, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
+                          std::vector<DataReply>* replies);
 
   // ---- the open cut, for whoever writes it
   struct CutToWrite {
@@ -114,12 +121,13 @@ class PsCore {
 
   // ---- inspection, for tests and metrics
   const v1::View& view() const { return view_; }
-  bool initialised() const;
-  // The slice's value; empty if it is not here. Shared with replies in flight: never written while shared.
+  bool initialised() const { return view_.has_stamp() && replicas_.initialised(); }
+  // The slice's value; empty if another ps owns it. Shared with replies in flight: never written while shared.
   std::shared_ptr<const std::vector<float>> value(std::uint32_t slice) const;
   // How many tables of slices its directives have looked at.
-  std::uint64_t tables_looked_at() const { return tables_looked_at_; }
+  std::uint64_t tables_looked_at() const { return replicas_.tables_looked_at(); }
   std::size_t pending_bytes() const { return pending_bytes_; }
+  const PsReplicas& replicas() const { return replicas_; }
 
  private:
   struct PendingCall {
@@ -132,13 +140,7 @@ class PsCore {
     float factor = 1;
     double loss = 0;
   };
-  // A value that a session got and may compute with.
-  struct PulledValue {
-    std::uint64_t version = 0;
-    std::shared_ptr<const std::vector<float>> value;
-  };
-  // Of one worker session: the update whose pushes wait, the newest verdict heard, and by slice the values that its
-  // next gradients may be of, oldest first.
+  // Of one worker session: the update whose pushes wait, and the newest verdict heard.
   struct SessionState {
     std::optional<UpdateId> pending_update;
     std::vector<PendingCall> pending;
@@ -146,32 +148,48 @@ class PsCore {
     std::optional<UpdateId> decided_update;
     Decision decision;
     std::vector<PendingCall> pulls;  // that wait; each slice is in one of them at most
-    std::map<std::uint32_t, std::vector<PulledValue>> pulled;
   };
 
-  explicit PsCore(PsOptions options, JobUid uid) : options_(std::move(options)), uid_(uid) {}
+  using Entry = PsReplicas::Entry;
+  using Needs = HeldReplies::Needs;
+
+  PsCore(PsOptions options, JobUid uid);
 
   absl::Status Install(const v1::View& view);
+  absl::Status BeginHistory(const v1::View& view);
+  // Another view of the history at hand.
+  absl::Status ChangeView(const v1::View& view);
+  // Who follows the slices that this ps is the primary of, as the view has it.
+  void SetFollowers();
+  // The view counts: nobody waits for replicas any more that it does not have.
+  void Commit();
+  void SetStepWidth();
   // As the view says it of this plan.
   void SetLearningRate();
   // What follows from the mode begins anew; nobody pushes before the coordinator says again who may.
   void BeginMode();
   void SetSessions(const v1::DirectRequest& request, std::vector<DataReply>* replies);
-  // Of those that are here, in order.
-  std::vector<std::uint32_t> slice_numbers() const;
   // kNone: the frame may be carried out.
   ReplyStatus Check(const Frame& frame) const;
-  Frame CarryOut(const Frame& frame, const Decision& decision);
-  ReplyStatus Apply(SliceState& state, const Frame& frame, const Decision& decision);
+  // `needs`: what the standbys have to hold before the answer is heard.
+  Frame CarryOut(const Frame& frame, const Decision& decision, Needs* needs);
+  ReplyStatus Apply(Entry& entry, const Frame& frame, const Decision& decision);
+  // Does it, and tells whoever follows.
+  absl::StatusOr<Replica::Done> Record(Entry& entry, RecordKind kind, Frame record);
   // For optimizers that look at the value that a gradient was computed with (NeedsPulledValues): keeps what is sent to
-  // a session; and gives what the push's gradient is of, null where nothing was kept.
+  // a session.
   void KeepPulled(const FrameHeader& header);
-  std::shared_ptr<const std::vector<float>> TakePulled(const FrameHeader& header);
+  // 0: every session.
+  void ForgetPulled(std::uint64_t session);
+  // Now, or when the standbys are as far.
+  void Answer(DataReply reply, Needs needs, std::vector<DataReply>* replies);
+  // Up to which record nobody has to wait.
+  std::uint64_t released(std::uint32_t slice) const;
+  DataReply TakeReplicaFrames(CallId call, const std::vector<Frame>& frames);
+  void DescribeReplicas(v1::DirectReply* reply) const;
   void SetCut(const v1::DirectRequest& request);
   // Of mode SANDBLASTER; slices that cannot yet are left out of the reply.
   absl::Status CarryOut(const v1::VectorCommand& command, v1::VectorReply* reply);
-  // Whether every slice has all of the data shard; then it is retired.
-  void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
   Frame MakeReply(const Frame& frame, ReplyStatus status) const;
   void Decide(SessionState& session, const UpdateId& update, const Decision& decision, std::vector<DataReply>* replies);
   // Answers a call that waited.
@@ -192,17 +210,16 @@ class PsCore {
   PsOptions options_;
   JobUid uid_;
   v1::View view_;
-  DataPlan plan_;
   std::optional<LearningRate> learning_rate_;  // with a view
-  std::map<std::uint32_t, SliceState> slices_;
-  std::uint32_t slice_count_ = 0;  // of the whole model
-  ShardCompletion complete_;
+  PsReplicas replicas_;
+  Replication replication_;
+  HeldReplies held_;
+  // Followers that the view has not, until it counts: by slice.
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> followers_to_drop_;
   std::optional<StalenessBound> bound_;  // of mode BOUNDED_STALENESS
   std::uint32_t step_width_ = 0;         // of mode SYNCHRONOUS; 0: of another
   bool steps_moved_ = false;             // of some slices, since pulls that wait were looked at
   std::size_t waiting_pulls_ = 0;        // calls
-  std::uint32_t least_watermark_ = 0;    // of the slices
-  std::uint64_t tables_looked_at_ = 0;
   std::optional<OpenCut> open_cut_;
   std::uint32_t highest_cut_ = 0;      // of those ordered and of pushes
   std::uint32_t applied_cut_ = 0;      // of pushes

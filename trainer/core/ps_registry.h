@@ -3,8 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
-#include <string>
+#include <set>
 #include <vector>
 
 #include "downpour/v1/control.pb.h"
@@ -17,10 +16,12 @@ namespace downpour::core {
 // is taken up. A picture stays true, as its ps has refused older coordinators since it was made. Not thread-safe.
 class PsRegistry {
  public:
-  explicit PsRegistry(std::uint32_t count) : registrations_(count) {}
+  explicit PsRegistry(std::uint32_t count) : count_(count) {}
 
-  std::uint32_t count() const { return static_cast<std::uint32_t>(registrations_.size()); }
-  // Null: nobody has come yet. For an index below count(), as everywhere.
+  // How many there are to be: those with indices below it. Others may still be there.
+  std::uint32_t count() const { return count_; }
+  void SetCount(std::uint32_t count) { count_ = count; }
+  // Null: nobody has come yet.
   const v1::PsMember* Find(std::uint32_t index) const;
   bool IsZombie(const v1::PsMember& self) const;
   // This process has registered.
@@ -30,29 +31,38 @@ class PsRegistry {
   // A process that is known comes again.
   void SetAddress(const v1::PsMember& self);
 
-  // Every ps has come.
+  // Every ps that there is to be has come.
   bool complete() const { return missing().empty(); }
   std::vector<std::uint32_t> missing() const;
+  // Of those that there are to be, in order.
   std::vector<v1::PsMember> members() const;
+  // Whoever has come, by index.
+  const std::map<std::uint32_t, v1::RegisterPsRequest>& registrations() const { return registrations_; }
+  // Sessions of the processes that have come.
+  std::set<std::uint64_t> sessions() const;
   // Of the cuts that any of them was told of.
   std::uint32_t HighestCut() const;
 
-  // ---- once it is complete
   // The newest view that one of them holds; null: none does.
   const v1::View* Newest() const;
   // Forgets a process that came although the view has a later start of its index. Whether there was one.
   bool DropZombies(const v1::View& view);
-  // Each ps of the view is the process that is registered.
+
+  // ---- of a view whose ps are processes that have come
+  // Each of the view is the process that is registered, and there is no other.
   bool IsWhole(const v1::View& view) const;
-  // Each of them holds the view's history, with all that it began with.
+  // Each that counts with a slice holds the view's history, with all that it began with.
   bool HasBegun(const v1::View& view) const;
-  // The sessions that some ps accepts, and whether each that holds the view's history does, and all hold it.
+  // The sessions that some ps accepts, and whether each that counts with a slice does.
   std::map<std::uint64_t, bool> SessionsOf(const v1::View& view) const;
   // What all of them hold of the view's history.
   Ledger LedgerOf(const v1::View& view, const DataPlan& plan) const;
 
  private:
-  std::vector<std::optional<v1::RegisterPsRequest>> registrations_;
+  const v1::RegisterPsRequest* Registration(std::uint32_t index) const;
+
+  std::uint32_t count_;
+  std::map<std::uint32_t, v1::RegisterPsRequest> registrations_;
 };
 
 }  // namespace downpour::core

@@ -4,54 +4,73 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <vector>
+#include <set>
 
 #include "downpour/v1/control.pb.h"
 
 namespace downpour::core {
 
-// The least of one value for each ps, without a look at all of them.
+// The least of one value for each ps that counts, without a look at all of them.
 template <typename Value>
 class Least {
  public:
-  explicit Least(std::size_t count) : values_(count), counts_{{Value{}, count}} {}
-  Value least() const { return counts_.begin()->first; }
-  Value of(std::size_t index) const { return values_[index]; }
-  void Set(std::size_t index, Value value) {
-    if (values_[index] == value) return;
-    const auto before = counts_.find(values_[index]);
-    if (--before->second == 0) counts_.erase(before);
+  // Of those that count; a default value where there are none.
+  Value least() const { return counts_.empty() ? Value{} : counts_.begin()->first; }
+  Value of(std::uint32_t index) const {
+    const auto value = values_.find(index);
+    return value == values_.end() ? Value{} : value->second;
+  }
+  // One that does not count yet does from now on.
+  void Set(std::uint32_t index, Value value) {
+    const auto [entry, first] = values_.try_emplace(index, value);
+    if (!first) {
+      if (entry->second == value) return;
+      Take(entry->second);
+      entry->second = value;
+    }
     ++counts_[value];
-    values_[index] = value;
+  }
+  void Erase(std::uint32_t index) {
+    const auto entry = values_.find(index);
+    if (entry == values_.end()) return;
+    Take(entry->second);
+    values_.erase(entry);
   }
 
  private:
-  std::vector<Value> values_;
+  void Take(const Value& value) {
+    const auto count = counts_.find(value);
+    if (--count->second == 0) counts_.erase(count);
+  }
+
+  std::map<std::uint32_t, Value> values_;
   std::map<Value, std::size_t> counts_;
 };
 
 // What each ps says that it has of what it should have in the history at hand. Not thread-safe.
 class PsStates {
  public:
-  explicit PsStates(std::uint32_t count);
-
+  // Those that have a place in the view, by index: who was there before keeps what it has, the others have nothing yet.
+  void SetPs(const std::set<std::uint32_t>& ps);
   // A process that has none of it, in place of the one before.
   void Forget(std::uint32_t index);
   // Another history.
   void ForgetAll();
-  // Another view of this one: whether a ps has it, and its list of sessions, is not known yet.
-  void ForgetViews();
+  // Another view of this one: whether a ps has it is not known yet, nor, where they begin anew, its list of sessions.
+  void ForgetViews(bool sessions);
   // A reply under the view in force.
   void Confirm(std::uint32_t index, const v1::DirectReply& reply);
-  void SetStats(std::uint32_t index, const v1::PsStats& stats) { stats_[index] = stats; }
+  void SetStats(std::uint32_t index, const v1::PsStats& stats);
 
   bool has_view(std::uint32_t index) const { return has_view_.of(index); }
   bool initialised(std::uint32_t index) const { return initialised_.of(index); }
   std::uint64_t members_version(std::uint32_t index) const { return members_version_.of(index); }
   std::uint32_t watermark(std::uint32_t index) const { return watermark_.of(index); }
-  const v1::PsStats& stats(std::uint32_t index) const { return stats_[index]; }
-
-  std::uint32_t count() const { return static_cast<std::uint32_t>(stats_.size()); }
+  // It knows that the view counts.
+  bool committed(std::uint32_t index) const { return committed_.count(index) != 0; }
+  const v1::PsStats& stats(std::uint32_t index) const;
+  // Of those that have a place.
+  const std::map<std::uint32_t, v1::PsStats>& all_stats() const { return stats_; }
 
   // ---- what every ps has
   bool all_have_view() const { return has_view_.least(); }
@@ -65,7 +84,8 @@ class PsStates {
   Least<bool> initialised_;
   Least<std::uint64_t> members_version_;
   Least<std::uint32_t> watermark_;
-  std::vector<v1::PsStats> stats_;
+  std::set<std::uint32_t> committed_;
+  std::map<std::uint32_t, v1::PsStats> stats_;
 };
 
 }  // namespace downpour::core

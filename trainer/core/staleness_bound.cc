@@ -1,12 +1,28 @@
 #include "trainer/core/staleness_bound.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace downpour::core {
 
 StalenessBound::StalenessBound(std::uint32_t bound, const std::vector<std::uint32_t>& slices, PlantedBug bug)
     : bound_(bound), bug_(bug) {
   for (const std::uint32_t slice : slices) slices_[slice];
+}
+
+void StalenessBound::AddSlice(std::uint32_t slice) {
+  Clocks clocks;
+  if (!slices_.empty()) {
+    clocks.of = slices_.begin()->second.of;
+    for (auto& [session, clock] : clocks.of) {
+      for (const auto& [number, other] : slices_) {
+        const auto known = other.of.find(session);
+        clock = known == other.of.end() ? 0 : std::min(clock, known->second);
+      }
+    }
+  }
+  for (const std::uint64_t session : training_) ++clocks.spread[clocks.of[session]];
+  slices_.try_emplace(slice, std::move(clocks));
 }
 
 void StalenessBound::Clocks::Remove(std::uint64_t clock) {

@@ -24,6 +24,10 @@ class StalenessBound {
   // `slices`: the numbers of those that are here.
   StalenessBound(std::uint32_t bound, const std::vector<std::uint32_t>& slices, PlantedBug bug = PlantedBug::kNone);
 
+  // A slice comes, or goes. What it knows of a session is the least that another one here does: who is further says so.
+  void AddSlice(std::uint32_t slice);
+  void RemoveSlice(std::uint32_t slice) { slices_.erase(slice); }
+  bool HasSlice(std::uint32_t slice) const { return slices_.count(slice) != 0; }
   void SetTraining(std::uint64_t session, bool training);
   // It is over.
   void End(std::uint64_t session);

@@ -137,8 +137,9 @@ void WorkerCore::AdoptView(const v1::View& view) {
   const bool same_history = view_.has_stamp() && view.stamp().generation() == view_.stamp().generation();
   if (same_history) {
     // In another mode an update begins with other values: what is under way is done again, but for a task that has its
-    // values.
-    if (view.stamp().epoch() != view_.stamp().epoch()) {
+    // values. And what was acknowledged may be gone, if a ps was lost that ran ahead of its standby.
+    const bool lost = view.lost_epoch() > view_.stamp().epoch();
+    if (view.mode_epoch() != view_.mode_epoch() || lost) {
       const bool task = phase_ == Phase::kTask;
       const std::uint64_t token = token_;
       DropWork();
@@ -146,9 +147,14 @@ void WorkerCore::AdoptView(const v1::View& view) {
         phase_ = Phase::kTask;
         token_ = token;
       }
-      for (auto& [id, held] : leases_) held.all_sent = held.all_sent && held.lease.kind() != v1::TASK_TRAIN;
+      for (auto& [id, held] : leases_) {
+        if (held.lease.kind() != v1::TASK_TRAIN) continue;
+        held.all_sent = false;
+        if (lost) held.next = 0;
+      }
     }
     view_ = view;
+    Reroute();
     return;
   }
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -170,6 +176,35 @@ void WorkerCore::AdoptView(const v1::View& view) {
     state.ps = view.layout(static_cast<int>(number)).primary();
     slices_.push_back(state);
   }
+  ps_sessions_.clear();
+  for (const v1::PsMember& member : view_.ps()) ps_sessions_[member.index()] = member.session();
+}
+
+void WorkerCore::Reroute() {
+  std::map<std::uint32_t, std::uint64_t> sessions;
+  for (const v1::PsMember& member : view_.ps()) sessions[member.index()] = member.session();
+  for (const auto& [ps, session] : ps_sessions_) {
+    const auto now = sessions.find(ps);
+    if (now != sessions.end() && now->second == session) continue;
+    links_.erase(ps);
+    std::erase_if(calls_, [ps](const auto& call) { return call.second.ps == ps; });
+  }
+  // One that is there under the number of another is another.
+  for (std::uint32_t number = 0; number < slices_.size(); ++number) {
+    SliceState& slice = slices_[number];
+    const std::uint32_t ps = view_.layout(static_cast<int>(number)).primary();
+    const auto before = ps_sessions_.find(slice.ps);
+    const auto now = sessions.find(ps);
+    const bool stays =
+        ps == slice.ps && before != ps_sessions_.end() && now != sessions.end() && before->second == now->second;
+    if (stays) continue;
+    slice.ps = ps;
+    slice.pull_in_flight = slice.initial_in_flight = false;
+    if (slice.push != SliceProgress::kSent) continue;
+    slice.push = SliceProgress::kReady;
+    slice.maybe_applied = true;
+  }
+  ps_sessions_ = std::move(sessions);
 }
 
 void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
@@ -832,12 +867,18 @@ void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std
     const ReplyStatus status = reply->front().header.status;
     if (status != ReplyStatus::kApplied) retry = link.verdict_due = call.token == token_ && phase_ == Phase::kPushing;
   } else if (answered) {
-    for (std::size_t i = 0; i < call.slices.size(); ++i) HandleFrame(call, call.slices[i], (*reply)[i], now, &retry);
+    for (std::size_t i = 0; i < call.slices.size(); ++i) {
+      // What moved meanwhile is asked for elsewhere.
+      if (slices_[call.slices[i]].ps == call.ps) HandleFrame(call, call.slices[i], (*reply)[i], now, &retry);
+    }
   } else {
     retry = true;
     if (call.slices.empty() && call.token == token_ && phase_ == Phase::kPushing) link.verdict_due = true;
+    // Its slices may have gone over to another.
+    sync_urgent_ = sync_urgent_ || now >= last_sync_ + kWaitPeriod;
     for (std::uint32_t number : call.slices) {
       SliceState& slice = slices_[number];
+      if (slice.ps != call.ps) continue;
       if (call.kind == Call::Kind::kPull) slice.pull_in_flight = false;
       if (call.kind == Call::Kind::kInitialise) slice.initial_in_flight = false;
       if (call.kind == Call::Kind::kPush && call.token == token_ && slice.push == SliceProgress::kSent) {

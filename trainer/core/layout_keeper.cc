@@ -1,0 +1,162 @@
+#include "trainer/core/layout_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace downpour::core {
+namespace {
+
+constexpr int kFewPs = 3;
+
+bool HasMajority(const google::protobuf::RepeatedField<std::uint64_t>& of, const std::set<std::uint64_t>& sessions) {
+  const auto there =
+      std::count_if(of.begin(), of.end(), [&](std::uint64_t session) { return sessions.count(session) != 0; });
+  return 2 * there > of.size();
+}
+
+bool Alike(const PsConditions& a, const PsConditions& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
+    return one.first == other.first && one.second.member.session() == other.second.member.session() &&
+           one.second.lives == other.second.lives && one.second.leaving == other.second.leaving;
+  });
+}
+
+}  // namespace
+
+bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions) {
+  return view.quorum_size() < kFewPs || HasMajority(view.quorum(), sessions);
+}
+
+bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions) {
+  google::protobuf::RepeatedField<std::uint64_t> ps;
+  for (const v1::PsMember& member : view.ps()) ps.Add(member.session());
+  if (ps.size() < kFewPs) {
+    return std::all_of(ps.begin(), ps.end(), [&](std::uint64_t session) { return sessions.count(session) != 0; });
+  }
+  return HasMajority(ps, sessions) && IsCommittedBy(view, sessions);
+}
+
+void LayoutKeeper::OnWish(const v1::ProgressRequest& request) {
+  if (request.has_ps() && request.ps().revision() >= wanted_revision_ && request.ps().count() > 0) {
+    wanted_revision_ = request.ps().revision();
+    wanted_ = request.ps().count();
+  }
+  leaving_ = {request.leaving_ps().begin(), request.leaving_ps().end()};
+  for (const v1::MemberFailure& failure : request.failures()) {
+    if (failure.role() != "ps") continue;
+    std::uint32_t& ended = ended_[failure.index()];
+    ended = std::max(ended, failure.process_incarnation());
+  }
+}
+
+void LayoutKeeper::OnView(const v1::View& view) {
+  const absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
+  if (slices.ok()) slices_ = *slices;
+  known_ = MovesKnown();
+  moving_.clear();
+  has_frozen_ = false;
+  for (const v1::SlicePlacement& placement : view.layout()) {
+    has_frozen_ = has_frozen_ || placement.frozen();
+    if (placement.frozen() || placement.has_joining()) moving_.insert(placement.primary());
+  }
+  reconsider_ = true;
+}
+
+void LayoutKeeper::OnReply(std::uint32_t ps, const v1::DirectReply& reply) {
+  if (moving_.count(ps) == 0) return;
+  for (const v1::ReplicaState& state : reply.replicas()) {
+    if (state.level()) reconsider_ = known_.level.emplace(state.slice(), state.replica()).second || reconsider_;
+    if (state.frozen()) reconsider_ = known_.frozen.insert(state.slice()).second || reconsider_;
+  }
+}
+
+PsConditions LayoutKeeper::Conditions(const PsRegistry& registry, const DirectCalls& calls, Time now) const {
+  PsConditions conditions;
+  for (const auto& [index, registration] : registry.registrations()) {
+    PsCondition condition;
+    condition.member = registration.self();
+    const auto ended = ended_.find(index);
+    const bool over = ended != ended_.end() && ended->second >= condition.member.process_incarnation();
+    const Time heard = std::max(calls.last_heard(index), heard_from_);
+    condition.lives = !over && now - heard <= options_.patience && !calls.broken(index, now);
+    condition.leaving = leaving_.count(index) != 0 || index >= registry.count();
+    conditions.emplace(index, std::move(condition));
+  }
+  return conditions;
+}
+
+LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set<std::uint64_t>& quorum,
+                                            const PsRegistry& registry, const DirectCalls& calls, bool may_move,
+                                            Time now) {
+  Decision decision;
+  PsConditions conditions = Conditions(registry, calls, now);
+  const bool news = std::exchange(reconsider_, false) || !Alike(conditions, conditions_) || (may_move && !could_move_);
+  conditions_ = std::move(conditions);
+  could_move_ = may_move;
+  decision.why = message_;
+  if (!news) return decision;
+  AfterLoss after = PlanAfterLoss(view, conditions_, options_.bug);
+  if (after.kind == AfterLoss::Kind::kGoesOn && quorum.size() >= kFewPs) {
+    // Those of them that live decide.
+    std::size_t there = 0;
+    bool all_known = true;
+    for (const std::uint64_t session : quorum) {
+      const bool lives = std::any_of(conditions_.begin(), conditions_.end(), [session](const auto& ps) {
+        return ps.second.lives && ps.second.member.session() == session;
+      });
+      const bool silent = !lives && registry.sessions().count(session) != 0;
+      there += lives ? 1 : 0;
+      all_known = all_known && !silent;
+    }
+    if (2 * there <= quorum.size()) {
+      after.kind = all_known ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
+      after.reason = "too few ps are left to decide who has the slices";
+    }
+  }
+  message_ = decision.why = after.reason;
+  switch (after.kind) {
+    case AfterLoss::Kind::kLost:
+      decision.kind = Decision::Kind::kLost;
+      return decision;
+    case AfterLoss::Kind::kWaits:
+      return decision;
+    case AfterLoss::Kind::kGoesOn:
+      decision.kind = Decision::Kind::kChange;
+      decision.loss = true;
+      decision.next = std::move(after.next);
+      return decision;
+    case AfterLoss::Kind::kNothing:
+      break;
+  }
+  if (!may_move) return decision;
+  std::optional<NextLayout> next = PlanNextLayout(
+      view, slices_, conditions_, known_, ReplicaNumber(options_.incarnation, view.stamp().epoch() + 1), &message_);
+  decision.why = message_;
+  if (!next.has_value()) return decision;
+  decision.kind = Decision::Kind::kChange;
+  decision.next = *std::move(next);
+  decision.why = decision.next.reason;
+  return decision;
+}
+
+void LayoutKeeper::OnChange(const NextLayout& next) {
+  failovers_ += next.failovers;
+  moves_ += next.moved;
+  message_ = next.reason;
+}
+
+void LayoutKeeper::Report(const v1::View& view, v1::ProgressReply* progress) const {
+  v1::ReplicationProgress& replication = *progress->mutable_replication();
+  replication.set_factor(std::max<std::uint32_t>(1, view.replication_factor()));
+  replication.set_slices(static_cast<std::uint32_t>(view.layout_size()));
+  replication.set_in_sync(SlicesInSync(view));
+  for (const v1::SlicePlacement& placement : view.layout()) {
+    if (placement.has_joining()) replication.set_moving(replication.moving() + 1);
+  }
+  replication.set_message(message_);
+  replication.set_failovers(failovers_);
+  replication.set_moves(moves_);
+  for (const v1::PsMember& member : view.ps()) progress->add_placed_ps(member.index());
+}
+
+}  // namespace downpour::core

@@ -1,0 +1,91 @@
+#ifndef DOWNPOUR_TRAINER_CORE_LAYOUT_KEEPER_H_
+#define DOWNPOUR_TRAINER_CORE_LAYOUT_KEEPER_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/direct_calls.h"
+#include "trainer/core/layout.h"
+#include "trainer/core/layout_plan.h"
+#include "trainer/core/planted_bug.h"
+#include "trainer/core/ps_registry.h"
+#include "trainer/core/time.h"
+
+namespace downpour::core {
+
+// Whether a majority of the ps that decide on a view is among `sessions`. Of fewer than three nobody has to be asked:
+// the coordinator decides alone, as another one would need all of them.
+bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions);
+// Whether a coordinator that did not make the view may go on from it, if no other ps than those with `sessions` has
+// come to it: whatever another coordinator may have made of the view, one of them would know.
+bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions);
+
+// Which ps live and which are to stay, and what follows for the layout in force. Not thread-safe.
+class LayoutKeeper {
+ public:
+  struct Options {
+    std::uint32_t incarnation = 1;
+    // A ps that has not answered for so long is given up, where others have what it holds.
+    absl::Duration patience = absl::Seconds(3);
+    PlantedBug bug = PlantedBug::kNone;
+  };
+  explicit LayoutKeeper(Options options) : options_(options) {}
+
+  // ---- what is known
+  void OnWish(const v1::ProgressRequest& request);
+  // How many ps there are to be; nullopt: as at the start.
+  std::optional<std::uint32_t> wanted() const { return wanted_; }
+  // The coordinator was paused: nobody is given up for that.
+  void OnPause(Time now) { heard_from_ = now; }
+  // Another view is in force.
+  void OnView(const v1::View& view);
+  // A reply of a ps that has it.
+  void OnReply(std::uint32_t ps, const v1::DirectReply& reply);
+  // Something may have changed that no call here has told.
+  void Reconsider() { reconsider_ = true; }
+
+  // ---- what follows
+  PsConditions Conditions(const PsRegistry& registry, const DirectCalls& calls, Time now) const;
+  struct Decision {
+    enum class Kind { kNothing, kChange, kLost } kind = Kind::kNothing;
+    NextLayout next;    // kChange
+    bool loss = false;  // kChange: a ps was given up
+    std::string why;    // for people, also of kNothing
+  };
+  // `quorum`: sessions of the ps that decide on the next view. `may_move`: changes that no loss asks for may begin.
+  Decision Decide(const v1::View& view, const std::set<std::uint64_t>& quorum, const PsRegistry& registry,
+                  const DirectCalls& calls, bool may_move, Time now);
+
+  // The ps is the primary of slices whose state decides what comes next.
+  bool Awaits(std::uint32_t ps) const { return moving_.count(ps) != 0; }
+  bool HasFrozen() const { return has_frozen_; }
+  void Report(const v1::View& view, v1::ProgressReply* progress) const;
+  // What was decided has become a view.
+  void OnChange(const NextLayout& next);
+
+ private:
+  Options options_;
+  std::optional<std::uint32_t> wanted_;
+  std::uint64_t wanted_revision_ = 0;
+  std::set<std::uint32_t> leaving_;
+  std::map<std::uint32_t, std::uint32_t> ended_;  // process incarnations, by ps, that are known to have ended
+  Time heard_from_ = absl::ZeroDuration();
+  std::vector<Slice> slices_;
+  MovesKnown known_;
+  std::set<std::uint32_t> moving_;
+  bool has_frozen_ = false;
+  bool reconsider_ = true;
+  PsConditions conditions_;  // when it was last considered
+  bool could_move_ = false;  // likewise
+  std::string message_;
+  std::uint32_t failovers_ = 0, moves_ = 0;
+};
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_LAYOUT_KEEPER_H_

@@ -24,18 +24,20 @@ std::string NameOf(const core::UpdateId& update) {
 
 // ---- histories
 
-void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice) {
+void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice,
+                    std::uint64_t at) {
   const core::DataPlan plan = *core::DataPlan::Create(view.data());
   const std::uint32_t width = core::StepWidth(view);
   History& history = histories_[key];
-  const std::uint32_t epoch = view.stamp().epoch();
+  const std::uint32_t epoch = view.mode_epoch();
   history.epoch = std::max(history.epoch, epoch);
   if (const auto known = history.sequences.find(slice); known != history.sequences.end()) {
     Sequence& sequence = known->second;
+    if (sequence.epoch >= epoch) return;  // whoever had the slice before has taken it up
     sequence.ended.emplace(std::exchange(sequence.epoch, epoch), sequence.now);
     sequence.now.GoOn(width, plan);
     // The manifest of a cut that was sealed in the mode before may be on its way.
-    sequence.events.push_back({std::nullopt, history.sealed, width});
+    sequence.events.push_back({std::nullopt, history.sealed, width, at, epoch});
     return;
   }
   Reference first;
@@ -48,7 +50,54 @@ void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::stri
     first = reference->second;
   }
   first.GoOn(width, plan);
-  history.sequences.emplace(slice, Sequence{first, first, {}, epoch, {}});
+  history.sequences.emplace(slice, Sequence{first, first, {}, epoch, epoch, {}});
+}
+
+void Checks::OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, std::uint64_t sequence,
+                        std::uint64_t lag, const core::DataPlan& plan) {
+  History& history = histories_[key];
+  history.owners[slice] = process;
+  std::uint64_t told = 0;
+  std::erase_if(history.applied[slice], [&](const auto& entry) {
+    if (entry.second.sequence <= sequence) return false;
+    if (history.acknowledged[slice].erase(entry.first) != 0 && ++told > lag) {
+      world_->Violation(absl::StrCat("slice ", slice, ": ", NameOf(entry.first), ", record ", entry.second.sequence,
+                                     ", was acknowledged, and went with its primary: the next one has ", sequence));
+    }
+    return true;
+  });
+  const auto known = history.sequences.find(slice);
+  if (known == history.sequences.end()) return;
+  Sequence& rest = known->second;
+  if (std::erase_if(rest.events, [sequence](const Event& event) { return event.sequence > sequence; }) == 0) return;
+  rest.now = rest.first;
+  rest.epoch = rest.first_epoch;
+  for (const Event& event : rest.events) {
+    if (!event.update.has_value()) {
+      rest.now.GoOn(event.step_width, plan);
+      rest.epoch = event.epoch;
+    } else if (!rest.now.Contains(*event.update)) {
+      rest.now.Apply(*event.update, skipped_(*event.update), plan);
+    }
+  }
+}
+
+bool Checks::Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t process) {
+  return histories_[key].owners.try_emplace(slice, process).first->second == process;
+}
+
+void Checks::OnAcknowledged(const HistoryKey& key, const std::string& ps, const core::FrameHeader& push,
+                            std::uint64_t lag) {
+  History& history = histories_[key];
+  history.acknowledged[push.slice].insert(push.update);
+  if (lag > 0 || history.applied[push.slice].count(push.update) != 0) return;
+  if (history.base != nullptr) {
+    const auto table = history.base->tables.find(push.slice);
+    if (table != history.base->tables.end() && table->second.Contains(push.update)) return;
+  }
+  if (!history.beginning.empty() && history.base == nullptr) return;  // nobody knows what it began with
+  world_->Violation(absl::StrCat(ps, " says that slice ", push.slice, " has ", NameOf(push.update),
+                                 ", and who owns it does not have it"));
 }
 
 std::optional<Reference> Checks::ReferenceAt(const HistoryKey& key, std::uint32_t slice, std::uint32_t cut,
@@ -72,7 +121,7 @@ void Checks::CheckSteps(const HistoryKey& key, const v1::View& view, const std::
                         const std::map<std::uint32_t, float>& steps) {
   for (const auto& [slice, sequence] : histories_[key].sequences) {
     // A slice elsewhere may be in the next mode already.
-    const auto ended = sequence.ended.find(view.stamp().epoch());
+    const auto ended = sequence.ended.find(view.mode_epoch());
     const Reference& reference = ended == sequence.ended.end() ? sequence.now : ended->second;
     const auto had = steps.find(slice);
     const std::uint64_t expected = reference.StepsBefore(step);
@@ -87,7 +136,8 @@ void Checks::CheckSteps(const HistoryKey& key, const v1::View& view, const std::
 }
 
 void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps,
-                       const core::DataPlan& plan, const core::FrameHeader& push, std::vector<float> adds) {
+                       const core::DataPlan& plan, const core::FrameHeader& push, std::vector<float> adds,
+                       std::uint64_t at) {
   History& history = histories_[key];
   if (history.applied.empty()) {
     history.beginning = beginning;
@@ -105,7 +155,7 @@ void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, cons
     world_->Violation(
         absl::StrCat(where(), " with number ", push.cut, " was applied after cut ", history.sealed, " was complete"));
   }
-  Push applied{push.cut, push.session, push.epoch, std::move(adds)};
+  Push applied{push.cut, push.session, push.epoch, std::move(adds), at};
   bool fresh = history.applied[push.slice].emplace(push.update, std::move(applied)).second;
   if (history.base != nullptr) {
     const auto table = history.base->tables.find(push.slice);
@@ -114,14 +164,14 @@ void Checks::OnApplied(const HistoryKey& key, const std::string& beginning, cons
   if (!fresh) world_->Violation(absl::StrCat(where(), " was applied twice"));
   const auto sequence = history.sequences.find(push.slice);
   if (sequence == history.sequences.end()) return;
-  sequence->second.events.push_back({push.update, push.cut, 0});
+  sequence->second.events.push_back({push.update, push.cut, 0, at, 0});
   sequence->second.now.Apply(push.update, skipped_(push.update), plan);
 }
 
-void Checks::OnDuplicate(const HistoryKey& key, const core::FrameHeader& push) {
+void Checks::OnDuplicate(const HistoryKey& key, const core::FrameHeader& push, std::uint64_t at) {
   History& history = histories_[key];
   if (const auto sequence = history.sequences.find(push.slice); sequence != history.sequences.end()) {
-    sequence->second.events.push_back({push.update, push.cut, 0});
+    sequence->second.events.push_back({push.update, push.cut, 0, at, 0});
   }
   const auto slice = history.applied.find(push.slice);
   if (slice == history.applied.end()) return;

@@ -46,12 +46,22 @@ class Checks {
   }
   // A ps has taken up the view of a history, or another one with another mode: for each slice that it has. `beginning`
   // is the checkpoint that the view names.
-  void OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice);
+  // `sequence`: the record that the slice is at then.
+  void OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice,
+              std::uint64_t sequence);
+  // A ps became the primary of a slice whose newest record it has is this one: what came behind it is undone, and
+  // nobody may have been told of it but of `lag` updates. `process`: whose word counts from now on.
+  void OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, std::uint64_t sequence,
+                  std::uint64_t lag, const core::DataPlan& plan);
+  // Whether what the process does with the slice counts: nobody took it over.
+  bool Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t process);
+  // A worker is told that the update is there.
+  void OnAcknowledged(const HistoryKey& key, const std::string& ps, const core::FrameHeader& push, std::uint64_t lag);
   // `beginning`: as the ps' view says. `adds`: what is added to the value, where a codec is lossy.
   void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps, const core::DataPlan& plan,
-                 const core::FrameHeader& push, std::vector<float> adds);
+                 const core::FrameHeader& push, std::vector<float> adds, std::uint64_t sequence);
   // It had been applied before, by this execution of the update or another one.
-  void OnDuplicate(const HistoryKey& key, const core::FrameHeader& push);
+  void OnDuplicate(const HistoryKey& key, const core::FrameHeader& push, std::uint64_t sequence);
   // A ps applies, under `view`, an update of `step`, which was computed with values that had taken so many steps, by
   // slice.
   void CheckSteps(const HistoryKey& key, const v1::View& view, const std::string& where, const core::StepId& step,
@@ -92,6 +102,7 @@ class Checks {
     std::uint64_t session = 0;
     std::uint32_t epoch = 0;  // of the view that it was pushed under
     std::vector<float> adds;
+    std::uint64_t sequence = 0;
   };
   struct Checkpoint {
     std::string store;
@@ -111,11 +122,13 @@ class Checks {
     std::optional<core::UpdateId> update;
     std::uint32_t cut = 0;
     std::uint32_t step_width = 0;
+    std::uint64_t sequence = 0;  // the record that the slice was at then
+    std::uint32_t epoch = 0;     // of the mode
   };
   struct Sequence {
     Reference first, now;
     std::vector<Event> events;                 // from the one to the other
-    std::uint32_t epoch = 0;                   // of the view that it is under
+    std::uint32_t first_epoch = 0, epoch = 0;  // of the mode that it was under first, and is now
     std::map<std::uint32_t, Reference> ended;  // of those before
   };
   struct History {
@@ -129,6 +142,8 @@ class Checks {
     std::map<std::uint32_t, std::set<std::uint64_t>> live_at_seal;  // by cut: sessions
     std::set<std::uint32_t> ambiguous;  // slices: of an update another execution may be in a checkpoint
     bool loss_told = false;
+    std::map<std::uint32_t, std::uint64_t> owners;                   // processes, by slice
+    std::map<std::uint32_t, std::set<core::UpdateId>> acknowledged;  // by slice
   };
   // What the update adds to the slice of the history; null: nobody knows.
   const std::vector<float>* Adds(const History& history, const Checkpoint* base, std::uint32_t slice,

@@ -66,9 +66,10 @@ void ExpectCovered(Coverage coverage) {
 // A job in which every invariant is to hold; where one does not, how it is replayed.
 SimulationResult Checked(const SimulationOptions& options) {
   SimulationResult result = Simulate(options);
-  std::string replay = absl::StrCat("\n  replay: simulate", options.deadly_shard ? " --deadly-shard" : "",
-                                    options.search ? " --search" : "", options.steps ? " --steps" : "",
-                                    options.heeds ? " --heeds" : "", " --seed ", options.seed, " --trace");
+  std::string replay =
+      absl::StrCat("\n  replay: simulate", options.deadly_shard ? " --deadly-shard" : "",
+                   options.search ? " --search" : "", options.steps ? " --steps" : "", options.heeds ? " --heeds" : "",
+                   options.replicas ? " --replicas" : "", " --seed ", options.seed, " --trace");
   if (options.failing_tasks != FailingTasks::kNowhere) replay.clear();  // there is no flag for it
   for (const std::string& violation : result.violations) {
     ADD_FAILURE() << "seed " << options.seed << " (" << result.shape << "): " << violation << replay;

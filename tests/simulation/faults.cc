@@ -33,6 +33,13 @@ void Faults::Schedule() {
       });
     }
   }
+  if (job_->scales_) {
+    for (int changes = random_.Between(1, 4); changes > 0; --changes) {
+      world().At(absl::Milliseconds(random_.Between(300, 12000)), [this] {
+        if (!job_->done_) ChangePs();
+      });
+    }
+  }
   if (rate_ == 0) return;
   Time at = absl::Milliseconds(random_.Between(10, 1500));
   while (at < job_->faults_end_) {
@@ -41,6 +48,20 @@ void Faults::Schedule() {
     });
     at += absl::Seconds(-std::log(1.0 - 0.999 * random_.Uniform()) / rate_);
   }
+}
+
+void Faults::ChangePs() {
+  const std::uint32_t least = job_->config_.replication_factor() > 1 ? 2 : 1;
+  if (random_.Chance(0.3)) {
+    const auto index = static_cast<std::uint32_t>(random_.Below(job_->config_.ps_replicas()));
+    job_->Count("ps drained");
+    job_->Trace(absl::StrCat("ps-", index, " is to leave"));
+    return job_->DrainPs(index);
+  }
+  const auto count = least + static_cast<std::uint32_t>(random_.Below(6 - least));
+  job_->Count("ps scaled");
+  job_->Trace(absl::StrCat(count, " ps are wanted"));
+  job_->ScalePs(count);
 }
 
 void Faults::OnPhase() {
@@ -191,10 +212,12 @@ void Faults::WholeJob() {
   job_->all_.clear();
   job_->current_.clear();
   job_->final_ps_.clear();
+  job_->told_.clear_ps();
+  job_->told_.clear_leaving_ps();
   v1::TrainingConfig& config = job_->config_;
   // The shard that is deadly is one of the plan that the job began with.
   if (!job_->options_.deadly_shard && random_.Chance(0.5)) {
-    config.set_ps_replicas(static_cast<std::uint32_t>(random_.Between(1, 4)));
+    config.set_ps_replicas(static_cast<std::uint32_t>(random_.Between(config.replication_factor() > 1 ? 2 : 1, 4)));
     // The end of a search is known to the bit for updates of one size only; and with a codec the weights of a step's
     // updates, which the gradients undo, are those of the plan that the job began with.
     const bool steps = job_->lossy() && config.mode() == v1::SYNCHRONOUS;

@@ -50,16 +50,35 @@ class Job {
   void Exchange(const ProcessPointer& process, const core::ExchangeCall& call);
   void Train(const ProcessPointer& process, const core::Work& work);
   void CarryOutTask(const ProcessPointer& process, const core::Work& work);
-  // The view that the ps had before a directive was `before`.
-  void NoteMode(const Process& ps, const v1::ViewStamp& before);
+  // What the ps has to do with its slices before it hears a directive: the record that each replica is at, and of which
+  // it is the primary.
+  struct Standing {
+    v1::ViewStamp stamp;
+    std::uint32_t mode_epoch = 0;
+    std::map<std::uint32_t, std::uint64_t> sequences;
+    std::set<std::uint32_t> primaries;
+  };
+  static Standing StandingOf(const Process& ps);
+  // It has heard a directive.
+  void NoteView(const Process& ps, const Standing& before);
+  // Frames come to it.
+  void Receive(Process& ps, const std::vector<core::Frame>& frames,
+               std::function<void(std::vector<core::Frame>)> reply);
+  // What it has for others.
+  void Replicate(const ProcessPointer& ps);
+  // It did something about a push.
+  void OnPush(Process& ps, const core::Frame& push, core::ReplyStatus status, std::uint64_t sequence);
   void NoteTraining(const Process& ps, const v1::DirectRequest& request);
   void NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::DirectReply& answer);
   void CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& replies);
-  void CheckPush(Process& ps, const core::Frame& push, core::ReplyStatus status);
+  void CheckAnswer(Process& ps, const core::Frame& push, core::ReplyStatus status);
+  void CheckApplied(Process& ps, const core::Frame& push, std::uint64_t sequence);
+  // Standbys have the bits of their primaries.
+  void CheckStandbys();
   // What of the update it adds to a value; empty: nothing, or with each codec that loses nothing.
   std::vector<float> Adds(const core::Frame& push) const;
   HistoryKey HistoryOf(const Process& ps) const { return {ps.job_uid, ps.ps->view().stamp().generation()}; }
-  StalenessChecks::Era EraOf(const Process& ps) const { return {HistoryOf(ps), ps.ps->view().stamp().epoch()}; }
+  StalenessChecks::Era EraOf(const Process& ps) const { return {HistoryOf(ps), ps.ps->view().mode_epoch()}; }
   // URI of the checkpoint that it began with; empty: none.
   static std::string BeginningOf(const Process& ps) {
     const v1::RestoreSource& source = ps.ps->view().restore();
@@ -101,8 +120,15 @@ class Job {
   // What follows from evaluations.
   void ChooseDecisions();
   void Watch();
+  // How the slices are held, and whether that changes.
+  void ChooseReplicas();
   // The manifest has another mode, or other numbers of one.
   void ChangeMode();
+  // The manifest has another number of ps; or one of them is to leave.
+  void ScalePs(std::uint32_t count);
+  void DrainPs(std::uint32_t index);
+  // Ends ps that are not wanted and have no place.
+  void EndPs(const v1::ProgressReply& progress);
   void CheckMode(const v1::ProgressReply& progress);
   void CheckEnd();
   // Of mode SANDBLASTER; of how many evaluations it is the end.
@@ -135,6 +161,9 @@ class Job {
   std::optional<core::UpdateId> deadly_;  // any update of the shard
   v1::ProgressRequest told_;              // failures and wishes, as the operator knows them
   bool switches_ = false;                 // the mode changes now and then
+  bool scales_ = false;                   // the number of ps does
+  std::uint64_t ps_revision_ = 0;
+  std::uint32_t ps_started_ = 0;  // indices below it have been started
   std::uint64_t mode_revision_ = 0;
   Time mode_changed_ = absl::ZeroDuration();
   std::vector<v1::TensorSpec> tensors_;
@@ -162,6 +191,8 @@ class Faults {
  public:
   explicit Faults(Job* job);
   void Schedule();
+  // Another number of ps is wanted, or one is to leave.
+  void ChangePs();
   // The coordinator has come to another phase, or its cut has: moments that chance alone would seldom hit.
   void OnPhase();
   // One is complete: there is something to go on from. Behind the first one a ps is lost, in most jobs.

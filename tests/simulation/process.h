@@ -103,6 +103,7 @@ struct Process {
   std::uint64_t generation = 0;
   std::uint64_t session = 0;
   bool registering = false;
+  Time replicate_at = absl::InfiniteDuration();
 
   // worker
   bool leaving = false;            // was asked to

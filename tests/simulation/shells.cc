@@ -30,6 +30,7 @@ void Job::StartAll() {
   };
   for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index)
     start(Kind::kPs, index, absl::Milliseconds(500));
+  ps_started_ = config_.ps_replicas();
   for (std::uint32_t index = 0; index < worker_count_; ++index) start(Kind::kWorker, index, absl::Milliseconds(900));
 }
 
@@ -72,6 +73,9 @@ ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
     options.has_store = config_.has_checkpoint();
     options.extra_bytes_limit = extra_bytes_limit_;
     options.bug = options_.bug;
+    options.on_push = [this, ps = process.get()](const Frame& push, core::ReplyStatus status, std::uint64_t sequence) {
+      OnPush(*ps, push, status, sequence);
+    };
     process->ps = *core::PsCore::Create(options);
     by_session_[process->session] = process;
     AtProcess(now(), process, [this, process] { TickPs(process); });
@@ -110,6 +114,13 @@ void Job::Kill(const ProcessPointer& process, const char* why, bool platform) {
     failure->set_platform(platform);
     failure->set_cause(platform ? "Evicted" : "Killed by signal 11");
   }
+  if (process->kind == Kind::kPs && options_.replicas && random_.Chance(0.5)) {
+    v1::MemberFailure* failure = told_.add_failures();
+    failure->set_role("ps");
+    failure->set_index(process->index);
+    failure->set_process_incarnation(process->incarnation);
+    failure->set_platform(true);
+  }
   Trace(absl::StrCat("kill ", process->name(), " ", why));
   process->alive = false;
   ++result_.kills;
@@ -117,7 +128,8 @@ void Job::Kill(const ProcessPointer& process, const char* why, bool platform) {
 
 void Job::ReplaceSoon(const ProcessPointer& process) {
   world_.At(now() + random_.Delay(absl::Milliseconds(10), absl::Seconds(3)), [this, process] {
-    if (!done_ && Current(process->kind, process->index) == process) Start(process->kind, process->index);
+    const bool wanted = process->kind != Kind::kPs || process->index < config_.ps_replicas();
+    if (!done_ && wanted && Current(process->kind, process->index) == process) Start(process->kind, process->index);
   });
 }
 
@@ -161,16 +173,17 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
       call.deadline,
       [this, request = call.request](Process& target, const std::function<void(v1::DirectReply)>& reply) {
         if (target.ps == nullptr) return;
-        const v1::ViewStamp before = target.ps->view().stamp();
+        const Standing before = StandingOf(target);
         const v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
-        const bool another = core::CompareStamps(before, target.ps->view().stamp()) != 0;
+        const bool another = core::CompareStamps(before.stamp, target.ps->view().stamp()) != 0;
         if (evaluation_checks_.has_value() && another) {
           evaluation_checks_->OnView(HistoryOf(target), target.ps->view());
         }
-        NoteMode(target, before);
+        NoteView(target, before);
         CheckReplies(target, target.ps->TakeOwedReplies());
         NoteSessions(target, request, answer);
         StepStore(addresses_[target.address]);
+        Replicate(addresses_[target.address]);
         reply(answer);
       },
       [this, process, id = call.call](absl::StatusOr<v1::DirectReply> reply) {
@@ -181,20 +194,86 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
 
 // ---- a ps
 
-void Job::NoteMode(const Process& ps, const v1::ViewStamp& before) {
+Job::Standing Job::StandingOf(const Process& ps) {
+  Standing standing;
+  standing.stamp = ps.ps->view().stamp();
+  standing.mode_epoch = ps.ps->view().mode_epoch();
+  for (const auto& [slice, entry] : ps.ps->replicas().entries()) {
+    standing.sequences[slice] = entry.replica.sequence();
+    if (entry.role == core::PsReplicas::Role::kPrimary) standing.primaries.insert(slice);
+  }
+  return standing;
+}
+
+void Job::NoteView(const Process& ps, const Standing& before) {
   const v1::View& view = ps.ps->view();
   const v1::ViewStamp& stamp = view.stamp();
-  if (stamp.generation() == before.generation() && stamp.epoch() == before.epoch()) return;
-  if (stamp.generation() == before.generation() && modes_.emplace(HistoryOf(ps), stamp.epoch()).second) {
+  if (stamp.generation() == before.stamp.generation() && stamp.epoch() == before.stamp.epoch()) return;
+  const bool same_history = stamp.generation() == before.stamp.generation();
+  const bool another_mode = !same_history || view.mode_epoch() != before.mode_epoch;
+  if (same_history && another_mode && modes_.emplace(HistoryOf(ps), view.mode_epoch()).second) {
     ++result_.mode_changes;
     Trace(absl::StrCat("epoch ", stamp.epoch(), ": ", v1::Mode_Name(view.mode()), ", at most ", view.staleness(),
                        " ahead, ", view.updates_per_step(), " updates a step"));
   }
-  for (int slice = 0; slice < view.layout_size(); ++slice) {
-    if (view.layout(slice).primary() != ps.index) continue;
-    checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), static_cast<std::uint32_t>(slice));
+  for (const std::uint32_t slice : ps.ps->replicas().primaries()) {
+    const bool promoted = same_history && before.primaries.count(slice) == 0;
+    const std::uint64_t sequence = ps.ps->replicas().Primary(slice)->replica.sequence();
+    if (promoted) {
+      const std::uint64_t had = before.sequences.at(slice);
+      Trace(absl::StrCat(ps.name(), " takes slice ", slice, " over at record ", had, ", epoch ", stamp.epoch()));
+      checks_->OnPromoted(HistoryOf(ps), slice, ps.number, had, view.replication_lag(),
+                          *core::DataPlan::Create(view.data()));
+    }
+    if (promoted || another_mode) checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), slice, sequence);
   }
   if (view.mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnMode(EraOf(ps), view.staleness());
+}
+
+void Job::Replicate(const ProcessPointer& process) {
+  for (core::ReplicationCall& call : process->ps->TakeReplicationCalls(process->clock(now()))) {
+    network_->Call<std::vector<Frame>>(
+        process,
+        [this, address = call.address] {
+          const auto found = addresses_.find(address);
+          return found == addresses_.end() ? nullptr : found->second;
+        },
+        call.deadline,
+        [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
+          if (target.ps != nullptr) Receive(target, frames, std::move(reply));
+        },
+        [this, process, id = call.call](const absl::StatusOr<std::vector<Frame>>& reply) {
+          std::vector<core::PsCore::DataReply> replies;
+          process->ps->OnReplicationReply(id, reply, process->clock(now()), &replies);
+          CheckReplies(*process, replies);
+          Replicate(process);
+        });
+  }
+  const Time next = process->ps->replication_timer();
+  if (next == absl::InfiniteDuration()) return;
+  const Time at = next + process->origin;
+  if (process->replicate_at > now() && process->replicate_at <= at) return;
+  process->replicate_at = at;
+  AtProcess(std::max(at, now() + absl::Microseconds(50)), process, [this, process, at] {
+    if (process->replicate_at == at) process->replicate_at = absl::InfiniteDuration();
+    Replicate(process);
+  });
+}
+
+void Job::Receive(Process& target, const std::vector<Frame>& frames, std::function<void(std::vector<Frame>)> reply) {
+  const std::uint64_t id = target.next_call++;
+  std::vector<Frame> received = frames;
+  for (Frame& frame : received) {
+    // A payload that fails its checksum is delivered so by the transport.
+    if (frame.payload.size() == 0 || !network_->Corrupted()) continue;
+    frame.payload = core::Payload();
+    frame.header.status = core::ReplyStatus::kCorrupt;
+  }
+  target.open[id] = {received, std::move(reply)};
+  std::vector<core::PsCore::DataReply> replies;
+  target.ps->OnData(id, received, &replies);
+  CheckReplies(target, replies);
+  Replicate(addresses_[target.address]);
 }
 
 void Job::NoteTraining(const Process& ps, const v1::DirectRequest& request) {
@@ -281,24 +360,36 @@ void Job::CheckReplies(Process& ps, const std::vector<core::PsCore::DataReply>& 
     }
     for (std::size_t i = 0; i < reply.frames.size(); ++i) {
       if (open.frames[i].header.kind == core::FrameKind::kPush) {
-        CheckPush(ps, open.frames[i], reply.frames[i].header.status);
+        CheckAnswer(ps, open.frames[i], reply.frames[i].header.status);
       }
     }
     open.reply(reply.frames);
   }
 }
 
-void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
+// What a worker is told.
+void Job::CheckAnswer(Process& ps, const Frame& push, core::ReplyStatus status) {
   if (status == core::ReplyStatus::kDuplicate) ++result_.duplicates;
   if (status == core::ReplyStatus::kRefused) ++result_.refused;
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
-  if (there && ps.ps->view().mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnUpdate(EraOf(ps), push.header);
-  if (status == core::ReplyStatus::kDuplicate) checks_->OnDuplicate(HistoryOf(ps), push.header);
-  if (there && lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
+  if (!there || push.header.generation != ps.ps->view().stamp().generation()) return;
+  checks_->OnAcknowledged(HistoryOf(ps), ps.name(), push.header, ps.ps->view().replication_lag());
+  if (lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
     residual_checks_->OnAnswer(push, status,
                                MakeGradient(*core::DataPlan::Create(ps.ps->view().data()), push.header.update));
   }
-  if (status != core::ReplyStatus::kApplied) return;
+}
+
+// What a ps does with a push, whether it can say so already or not.
+void Job::OnPush(Process& ps, const Frame& push, core::ReplyStatus status, std::uint64_t sequence) {
+  if (!checks_->Owns(HistoryOf(ps), push.header.slice, ps.number)) return;  // nobody will hear of it
+  const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
+  if (there && ps.ps->view().mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnUpdate(EraOf(ps), push.header);
+  if (status == core::ReplyStatus::kDuplicate) checks_->OnDuplicate(HistoryOf(ps), push.header, sequence);
+  if (status == core::ReplyStatus::kApplied) CheckApplied(ps, push, sequence);
+}
+
+void Job::CheckApplied(Process& ps, const Frame& push, std::uint64_t sequence) {
   const core::DataPlan plan = *core::DataPlan::Create(ps.ps->view().data());
   const std::uint32_t width = core::StepWidth(ps.ps->view());
   if (width != 0 && push.payload.size() != 0 && !lossy()) {
@@ -308,7 +399,9 @@ void Job::CheckPush(Process& ps, const Frame& push, core::ReplyStatus status) {
                         absl::StrCat(ps.name(), ": slice ", push.header.slice, ": ", NameOf(push.header.update)),
                         core::StepOf(push.header.update, width), gradient->steps);
   }
-  checks_->OnApplied(HistoryOf(ps), BeginningOf(ps), ps.name(), plan, push.header, Adds(push));
+  core::FrameHeader header = push.header;
+  header.epoch = ps.ps->view().mode_epoch();
+  checks_->OnApplied(HistoryOf(ps), BeginningOf(ps), ps.name(), plan, header, Adds(push), sequence);
   if (ps.sessions_over.count(push.header.session) != 0) {
     world_.Violation(absl::StrCat(ps.name(), " applied a push of session ", push.header.session,
                                   " after it confirmed that the session is over"));
@@ -392,18 +485,7 @@ void Job::Exchange(const ProcessPointer& process, const core::ExchangeCall& call
       call.deadline,
       [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
         if (target.ps == nullptr) return;
-        const std::uint64_t id = target.next_call++;
-        std::vector<Frame> received = frames;
-        for (Frame& frame : received) {
-          // A payload that fails its checksum is delivered so by the transport.
-          if (frame.payload.size() == 0 || !network_->Corrupted()) continue;
-          frame.payload = core::Payload();
-          frame.header.status = core::ReplyStatus::kCorrupt;
-        }
-        target.open[id] = {received, std::move(reply)};
-        std::vector<core::PsCore::DataReply> replies;
-        target.ps->OnData(id, received, &replies);
-        CheckReplies(target, replies);
+        Receive(target, frames, std::move(reply));
       },
       [this, process, id = call.call](const absl::StatusOr<std::vector<Frame>>& reply) {
         core::WorkerOutput next;

@@ -1,5 +1,5 @@
-// Replays one simulated job: simulate --seed N [--trace] [--bug 0..22] [--deadly-shard] [--search] [--steps]
-// [--heeds] [--slow-worker] [--no-faults]
+// Replays one simulated job: simulate --seed N [--trace] [--bug 0..28] [--deadly-shard] [--search] [--steps]
+// [--heeds] [--replicas] [--slow-worker] [--no-faults]
 #include <cstdio>
 
 #include "CLI/CLI.hpp"
@@ -16,9 +16,10 @@ int main(int argc, char** argv) {
   app.add_flag("--search", options.search, "in mode Sandblaster");
   app.add_flag("--steps", options.steps, "of so many updates instead of epochs");
   app.add_flag("--heeds", options.heeds, "stops early, and reduces its learning rate on a plateau");
+  app.add_flag("--replicas", options.replicas, "with standbys, and ps that come and go");
   app.add_flag("--slow-worker", options.slow_worker, "worker-0 takes ten times as long");
   app.add_flag("--no-faults", no_faults, "a perfect network and machines");
-  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 22));
+  app.add_option("--bug", bug, "a planted bug (trainer/core/planted_bug.h)")->check(CLI::Range(0, 28));
   CLI11_PARSE(app, argc, argv);
   options.faults = !no_faults;
   options.bug = static_cast<downpour::core::PlantedBug>(bug);

@@ -96,6 +96,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     slowest_update_ = absl::Milliseconds(30);
   }
   if (options.heeds) ChooseDecisions();
+  if (options.replicas) ChooseReplicas();
   if (options.slow_worker) {
     // So many data shards that there is something to share out.
     sample_count_ = 100;
@@ -152,6 +153,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
   const bool may_switch =
       !lossy() && !options.search && config_.local_steps().fetch_every() <= 1 && !config_.has_reduce_on_plateau();
   switches_ = options.faults && random_.Chance(0.6) && may_switch;
+  if (lossy()) config_.clear_replication_lag();  // what is lost with it is not known to the bit
   network_.emplace(&world_, options.faults ? faults_end_ : absl::ZeroDuration());
   disk_.emplace(&world_, random_.Below(1u << 30), /*lies=*/options.faults && random_.Chance(0.1));
   checks_.emplace(
@@ -159,7 +161,7 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
       [this](std::uint32_t slice) { return searched_.count(slice) == 0; }, config_.updates_per_step(), lossy());
   faults_ = std::make_unique<Faults>(this);
   result_.shape = absl::StrCat(
-      ps, " ps, ", worker_count_, " workers, ", slices, " slices, ",
+      config_.ps_replicas(), " ps, ", worker_count_, " workers, ", slices, " slices, ",
       config_.steps() > 0 ? absl::StrCat(config_.steps(), " updates in ") : "", plan_->epochs(), " epochs of ",
       sample_count_, " samples, batch ", config_.batch_size(), ", ", config_.updates_per_shard(), " updates a shard",
       options.search ? absl::StrCat(", L-BFGS of ", config_.optimizer().history(), " pairs") : "",
@@ -174,6 +176,11 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
           ? absl::StrCat(", values before each update of ", config_.local_steps().fetch_every())
           : "",
       switches_ ? ", in changing modes" : "",
+      config_.replication_factor() > 1
+          ? absl::StrCat(", standbys",
+                         config_.replication_lag() > 0 ? absl::StrCat(" ", config_.replication_lag(), " behind") : "")
+          : "",
+      scales_ ? ", ps come and go" : "",
       store ? absl::StrCat(", a checkpoint every ", config_.checkpoint().interval_seconds(), " s",
                            disk_->lies() ? ", a disk that lies" : "")
             : "");
@@ -196,6 +203,55 @@ void Job::ChooseDecisions() {
     config_.clear_updates_per_step();
   }
   evaluation_checks_.emplace(&world_, config_, options_.seed);
+}
+
+void Job::ChooseReplicas() {
+  Random random(options_.seed * 92821 + 3);
+  if (random.Chance(0.8)) {
+    config_.set_replication_factor(2);
+    config_.set_ps_replicas(static_cast<std::uint32_t>(random.Between(2, 5)));
+    const bool may_lag = config_.mode() == v1::ASYNC || config_.mode() == v1::BOUNDED_STALENESS;
+    if (may_lag && random.Chance(0.25)) config_.set_replication_lag(static_cast<std::uint32_t>(random.Between(1, 4)));
+  }
+  scales_ = config_.replication_factor() < 2 || random.Chance(0.6);
+}
+
+void Job::ScalePs(std::uint32_t count) {
+  config_.set_ps_replicas(count);
+  v1::WantedPs& wanted = *told_.mutable_ps();
+  wanted.set_revision(++ps_revision_);
+  wanted.set_count(count);
+  told_.clear_leaving_ps();
+  for (std::uint32_t index = 0; index < count; ++index) {
+    const ProcessPointer process = Current(Kind::kPs, index);
+    if (index < ps_started_ && process != nullptr && process->alive) continue;
+    world_.At(now() + random_.Delay(absl::Milliseconds(10), absl::Milliseconds(800)), [this, index] {
+      const ProcessPointer there = Current(Kind::kPs, index);
+      if (!done_ && index < config_.ps_replicas() && (there == nullptr || !there->alive)) Start(Kind::kPs, index);
+    });
+  }
+  ps_started_ = std::max(ps_started_, count);
+}
+
+void Job::DrainPs(std::uint32_t index) {
+  told_.clear_leaving_ps();
+  told_.add_leaving_ps(index);
+}
+
+void Job::EndPs(const v1::ProgressReply& progress) {
+  if (progress.phase() != v1::PHASE_TRAINING && progress.phase() != v1::PHASE_FINISHING) return;
+  const std::set<std::uint32_t> placed(progress.placed_ps().begin(), progress.placed_ps().end());
+  for (std::uint32_t index = 0; index < ps_started_; ++index) {
+    const bool leaves =
+        std::find(told_.leaving_ps().begin(), told_.leaving_ps().end(), index) != told_.leaving_ps().end();
+    if ((index < config_.ps_replicas() && !leaves) || placed.count(index) != 0) continue;
+    const ProcessPointer process = Current(Kind::kPs, index);
+    if (process == nullptr || !process->alive) continue;
+    Kill(process, "as it has no place any more");
+    if (!leaves) continue;
+    told_.clear_leaving_ps();
+    ReplaceSoon(process);
+  }
 }
 
 // Some of each have no draw in common with the rest of the job, so that all others are as without.
@@ -227,7 +283,18 @@ std::string Job::ProtocolState() const {
   const core::Cuts::Phase cut = coordinator.checkpoints().cuts().phase();
   const bool open = cut != core::Cuts::Phase::kIdle;
   const bool training = coordinator.phase() == core::Phase::kTraining || coordinator.phase() == core::Phase::kFinishing;
-  return open && training ? NameOf(cut) : NameOf(coordinator.phase(), coordinator.checkpoints().restored());
+  if (open && training) return NameOf(cut);
+  if (training || coordinator.phase() == core::Phase::kSwitching) {
+    bool copying = false, unprotected = false;
+    for (const v1::SlicePlacement& placement : coordinator.view().layout()) {
+      if (placement.frozen()) return "frozen";
+      copying = copying || placement.has_joining();
+      unprotected = unprotected || (coordinator.view().replication_factor() > 1 && !placement.has_standby());
+    }
+    if (copying) return "copying";
+    if (unprotected) return "unprotected";
+  }
+  return NameOf(coordinator.phase(), coordinator.checkpoints().restored());
 }
 
 std::uint32_t Job::CheckSearch() {
@@ -260,10 +327,14 @@ std::uint32_t Job::CheckSearch() {
 void Job::CheckEnd() {
   const std::uint32_t epochs = options_.search ? CheckSearch() : plan_->epochs();
   std::set<std::uint32_t> seen;
-  for (std::uint32_t index = 0; index < config_.ps_replicas(); ++index) {
-    // The process that the coordinator counts as this ps.
-    const ProcessPointer process = by_session_[final_ps_[index]];
+  const v1::View& view = Coordinator()->coordinator->view();
+  final_ps_.clear();
+  for (const v1::PsMember& member : view.ps()) final_ps_[member.index()] = member.session();
+  for (const auto& [index, session] : final_ps_) {
+    const ProcessPointer process = by_session_[session];
     if (process == nullptr || !process->alive) continue;
+    // A ps that has not heard of the newest view may take slices for its own that others have by now.
+    if (core::CompareStamps(process->ps->view().stamp(), view.stamp()) != 0) continue;
     const v1::LedgerReply tables = process->ps->ReadLedger();
     result_.stopped_early = result_.stopped_early || tables.has_end();
     result_.reduced = result_.reduced || process->ps->view().has_learning_rate_scale();
@@ -306,12 +377,42 @@ void Job::CheckEnd() {
     }
   }
   // A ps that died after the last check is not replaced any more.
-  const bool all_alive = std::all_of(final_ps_.begin(), final_ps_.end(), [this](const auto& ps) {
+  const bool all_alive = std::all_of(final_ps_.begin(), final_ps_.end(), [this, &view](const auto& ps) {
     const ProcessPointer& process = by_session_[ps.second];
-    return process != nullptr && process->alive;
+    return process != nullptr && process->alive && core::CompareStamps(process->ps->view().stamp(), view.stamp()) == 0;
   });
+  CheckStandbys();
   if (all_alive && seen.size() != tensors_.size()) {
     world_.Violation(absl::StrCat(seen.size(), " slices at the end, expected ", tensors_.size()));
+  }
+}
+
+void Job::CheckStandbys() {
+  const v1::View& view = Coordinator()->coordinator->view();
+  for (int slice = 0; slice < view.layout_size(); ++slice) {
+    const v1::SlicePlacement& placement = view.layout(slice);
+    if (!placement.has_standby()) continue;
+    const auto number = static_cast<std::uint32_t>(slice);
+    const auto replica = [&](std::uint32_t ps, std::uint64_t id) -> const core::Replica* {
+      const auto session = final_ps_.find(ps);
+      const ProcessPointer process = session == final_ps_.end() ? nullptr : by_session_[session->second];
+      if (process == nullptr || !process->alive) return nullptr;
+      const auto entry = process->ps->replicas().entries().find(number);
+      if (entry == process->ps->replicas().entries().end() || entry->second.replica.number() != id) return nullptr;
+      return &entry->second.replica;
+    };
+    const core::Replica* const primary = replica(placement.primary(), placement.primary_replica());
+    const core::Replica* const standby = replica(placement.standby(), placement.standby_replica());
+    if (primary == nullptr || standby == nullptr || primary->sequence() != standby->sequence()) continue;
+    ++result_.standbys_compared;
+    const core::ReplicaCopy a = primary->Export(), b = standby->Export();
+    bool same = *a.snapshot.value == *b.snapshot.value && a.step_width == b.step_width &&
+                a.snapshot.table.version() == b.snapshot.table.version() &&
+                a.snapshot.optimizer.vectors.size() == b.snapshot.optimizer.vectors.size();
+    for (std::size_t i = 0; same && i < a.snapshot.optimizer.vectors.size(); ++i) {
+      same = *a.snapshot.optimizer.vectors[i].values == *b.snapshot.optimizer.vectors[i].values;
+    }
+    if (!same) world_.Violation(absl::StrCat("the standby of slice ", slice, " is not the same to the bit"));
   }
 }
 
@@ -349,6 +450,12 @@ void Job::Watch() {
     const v1::ProgressReply progress = coordinator.GetProgress(process->clock(now()));
     result_.generation = std::max(result_.generation, progress.view().generation());
     CheckMode(progress);
+    EndPs(progress);
+    result_.failovers = std::max<std::uint64_t>(result_.failovers, progress.replication().failovers());
+    result_.moves = std::max<std::uint64_t>(result_.moves, progress.replication().moves());
+    result_.protected_once =
+        result_.protected_once ||
+        (progress.replication().factor() > 1 && progress.replication().in_sync() == progress.replication().slices());
     checks_->OnLossTold({process->job_uid, progress.view().generation()}, progress.restoration());
     if (progress.phase() == v1::PHASE_FAILED) {
       const bool deadly = deadly_.has_value() && progress.failure() == v1::FAILURE_DATA_SHARD;

@@ -28,6 +28,7 @@ struct SimulationOptions {
   bool search = false;       // in mode SANDBLASTER
   bool steps = false;        // of so many updates instead of epochs
   bool heeds = false;        // evaluations: it may stop early, and reduce its learning rate
+  bool replicas = false;     // slices have standbys, in most jobs; and ps come and go
   bool slow_worker = false;  // worker 0 takes ten times as long as others at most
 };
 
@@ -60,8 +61,11 @@ struct SimulationResult {
   std::map<std::uint32_t, std::uint64_t> computed;  // updates, by worker
   std::uint32_t iterations = 0;                     // in mode SANDBLASTER
   bool stopped_early = false;
-  bool reduced = false;  // the learning rate
-  std::string failure;   // with which a job with a deadly shard or with tasks that fail everywhere failed
+  bool reduced = false;                    // the learning rate
+  std::uint64_t failovers = 0, moves = 0;  // slices, as coordinators told
+  std::uint64_t standbys_compared = 0;     // at the end
+  bool protected_once = false;             // every slice had a standby at some time
+  std::string failure;  // with which a job with a deadly shard or with tasks that fail everywhere failed
 };
 
 SimulationResult Simulate(const SimulationOptions& options);

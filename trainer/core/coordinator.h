@@ -89,6 +89,7 @@ class CoordinatorCore {
 
   // ---- inspection, for tests
   Phase phase() const { return phase_; }
+  const v1::View& view() const { return view_; }
   const JobCheckpoints& checkpoints() const { return checkpoints_; }
 
  private:

@@ -13,10 +13,12 @@ namespace {
 
 class CutsTest : public ::testing::Test {
  protected:
-  CutsTest() : cuts_(Options()) { cuts_.StartClock(now_); }
+  CutsTest() : cuts_(Options()) {
+    cuts_.SetPs({0, 1});
+    cuts_.StartClock(now_);
+  }
   static CutOptions Options() {
     CutOptions options;
-    options.ps = 2;
     options.interval = absl::Minutes(1);
     return options;
   }

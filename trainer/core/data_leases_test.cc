@@ -12,6 +12,7 @@ namespace downpour::core {
 namespace {
 
 constexpr std::uint32_t kPs = 2;
+const std::set<std::uint32_t> kAllPs = {0, 1};
 
 DataPlan PlanOf(std::uint32_t shards, std::uint32_t epochs) {
   v1::DataPlan plan;
@@ -62,7 +63,7 @@ class DataLeasesTest : public testing::Test {
   }
 
   LeaseNumbers numbers_{1};
-  DataLeases leases_{PlanOf(/*shards=*/3, /*epochs=*/3), kPs, Ledger{}};
+  DataLeases leases_{PlanOf(/*shards=*/3, /*epochs=*/3), kAllPs, Ledger{}};
 };
 
 TEST_F(DataLeasesTest, GivesEachShardOnceInOrderOfTwoEpochs) {
@@ -185,7 +186,7 @@ TEST_F(DataLeasesTest, WhatOthersMayHaveBegunCounts) {
 }
 
 TEST_F(DataLeasesTest, AnEarlierCoordinatorMayHaveSeenMoreThanAllPs) {
-  DataLeases leases(PlanOf(3, 6), kPs, Ledger{.watermark = 1, .retired = {{1, Bitmap(3, true)}, {2, Bitmap(3)}}});
+  DataLeases leases(PlanOf(3, 6), kAllPs, Ledger{.watermark = 1, .retired = {{1, Bitmap(3, true)}, {2, Bitmap(3)}}});
   leases.AssumeLeased();
   EXPECT_EQ(leases.begun_end(), ShardKey(4, 0)) << "its watermark may have been 2";
 }
@@ -203,7 +204,7 @@ TEST_F(DataLeasesTest, WhatIsHeldBehindTheEndIsNotAdopted) {
 TEST_F(DataLeasesTest, AHistoryIsTakenUpWhereItsLedgerSays) {
   Bitmap retired(3);
   retired.Set(2);
-  DataLeases leases(PlanOf(3, 3), kPs, Ledger{.watermark = 1, .retired = {{1, retired}}});
+  DataLeases leases(PlanOf(3, 3), kAllPs, Ledger{.watermark = 1, .retired = {{1, retired}}});
   EXPECT_EQ(leases.retired_updates(), 16u);
   v1::HeldLease held;
   held.set_lease(77);
@@ -264,7 +265,7 @@ class BandsTest : public ::testing::Test {
 
   LeaseNumbers numbers_{1};
   v1::Lease newest_;
-  DataLeases leases_{PlanOf(/*shards=*/4, /*epochs=*/3), kPs, Ledger{}};
+  DataLeases leases_{PlanOf(/*shards=*/4, /*epochs=*/3), kAllPs, Ledger{}};
 };
 
 TEST_F(BandsTest, EachWorkerHasItsShareOfEachBand) {
@@ -375,7 +376,7 @@ TEST(AffinityTest, AWorkerGetsTheWindowsThatItHadAndIsNeverLeftWithout) {
   constexpr std::uint32_t kEpochs = 4;
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const DataPlan plan = PlanInWindows(kShards, kEpochs, seed);
-    DataLeases leases(plan, kPs, Ledger{});
+    DataLeases leases(plan, kAllPs, Ledger{});
     LeaseNumbers numbers(1);
     std::mt19937_64 random(seed);
     std::map<std::uint64_t, std::set<std::uint32_t>> had;  // by window, those that ever had it
@@ -407,7 +408,7 @@ TEST(AffinityTest, AWorkerGetsTheWindowsThatItHadAndIsNeverLeftWithout) {
 
 TEST(AffinityTest, WhatIsFreeAgainAndWhatWasAdoptedAreKnown) {
   const DataPlan plan = PlanInWindows(/*shards=*/4, /*epochs=*/2, /*seed=*/1);
-  DataLeases leases(plan, kPs, Ledger{});
+  DataLeases leases(plan, kAllPs, Ledger{});
   LeaseNumbers numbers(10);
   v1::HeldLease held;
   held.set_lease(5);
@@ -430,7 +431,7 @@ TEST(AffinityTest, WhatIsFreeAgainAndWhatWasAdoptedAreKnown) {
 // What a call looks at is what it is about, however many data shards there are.
 TEST_F(DataLeasesTest, ACallLooksAtTheLeasesOfItsSessionAlone) {
   for (const std::uint32_t shards : {1000u, 10000u}) {
-    DataLeases leases(PlanOf(shards, 3), kPs, Ledger{});
+    DataLeases leases(PlanOf(shards, 3), kAllPs, Ledger{});
     v1::WorkerSyncReply reply;
     // A worker that is gone for each of half of them; the rest goes to others.
     for (std::uint64_t session = 1; session <= shards; ++session) leases.Grant(session, 2, numbers_, &reply);

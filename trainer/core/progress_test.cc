@@ -24,8 +24,9 @@ TEST(AwaitedTest, NamesThePsThatAreMissing) {
 TEST(ReportPsTest, NamesThoseThatCameAndWhoIsSilent) {
   constexpr absl::Duration kPatience = absl::Seconds(3);
   PsRegistry registry(3);
-  PsStates states(3);
-  DirectCalls calls(3, absl::Milliseconds(5), absl::Milliseconds(500));
+  PsStates states;
+  states.SetPs({0, 1, 2});
+  DirectCalls calls(absl::Milliseconds(5), absl::Milliseconds(500));
   for (const std::uint32_t index : {1u, 2u}) {
     v1::RegisterPsRequest request;
     request.mutable_self()->set_index(index);
@@ -48,8 +49,9 @@ TEST(ReportUpdatesTest, CountsWhatThePsHaveBeforeItIsRetiredAndNeverMoreThanTher
   plan.set_batch_size(4);
   plan.set_updates_per_shard(1);
   plan.set_epochs(2);
-  const DataLeases leases(*DataPlan::Create(plan), 1, Ledger{.watermark = 1});
-  PsStates states(1);
+  const DataLeases leases(*DataPlan::Create(plan), {0}, Ledger{.watermark = 1});
+  PsStates states;
+  states.SetPs({0});
   v1::PsStats stats;
   stats.set_slices(2);
   stats.set_skipped(1);
@@ -71,7 +73,7 @@ TEST(ReportUpdatesTest, TellsOfBackupExecutions) {
   plan.set_batch_size(1);
   plan.set_updates_per_shard(4);
   plan.set_epochs(1);
-  DataLeases leases(*DataPlan::Create(plan), 1, Ledger{});
+  DataLeases leases(*DataPlan::Create(plan), {0}, Ledger{});
   LeaseNumbers numbers(1);
   const auto grant = [&](std::uint64_t session, bool starves) {
     v1::WorkerSyncReply reply;
@@ -88,7 +90,7 @@ TEST(ReportUpdatesTest, TellsOfBackupExecutions) {
   leases.Report(held, 1);
   grant(3, true);
   v1::ProgressReply progress;
-  ReportUpdates(leases, PsStates(1), /*done=*/false, &progress);
+  ReportUpdates(leases, PsStates(), /*done=*/false, &progress);
   EXPECT_EQ(progress.backup_executions(), 1u);
 }
 

@@ -637,6 +637,7 @@ Frame PsCore::CarryOut(const Frame& frame, const Decision& decision, Needs* need
         if (bound_.has_value() && (status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate)) {
           bound_->SetClock(header.slice, header.session, header.clock);
         }
+        if (options_.on_push) options_.on_push(frame, status, replicas_.Primary(header.slice)->replica.sequence());
         break;
       case FrameKind::kReply:
       case FrameKind::kRecord:

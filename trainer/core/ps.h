@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_PS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -41,6 +42,8 @@ struct PsOptions {
   // Updates that another replica does not hold yet are kept up to this many bytes; beyond, pushes come again.
   std::size_t log_bytes_limit = 256u << 20;
   PlantedBug bug = PlantedBug::kNone;
+  // For tests: hears what became of each push, the moment it is carried out, and the record that its slice is at.
+  std::function<void(const Frame& push, ReplyStatus status, std::uint64_t sequence)> on_push = nullptr;
 };
 
 // Whether a checkpoint that could not be read may be all right: the store is away, say, or lets nobody in. Whoever

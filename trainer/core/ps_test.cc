@@ -661,6 +661,7 @@ TEST_F(SynchronousPsTest, AnotherModeBeginsWithWhatIsThere) {
   // Steps again: those of the first one are on this slice, on the other none is.
   v1::View steps = view_;
   steps.mutable_stamp()->set_epoch(3);
+  steps.set_mode_epoch(3);
   ps_->OnDirect(MakeDirective(steps, {kWorker, kOther}, 1), absl::ZeroDuration());
   const auto of_then = [](Frame frame) {
     frame.header.epoch = 3;
@@ -878,6 +879,7 @@ TEST_F(PsTest, TheLearningRateIsThatOfTheUpdatesPlaceInThePlanTimesTheScaleOfThe
 
   v1::View scaled = view;
   scaled.mutable_stamp()->set_epoch(2);
+  scaled.set_mode_epoch(2);
   scaled.set_learning_rate_scale(0.25);
   ASSERT_EQ(ps_->OnDirect(MakeDirective(scaled, {kWorker}, 2), absl::ZeroDuration()).status(), v1::SYNC_OK);
   Frame next = Push(0, {0, 0, 2}, Verdict::kApply);

@@ -399,6 +399,7 @@ TEST_F(WorkerTest, GoesOnWithItsLeasesInAnotherMode) {
         epoch = 2;
         v1::View view = MakeView(1, incarnation_);
         view.mutable_stamp()->set_epoch(2);
+        view.set_mode_epoch(2);
         view.set_mode(v1::SYNCHRONOUS);
         view.set_updates_per_step(3);
         Direct(view, {member_});
@@ -437,6 +438,7 @@ TEST_F(WorkerTest, ATaskThatHasItsValuesGoesOnUnderAnotherView) {
     reply.mutable_leases(0)->set_kind(v1::TASK_EVALUATE);
     v1::View view = MakeView(1, incarnation_);
     view.mutable_stamp()->set_epoch(epoch);
+    view.set_mode_epoch(epoch);
     if (epoch != ps_->view().stamp().epoch()) Direct(view, {member_});
     *reply.mutable_view() = view;
     return reply;

@@ -27,6 +27,7 @@ inline v1::View MakeView(std::uint64_t generation = 1, std::uint32_t incarnation
   view.mutable_stamp()->set_generation(generation);
   view.mutable_stamp()->set_incarnation(incarnation);
   view.mutable_stamp()->set_epoch(epoch);
+  view.set_mode_epoch(epoch);
   for (std::uint32_t primary : {0u, 0u, 1u}) {
     v1::TensorSpec* tensor = view.add_tensors();
     tensor->set_name(absl::StrCat("tensor", view.tensors_size()));

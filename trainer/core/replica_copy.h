@@ -1,16 +1,22 @@
 #ifndef DOWNPOUR_TRAINER_CORE_REPLICA_COPY_H_
 #define DOWNPOUR_TRAINER_CORE_REPLICA_COPY_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "downpour/v1/control.pb.h"
 #include "trainer/core/frame.h"
+#include "trainer/core/layout.h"
 #include "trainer/core/slice_snapshot.h"
 
+// The whole state of a slice, in parts small enough for a message each; specified in docs/formats.md.
 namespace downpour::core {
 
 // A value of the slice that a worker's session got and may compute with.
@@ -29,13 +35,17 @@ struct ReplicaCopy {
   std::uint32_t step_width = 0;  // updates a step that it was in, 0: each is one
 };
 
+inline constexpr std::size_t kMostCopyParts = 1u << 16;
+
 // Cuts a copy into frames of kind kCopy: first a description (ReplicaDescription), then one for each vector, whose
-// memory they share. A part has its number in `version` and the number of parts in `clock`; `slice` and `sequence` are
-// set, all else is for whoever sends them.
-std::vector<Frame> CutCopy(const ReplicaCopy& copy);
+// memory they share. Of values with the same bits that sessions got there is one part: two copies of the same state
+// have the same vectors in the same parts. A part has its number in `version` and the number of parts in `clock`;
+// `slice` and `sequence` are set, all else is for whoever sends them. kInvalidArgument: a vector is not there or not of
+// the slice's size, the description has more than kSliceBytes, or there are more than kMostCopyParts.
+absl::StatusOr<std::vector<Frame>> CutCopy(const ReplicaCopy& copy);
 
 // Puts it together again, in whatever order its parts come and however often; parts of a copy with a higher sequence
-// take the place of all before. Trusts no field of a frame. Not thread-safe.
+// take the place of all before. Trusts no field of a frame, and keeps none of the payloads. Not thread-safe.
 class CopyAssembly {
  public:
   // Of a slice with so many elements.
@@ -49,11 +59,19 @@ class CopyAssembly {
   absl::StatusOr<std::optional<ReplicaCopy>> Take();
 
  private:
+  using Vector = std::shared_ptr<const std::vector<float>>;
+
+  // What is wrong with it by itself; empty: nothing. Reads a description into `description`.
+  std::string Problem(const Frame& part, v1::ReplicaDescription* description) const;
+  void BeginAnew();
+
   std::uint32_t number_;
   Slice slice_;
   std::uint64_t sequence_ = 0;
-  std::vector<std::optional<Frame>> parts_;
-  std::size_t missing_ = 0;
+  std::size_t parts_ = 0;  // of the copy; 0: none has come
+  bool taken_ = false;
+  std::optional<v1::ReplicaDescription> description_;
+  std::map<std::size_t, Vector> vectors_;  // by number
 };
 
 }  // namespace downpour::core

@@ -510,6 +510,7 @@ Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
   reply.header.factor = 1;
   reply.header.loss = 0;
   reply.header.want_bf16 = false;
+  reply.header.record = RecordKind::kNone;
   if (view_.has_stamp()) {
     reply.header.generation = view_.stamp().generation();
     reply.header.incarnation = view_.stamp().incarnation();

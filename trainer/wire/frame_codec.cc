@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -22,6 +23,7 @@ using core::Frame;
 using core::FrameCodec;
 using core::FrameHeader;
 using core::FrameKind;
+using core::RecordKind;
 using core::ReplyStatus;
 using core::Verdict;
 
@@ -61,7 +63,11 @@ enum Offset : std::size_t {
   kFactorAt = 100,
   kClockAt = 104,
   kLossAt = 112,
-  kReservedTailAt = 120,
+  kReplicaAt = 120,
+  kSequenceAt = 128,
+  kLearningRateAt = 136,
+  kRecordAt = 144,
+  kReservedTailAt = 145,
 };
 
 using HeaderBytes = std::array<std::uint8_t, kFrameHeaderBytes>;
@@ -99,6 +105,23 @@ std::string Inconsistency(const FrameHeader& header, std::size_t payload_bytes) 
   }
   if (!core::IsFactor(header.factor)) {
     return absl::StrCat("factor: found ", header.factor, ", expected 0 to 1");
+  }
+  if ((header.kind == FrameKind::kRecord) != (header.record != RecordKind::kNone)) {
+    return absl::StrCat("record kind: found ", header.record, " in a frame of kind ", header.kind,
+                        ", expected one in every record and 0 in any other frame");
+  }
+  if (!std::isfinite(header.learning_rate)) {
+    return absl::StrCat("learning rate: found ", header.learning_rate, ", expected a finite number");
+  }
+  if (header.type == DataType::kBytes) {
+    if (header.codec != FrameCodec::kNone ||
+        (header.kind != FrameKind::kCopy && header.record != RecordKind::kVectors)) {
+      return absl::StrCat("type and codec: found ", header.type, " and ", header.codec, " in a frame of kind ",
+                          header.kind, ", expected 2 and 0, in copies and in records of vectors alone");
+    }
+    if (payload_bytes == header.elements) return {};
+    return absl::StrCat("payload length: found ", payload_bytes, ", expected as many bytes as elements, ",
+                        header.elements);
   }
   if (payload_bytes == 0) return {};
   if (header.type != DataType::kFloat32 || header.codec == FrameCodec::kNone) {
@@ -143,6 +166,10 @@ void WriteHeader(const Frame& frame, std::uint8_t* out) {
   Put<std::uint32_t>(out, kFactorAt, std::bit_cast<std::uint32_t>(header.factor));
   Put<std::uint64_t>(out, kClockAt, header.clock);
   Put<std::uint64_t>(out, kLossAt, std::bit_cast<std::uint64_t>(header.loss));
+  Put<std::uint64_t>(out, kReplicaAt, header.replica);
+  Put<std::uint64_t>(out, kSequenceAt, header.sequence);
+  Put<std::uint64_t>(out, kLearningRateAt, std::bit_cast<std::uint64_t>(header.learning_rate));
+  out[kRecordAt] = static_cast<std::uint8_t>(header.record);
   Put<std::uint32_t>(out, kHeaderCrcAt, HeaderCrc(out));
 }
 
@@ -177,10 +204,10 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   if (status.ok()) status = Expect<std::uint16_t>(bytes, kHeaderBytesAt, "header length", kFrameHeaderBytes);
   if (status.ok()) status = Expect<std::uint32_t>(bytes, kHeaderCrcAt, "header checksum", HeaderCrc(bytes));
   if (status.ok()) {
-    status = GetEnum(bytes, kKindAt, "kind", FrameKind::kPush, FrameKind::kReply, header.kind);
+    status = GetEnum(bytes, kKindAt, "kind", FrameKind::kPush, FrameKind::kCopy, header.kind);
   }
   if (status.ok()) {
-    status = GetEnum(bytes, kTypeAt, "type", DataType::kNone, DataType::kFloat32, header.type);
+    status = GetEnum(bytes, kTypeAt, "type", DataType::kNone, DataType::kBytes, header.type);
   }
   if (status.ok()) {
     status = GetEnum(bytes, kCodecAt, "codec", FrameCodec::kNone, FrameCodec::kOneBit, header.codec);
@@ -190,6 +217,9 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   }
   if (status.ok()) {
     status = GetEnum(bytes, kStatusAt, "status", ReplyStatus::kNone, ReplyStatus::kCorrupt, header.status);
+  }
+  if (status.ok()) {
+    status = GetEnum(bytes, kRecordAt, "record kind", RecordKind::kNone, RecordKind::kVectors, header.record);
   }
   if (!status.ok()) return status;
   if ((bytes[kFlagsAt] & ~(kWantValue | kBeginsUpdate | kWantBf16)) != 0) {
@@ -218,6 +248,9 @@ absl::Status ReadHeader(const std::uint8_t* bytes, FrameHeader& header, PayloadF
   header.factor = std::bit_cast<float>(Get<std::uint32_t>(bytes, kFactorAt));
   header.clock = Get<std::uint64_t>(bytes, kClockAt);
   header.loss = std::bit_cast<double>(Get<std::uint64_t>(bytes, kLossAt));
+  header.replica = Get<std::uint64_t>(bytes, kReplicaAt);
+  header.sequence = Get<std::uint64_t>(bytes, kSequenceAt);
+  header.learning_rate = std::bit_cast<double>(Get<std::uint64_t>(bytes, kLearningRateAt));
   payload.bytes = Get<std::uint32_t>(bytes, kPayloadBytesAt);
   payload.crc = Get<std::uint32_t>(bytes, kPayloadCrcAt);
   if (const std::string problem = Inconsistency(header, payload.bytes); !problem.empty()) {

@@ -14,8 +14,8 @@
 // Frames to bytes and back; the layout is specified in docs/formats.md. Free of gRPC and of state: thread-safe.
 namespace downpour::wire {
 
-inline constexpr std::size_t kFrameHeaderBytes = 128;
-inline constexpr std::uint16_t kFrameVersion = 2;
+inline constexpr std::size_t kFrameHeaderBytes = 152;
+inline constexpr std::uint16_t kFrameVersion = 3;
 
 // Payloads up to this size are copied beside their headers, larger ones travel by reference.
 inline constexpr std::size_t kCopiedPayloadBytes = 8192;
@@ -27,9 +27,10 @@ struct MessagePart {
 };
 
 // One message; the parts in order are its bytes. Payloads are referred to, not copied, except the small ones. Computes
-// the checksums, so it reads every payload once. kInvalidArgument: a payload that is neither empty nor fp32 of
-// `elements` values, a factor outside 0 to 1, a reply without a status or a status on what is no reply, or more than
-// kMaxMessageBytes.
+// the checksums, so it reads every payload once. kInvalidArgument: a payload that is neither empty nor what the codec
+// makes of `elements` values nor so many bytes, bytes where none may be, a factor outside 0 to 1, a learning rate that
+// is not finite, a reply without a status or a status on what is no reply, a record without a kind or that of one on
+// what is none, or more than kMaxMessageBytes.
 absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames);
 
 // A message read back. Payloads refer to the message's bytes and hold `owner`.

@@ -1,10 +1,12 @@
 #include "trainer/wire/frame_codec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "gmock/gmock.h"
@@ -54,9 +56,14 @@ absl::StatusOr<DecodedMessage> Decode(const Bytes& bytes) {
 core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   core::Frame frame;
   core::FrameHeader& header = frame.header;
-  header.kind = static_cast<core::FrameKind>(1 + random() % 5);
+  header.kind = static_cast<core::FrameKind>(1 + random() % 7);
   header.status = header.kind == core::FrameKind::kReply ? static_cast<core::ReplyStatus>(1 + random() % 11)
                                                          : core::ReplyStatus::kNone;
+  header.record = header.kind == core::FrameKind::kRecord ? static_cast<core::RecordKind>(1 + random() % 5)
+                                                          : core::RecordKind::kNone;
+  header.replica = random();
+  header.sequence = random();
+  header.learning_rate = std::ldexp(static_cast<double>(random()), -64);
   header.type = static_cast<core::DataType>(random() % 2);
   header.codec = static_cast<core::FrameCodec>(random() % 6);
   header.verdict = static_cast<core::Verdict>(random() % 3);
@@ -78,7 +85,15 @@ core::Frame RandomFrame(std::mt19937_64& random, std::size_t largest_payload) {
   header.elements = static_cast<std::uint32_t>(random());
   header.factor = static_cast<float>(random() % 1025) / 1024;
   const std::size_t elements = random() % 3 == 0 ? 0 : random() % (largest_payload / sizeof(float) + 1);
-  if (elements != 0) {
+  const bool may_have_bytes = header.kind == core::FrameKind::kCopy || header.record == core::RecordKind::kVectors;
+  if (may_have_bytes && random() % 2 == 0) {
+    header.type = core::DataType::kBytes;
+    header.codec = core::FrameCodec::kNone;
+    header.elements = static_cast<std::uint32_t>(elements);
+    auto bytes = std::make_shared<Bytes>(elements);
+    for (auto& byte : *bytes) byte = static_cast<std::uint8_t>(random());
+    frame.payload = core::Payload(Cut(*bytes, bytes->size(), random), bytes);
+  } else if (elements != 0) {
     header.type = core::DataType::kFloat32;
     header.codec = static_cast<core::FrameCodec>(1 + random() % 5);
     header.elements = static_cast<std::uint32_t>(elements);
@@ -117,6 +132,10 @@ void ExpectSameHeader(const core::FrameHeader& a, const core::FrameHeader& b) {
   EXPECT_EQ(a.version, b.version);
   EXPECT_EQ(a.elements, b.elements);
   EXPECT_EQ(a.factor, b.factor);
+  EXPECT_EQ(a.record, b.record);
+  EXPECT_EQ(a.replica, b.replica);
+  EXPECT_EQ(a.sequence, b.sequence);
+  EXPECT_EQ(a.learning_rate, b.learning_rate);
 }
 
 void ExpectSameFrame(const core::Frame& a, const core::Frame& b) {
@@ -137,6 +156,15 @@ core::Frame SmallPush() {
   frame.header.codec = core::FrameCodec::kFp32;
   frame.header.elements = 3;
   frame.payload = core::Payload::OfFloats(values, nullptr);
+  return frame;
+}
+
+core::Frame SmallDescription() {
+  core::Frame frame;
+  frame.header.kind = core::FrameKind::kCopy;
+  frame.header.type = core::DataType::kBytes;
+  frame.header.elements = 5;
+  frame.payload = core::OwningPayload({1, 2, 3, 4, 5});
   return frame;
 }
 
@@ -273,16 +301,19 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
     const char* message;
   } cases[] = {
       {0, {'N'}, "magic: found 0x4652504e, expected 0x46525044"},
-      {4, {1}, "format version: found 0x1, expected 0x2"},
-      {4, {3}, "format version: found 0x3, expected 0x2"},
-      {6, {64}, "header length: found 0x40, expected 0x80"},
+      {4, {2}, "format version: found 0x2, expected 0x3"},
+      {4, {4}, "format version: found 0x4, expected 0x3"},
+      {6, {128}, "header length: found 0x80, expected 0x98"},
       {8, {8}, "payload length: found 8, expected 0 or what codec 1 makes of 3 elements"},
       {8, {0xFF, 0xFF, 0xFF, 0xFF}, "payload length: found 4294967295, expected 0 or what codec 1"},
-      {20, {0}, "kind: found 0, expected 1 to 5"},
-      {20, {6}, "kind: found 6, expected 1 to 5"},
+      {20, {0}, "kind: found 0, expected 1 to 7"},
+      {20, {8}, "kind: found 8, expected 1 to 7"},
+      {20, {6}, "record kind: found 0 in a frame of kind 6"},
       {20, {5}, "status: found 0 in a frame of kind 5"},
       {21, {0}, "type and codec: found 0 and 1 with a payload, expected 1 and 1 to 5"},
-      {21, {2}, "type: found 2, expected 0 to 1"},
+      {21, {2}, "type and codec: found 2 and 1 in a frame of kind 1, expected 2 and 0"},
+      {21, {2, 0}, "type and codec: found 2 and 0 in a frame of kind 1, expected 2 and 0"},
+      {21, {3}, "type: found 3, expected 0 to 2"},
       {22, {0}, "type and codec: found 1 and 0 with a payload, expected 1 and 1 to 5"},
       {22, {2}, "payload length: found 12, expected 0 or what codec 2 makes of 3 elements"},
       {22, {3}, "payload length: found 12, expected 0 or what codec 3 makes of 3 elements"},
@@ -299,8 +330,12 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
       {100, {0, 0, 0x80, 0xBF}, "factor: found -1, expected 0 to 1"},
       {100, {0, 0, 0xC0, 0x7F}, "factor: found nan, expected 0 to 1"},
       {100, {0, 0, 0x80, 0x7F}, "factor: found inf, expected 0 to 1"},
-      {120, {1}, "reserved bytes: found some set"},
-      {127, {1}, "reserved bytes: found some set"},
+      {142, {0xF0, 0x7F}, "learning rate: found inf, expected a finite number"},
+      {142, {0xF8, 0x7F}, "learning rate: found nan, expected a finite number"},
+      {144, {1}, "record kind: found 1 in a frame of kind 1"},
+      {144, {6}, "record kind: found 6, expected 0 to 5"},
+      {145, {1}, "reserved bytes: found some set"},
+      {151, {1}, "reserved bytes: found some set"},
       {96, {4}, "payload length: found 12, expected 0 or what codec 1 makes of 4 elements"},
       // elements * 4 overflows 32 bits to 12
       {96, {3, 0, 0, 0x40}, "payload length: found 12, expected 0 or what codec 1 makes of 1073741827 elements"},
@@ -310,6 +345,22 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
     EXPECT_EQ(decoded.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(decoded.status().message()), HasSubstr(c.message));
   }
+  const Bytes description = Encode({SmallDescription()});
+  for (const auto& [offset, value, message] :
+       {std::tuple(22, 1, "type and codec: found 2 and 1 in a frame of kind 7, expected 2 and 0"),
+        std::tuple(20, 3, "type and codec: found 2 and 0 in a frame of kind 3, expected 2 and 0"),
+        std::tuple(21, 1, "type and codec: found 1 and 0 with a payload"),
+        std::tuple(96, 4, "payload length: found 5, expected as many bytes as elements, 4"),
+        std::tuple(8, 0, "payload length: found 0, expected as many bytes as elements, 5")}) {
+    const auto decoded = Decode(WithField(description, offset, {static_cast<std::uint8_t>(value)}));
+    EXPECT_EQ(decoded.status().code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(decoded.status().message()), HasSubstr(message));
+  }
+  // Bytes in a record, of one kind alone.
+  const Bytes record = WithField(WithField(description, 20, {6}), 144, {5});
+  EXPECT_TRUE(Decode(record).ok());
+  EXPECT_THAT(std::string(Decode(WithField(record, 144, {1})).status().message()),
+              HasSubstr("type and codec: found 2 and 0 in a frame of kind 6"));
   // A length that the header vouches for and the message does not hold.
   const Bytes long_claim = WithField(WithField(good, 96, {0, 0, 0x10}), 8, {0, 0, 0x40});
   const auto decoded = Decode(long_claim);
@@ -321,6 +372,12 @@ TEST(FrameCodecTest, RefusesWhatTheFormatDoesNotKnow) {
 TEST(FrameCodecTest, LayoutIsAsDocumented) {
   core::Frame frame = SmallPush();
   core::FrameHeader& header = frame.header;
+  header.kind = core::FrameKind::kRecord;
+  header.record = core::RecordKind::kUpdate;
+  header.replica = 0xB1B2B3B4B5B6B7B8;
+  header.sequence = 0xC1C2C3C4C5C6C7C8;
+  header.learning_rate = 0.5;
+  header.loss = 2;
   header.verdict = core::Verdict::kSkip;
   header.want_value = true;
   for (std::uint8_t i = 0; i < 16; ++i) header.job_uid[i] = static_cast<std::uint8_t>(0xA0 + i);
@@ -335,11 +392,11 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
   header.clock = 0xA1A2A3A4A5A6A7A8;
   header.factor = 0.5f;
   const Bytes bytes = Encode({frame});
-  ASSERT_EQ(bytes.size(), 128u + 12u);
+  ASSERT_EQ(bytes.size(), 152u + 12u);
   Bytes expected = {
-      'D',  'P',  'R',  'F',  2,    0,    128,  0,    12,   0,    0,    0,  // to payload length
+      'D',  'P',  'R',  'F',  3,    0,    152,  0,    12,   0,    0,    0,  // to payload length
       0,    0,    0,    0,    0,    0,    0,    0,                          // checksums
-      1,    1,    1,    2,    0,    1,    0,    0,                          // kind to reserved
+      6,    1,    1,    2,    0,    1,    0,    0,                          // kind to reserved
       0x04, 0x03, 0x02, 0x01,                                               // incarnation
       0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xAA, 0xAB, 0xAC, 0xAD, 0xAE, 0xAF,  // job uid
       0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11,                                                  // generation
@@ -349,8 +406,13 @@ TEST(FrameCodecTest, LayoutIsAsDocumented) {
       0x74, 0x73, 0x72, 0x71, 0x84, 0x83, 0x82, 0x81, 0x94, 0x93, 0x92, 0x91,                          // update
       3,    0,    0,    0,    0,    0,    0,    0x3F,  // elements, factor
       0xA8, 0xA7, 0xA6, 0xA5, 0xA4, 0xA3, 0xA2, 0xA1,  // clock
+      0,    0,    0,    0,    0,    0,    0,    0x40,  // loss
+      0xB8, 0xB7, 0xB6, 0xB5, 0xB4, 0xB3, 0xB2, 0xB1,  // replica
+      0xC8, 0xC7, 0xC6, 0xC5, 0xC4, 0xC3, 0xC2, 0xC1,  // sequence
+      0,    0,    0,    0,    0,    0,    0xE0, 0x3F,  // learning rate
+      1,                                               // record kind
   };
-  expected.resize(128);
+  expected.resize(152);
   const Bytes payload = {0, 0, 0x80, 0x3F, 0, 0, 0, 0xC0, 0, 0, 0x60, 0x40};
   const std::uint32_t payload_crc = Crc32cPortable(payload);
   for (std::size_t i = 0; i < 4; ++i) expected[12 + i] = static_cast<std::uint8_t>(payload_crc >> (8 * i));
@@ -373,7 +435,20 @@ TEST(FrameCodecTest, RefusesToSendWhatItWouldNotAccept) {
   untyped.header.type = core::DataType::kNone;
   core::Frame no_factor = SmallPush();
   no_factor.header.factor = std::numeric_limits<float>::quiet_NaN();
-  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped, no_factor}) {
+  core::Frame no_record = SmallPush();
+  no_record.header.kind = core::FrameKind::kRecord;
+  core::Frame stray_record = SmallPush();
+  stray_record.header.record = core::RecordKind::kPulled;
+  core::Frame no_rate = SmallPush();
+  no_rate.header.learning_rate = std::numeric_limits<double>::infinity();
+  core::Frame few_bytes = SmallDescription();
+  few_bytes.header.elements = 4;
+  core::Frame coded_bytes = SmallDescription();
+  coded_bytes.header.codec = core::FrameCodec::kFp32;
+  core::Frame pushed_bytes = SmallDescription();
+  pushed_bytes.header.kind = core::FrameKind::kPush;
+  for (const core::Frame& frame : {no_status, stray_status, wrong_size, untyped, no_factor, no_record, stray_record,
+                                   no_rate, few_bytes, coded_bytes, pushed_bytes}) {
     EXPECT_EQ(EncodeMessage({SmallPush(), frame}).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
@@ -384,7 +459,7 @@ TEST(FrameCodecTest, HoldsTheMessageLimitOnBothSides) {
   full.header.elements = static_cast<std::uint32_t>(values->size());
   full.payload = core::Payload::OfFloats(*values, values);
   Frames frames = {full};
-  frames.resize(1 + ((64u << 10) / kFrameHeaderBytes - 1), core::Frame{});
+  frames.resize(512, core::Frame{});
   const Bytes largest = Encode(frames);
   EXPECT_EQ(largest.size(), kMaxMessageBytes);
   EXPECT_TRUE(Decode(largest).ok());

@@ -51,6 +51,7 @@ Frames Echo(Frames request) {
     frame.header.status =
         frame.header.status == core::ReplyStatus::kNone ? core::ReplyStatus::kApplied : frame.header.status;
     frame.header.kind = core::FrameKind::kReply;
+    frame.header.record = core::RecordKind::kNone;
   }
   return request;
 }
@@ -144,7 +145,11 @@ TEST(GrpcTransportTest, EchoesFramesOfManySizes) {
     for (std::size_t i = 1 + random() % 8; i != 0; --i) {
       sent.push_back(
           RandomValues(random() % (seed % 2 == 0 ? 20 : 40'000), 100 * seed + static_cast<std::uint32_t>(i)));
-      request.push_back(FloatFrame(core::FrameKind::kPush, sent.back()));
+      const core::FrameKind kinds[] = {core::FrameKind::kPush, core::FrameKind::kRecord, core::FrameKind::kCopy};
+      request.push_back(FloatFrame(kinds[random() % 3], sent.back()));
+      if (request.back().header.kind == core::FrameKind::kRecord) {
+        request.back().header.record = core::RecordKind::kUpdate;
+      }
       request.back().header.slice = static_cast<std::uint32_t>(random());
     }
     const Frames copy = request;

@@ -17,8 +17,8 @@ namespace downpour::wire {
 
 using Frames = std::vector<core::Frame>;
 
-// The most that one message may carry, headers included. A slice of 4 MiB fits with its header.
-inline constexpr std::size_t kMaxMessageBytes = (4u << 20) + (64u << 10);
+// The most that one message may carry, headers included. A slice of 4 MiB fits with its header, or 4 MiB in 512 frames.
+inline constexpr std::size_t kMaxMessageBytes = (4u << 20) + (76u << 10);
 
 struct TransportCounters {
   std::uint64_t sent_bytes = 0;

@@ -86,16 +86,17 @@ bool Checks::Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t proc
   return histories_[key].owners.try_emplace(slice, process).first->second == process;
 }
 
-void Checks::OnAcknowledged(const HistoryKey& key, const std::string& ps, const core::FrameHeader& push,
-                            std::uint64_t lag) {
+void Checks::OnAcknowledged(const HistoryKey& key, const std::string& beginning, const std::string& ps,
+                            const core::FrameHeader& push, std::uint64_t lag) {
   History& history = histories_[key];
   history.acknowledged[push.slice].insert(push.update);
   if (lag > 0 || history.applied[push.slice].count(push.update) != 0) return;
-  if (history.base != nullptr) {
-    const auto table = history.base->tables.find(push.slice);
-    if (table != history.base->tables.end() && table->second.Contains(push.update)) return;
+  const Checkpoint* const base = Find(beginning);
+  if (base == nullptr && !beginning.empty()) return;  // nobody knows what it began with
+  if (base != nullptr) {
+    const auto table = base->tables.find(push.slice);
+    if (table != base->tables.end() && table->second.Contains(push.update)) return;
   }
-  if (!history.beginning.empty() && history.base == nullptr) return;  // nobody knows what it began with
   world_->Violation(absl::StrCat(ps, " says that slice ", push.slice, " has ", NameOf(push.update),
                                  ", and who owns it does not have it"));
 }

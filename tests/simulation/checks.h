@@ -56,7 +56,8 @@ class Checks {
   // Whether what the process does with the slice counts: nobody took it over.
   bool Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t process);
   // A worker is told that the update is there.
-  void OnAcknowledged(const HistoryKey& key, const std::string& ps, const core::FrameHeader& push, std::uint64_t lag);
+  void OnAcknowledged(const HistoryKey& key, const std::string& beginning, const std::string& ps,
+                      const core::FrameHeader& push, std::uint64_t lag);
   // `beginning`: as the ps' view says. `adds`: what is added to the value, where a codec is lossy.
   void OnApplied(const HistoryKey& key, const std::string& beginning, const std::string& ps, const core::DataPlan& plan,
                  const core::FrameHeader& push, std::vector<float> adds, std::uint64_t sequence);

@@ -114,12 +114,17 @@ void Job::Kill(const ProcessPointer& process, const char* why, bool platform) {
     failure->set_platform(platform);
     failure->set_cause(platform ? "Evicted" : "Killed by signal 11");
   }
-  if (process->kind == Kind::kPs && options_.replicas && random_.Chance(0.5)) {
-    v1::MemberFailure* failure = told_.add_failures();
-    failure->set_role("ps");
-    failure->set_index(process->index);
-    failure->set_process_incarnation(process->incarnation);
-    failure->set_platform(true);
+  if (process->kind == Kind::kPs && options_.replicas) {
+    // Soon or late.
+    const absl::Duration later = random_.Delay(absl::ZeroDuration(), absl::Seconds(random_.Chance(0.5) ? 0.1 : 6));
+    world_.At(now() + later, [this, process, uid = config_.job_uid()] {
+      if (uid != config_.job_uid()) return;
+      v1::MemberFailure* failure = told_.add_failures();
+      failure->set_role("ps");
+      failure->set_index(process->index);
+      failure->set_process_incarnation(process->incarnation);
+      failure->set_platform(true);
+    });
   }
   Trace(absl::StrCat("kill ", process->name(), " ", why));
   process->alive = false;
@@ -373,7 +378,7 @@ void Job::CheckAnswer(Process& ps, const Frame& push, core::ReplyStatus status) 
   if (status == core::ReplyStatus::kRefused) ++result_.refused;
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
   if (!there || push.header.generation != ps.ps->view().stamp().generation()) return;
-  checks_->OnAcknowledged(HistoryOf(ps), ps.name(), push.header, ps.ps->view().replication_lag());
+  checks_->OnAcknowledged(HistoryOf(ps), BeginningOf(ps), ps.name(), push.header, ps.ps->view().replication_lag());
   if (lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
     residual_checks_->OnAnswer(push, status,
                                MakeGradient(*core::DataPlan::Create(ps.ps->view().data()), push.header.update));

@@ -79,7 +79,7 @@ void CoordinatorCore::StepCheckpoints(Time now) {
   situation.members_version = members_.version();
   situation.members_confirmed = states_.least_members_version();
   // A command on vectors is in a cut on every slice or on none: no cut begins while one is under way.
-  situation.may_begin = !search_.has_value() || search_->settled();
+  situation.may_begin = (!search_.has_value() || search_->settled()) && !layout_.HasFrozen();
   situation.sessions = [this] { return members_.sessions(); };
   situation.describe = [this](v1::CheckpointManifest* manifest) {
     *manifest->mutable_tensors() = view_.tensors();
@@ -216,17 +216,24 @@ void CoordinatorCore::SetQuorum(const std::set<std::uint64_t>& quorum) {
 }
 
 bool CoordinatorCore::IsCommitted() const {
-  if (view_.quorum_size() == 0) return states_.all_have_view();
-  std::set<std::uint64_t> stored;
-  for (const v1::PsMember& member : view_.ps()) {
-    if (states_.has_view(member.index())) stored.insert(member.session());
+  return view_.quorum_size() == 0 ? states_.all_have_view() : IsCommittedBy(view_, stored_);
+}
+
+std::vector<std::uint32_t> CoordinatorCore::Told() const {
+  std::vector<std::uint32_t> told;
+  std::set<std::uint64_t> deciding;
+  if (!IsCommitted()) deciding = Quorum();
+  for (const v1::PsMember& member : view_.ps()) deciding.insert(member.session());
+  for (const auto& [index, registration] : registry_.registrations()) {
+    if (deciding.count(registration.self().session()) != 0) told.push_back(index);
   }
-  return IsCommittedBy(view_, stored);
+  return told;
 }
 
 void CoordinatorCore::TakeUpView(bool sessions) {
   std::set<std::uint32_t> ps;
   for (const v1::PsMember& member : view_.ps()) ps.insert(member.index());
+  stored_.clear();
   states_.SetPs(ps);
   states_.ForgetViews(sessions);
   leases_->SetPs(ps);
@@ -241,9 +248,12 @@ void CoordinatorCore::StepLayout(Time now) {
                      phase_ == Phase::kSwitching || phase_ == Phase::kFinishing;
   if (!begun) return;
   Cuts& cuts = checkpoints_.cuts();
-  const bool may_move = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle &&
-                        !cuts.Due(now) && (!search_.has_value() || search_->settled());
-  const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), registry_, calls_, may_move, now);
+  using Moves = LayoutKeeper::Moves;
+  const bool quiet = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle &&
+                     (!search_.has_value() || search_->settled());
+  // A cut that is due comes before other moves; but none begins while a slice is frozen.
+  const Moves moves = !quiet ? Moves::kNone : cuts.Due(now) ? Moves::kUnderWay : Moves::kAll;
+  const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), IsCommitted(), registry_, calls_, moves, now);
   switch (decision.kind) {
     case LayoutKeeper::Decision::Kind::kNothing:
       return;
@@ -475,7 +485,8 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
     return refuse(v1::SYNC_REFUSED, "an older coordinator");
   }
   if (self.index() >= registry_.count() && registry_.Find(self.index()) == nullptr) {
-    return refuse(v1::SYNC_REFUSED, absl::StrCat("this job has ", registry_.count(), " ps"));
+    // Whoever started it may know of more than this coordinator has been told.
+    return refuse(v1::SYNC_WAIT, absl::StrCat("this job has ", registry_.count(), " ps"));
   }
   const bool known = registry_.Knows(self);
   if (request.highest_incarnation() < options_.incarnation) {
@@ -513,7 +524,7 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
   request.set_job_uid(options_.config.job_uid());
   request.set_session(registry_.Find(ps)->session());
   *request.mutable_stamp() = view_.stamp();
-  if (!states_.has_view(ps)) *request.mutable_view() = view_;
+  if (stored_.count(registry_.Find(ps)->session()) == 0) *request.mutable_view() = view_;
   request.set_committed(IsCommitted());
   members_.Tell(states_.members_version(ps), &request);
   leases_->Ask(ps, &request);
@@ -535,10 +546,8 @@ std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
       phase_ == Phase::kSeeking) {
     return due;
   }
-  for (const v1::PsMember& member : view_.ps()) {
-    const std::uint32_t ps = member.index();
+  for (const std::uint32_t ps : Told()) {
     const v1::PsMember* self = registry_.Find(ps);
-    if (self == nullptr || self->session() != member.session()) continue;
     const std::optional<Time> at = calls_.Due(ps, IsSettled(ps) && first_update_milliseconds_ != 0);
     if (!at.has_value()) continue;
     if (now < *at) {
@@ -572,6 +581,7 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
   if (reply->status() != v1::SYNC_OK) return calls_.Postpone(*ps, now + kAfterRefusal);
   states_.SetStats(*ps, reply->stats());
   if (CompareStamps(reply->stamp(), view_.stamp()) == 0) {
+    stored_.insert(registry_.Find(*ps)->session());
     states_.Confirm(*ps, *reply);
     layout_.OnReply(*ps, *reply);
     for (const v1::ShardBitmap& answer : reply->shards()) {
@@ -788,6 +798,13 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   tasks_.Report(&progress);
   if (!leases_.has_value()) return progress;
   layout_.Report(view_, &progress);
+  // Who decides on the view that is under way is needed for it.
+  if (!IsCommitted()) {
+    const std::set<std::uint64_t> deciding = Quorum();
+    for (const auto& [index, registration] : registry_.registrations()) {
+      if (deciding.count(registration.self().session()) != 0) progress.add_placed_ps(index);
+    }
+  }
   ReportDecisions(options_.config, view_, &progress);
   if (!search_.has_value()) ReportLearningRate(options_.config, view_, *leases_, &progress);
   // Of a search that has stepped back from where the loss was not finite nobody needs to be warned.

@@ -124,6 +124,8 @@ class CoordinatorCore {
   void TakeUpView(bool sessions);
   // The view counts, whoever else has not heard of it yet.
   bool IsCommitted() const;
+  // Who is told: the ps of the view, and until it counts those that decide on it.
+  std::vector<std::uint32_t> Told() const;
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
   void BeginHistory(v1::View view, const Ledger& ledger);
   // The mode that the configuration wants of a history; that which it has where it cannot go over to it.
@@ -178,7 +180,8 @@ class CoordinatorCore {
   // The history at hand.
   JobModel model_;
   v1::View view_;
-  std::uint32_t mode_taken_ = 0;  // the mode epoch that every ps has taken up
+  std::set<std::uint64_t> stored_;  // sessions of the ps that have the view
+  std::uint32_t mode_taken_ = 0;    // the mode epoch that every ps has taken up
   bool parameters_lost_ = false;
   std::optional<DataLeases> leases_;           // from the first view on
   std::optional<sandblaster::Search> search_;  // of mode SANDBLASTER

@@ -17,7 +17,8 @@ bool HasMajority(const google::protobuf::RepeatedField<std::uint64_t>& of, const
 bool Alike(const PsConditions& a, const PsConditions& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
     return one.first == other.first && one.second.member.session() == other.second.member.session() &&
-           one.second.lives == other.second.lives && one.second.leaving == other.second.leaving;
+           one.second.lives == other.second.lives && one.second.ended == other.second.ended &&
+           one.second.leaving == other.second.leaving;
   });
 }
 
@@ -78,6 +79,7 @@ PsConditions LayoutKeeper::Conditions(const PsRegistry& registry, const DirectCa
     const auto ended = ended_.find(index);
     const bool over = ended != ended_.end() && ended->second >= condition.member.process_incarnation();
     const Time heard = std::max(calls.last_heard(index), heard_from_);
+    condition.ended = over;
     condition.lives = !over && now - heard <= options_.patience && !calls.broken(index, now);
     condition.leaving = leaving_.count(index) != 0 || index >= registry.count();
     conditions.emplace(index, std::move(condition));
@@ -85,31 +87,28 @@ PsConditions LayoutKeeper::Conditions(const PsRegistry& registry, const DirectCa
   return conditions;
 }
 
-LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set<std::uint64_t>& quorum,
-                                            const PsRegistry& registry, const DirectCalls& calls, bool may_move,
+LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set<std::uint64_t>& quorum, bool committed,
+                                            const PsRegistry& registry, const DirectCalls& calls, Moves moves,
                                             Time now) {
   Decision decision;
   PsConditions conditions = Conditions(registry, calls, now);
-  const bool news = std::exchange(reconsider_, false) || !Alike(conditions, conditions_) || (may_move && !could_move_);
+  const bool news = std::exchange(reconsider_, false) || !Alike(conditions, conditions_) || moves > moves_then_;
   conditions_ = std::move(conditions);
-  could_move_ = may_move;
+  moves_then_ = moves;
   decision.why = message_;
   if (!news) return decision;
   AfterLoss after = PlanAfterLoss(view, conditions_, options_.bug);
-  if (after.kind == AfterLoss::Kind::kGoesOn && quorum.size() >= kFewPs) {
+  const bool decides = after.kind == AfterLoss::Kind::kGoesOn || !committed;
+  if (decides && after.kind != AfterLoss::Kind::kLost && quorum.size() >= kFewPs) {
     // Those of them that live decide.
-    std::size_t there = 0;
-    bool all_known = true;
-    for (const std::uint64_t session : quorum) {
-      const bool lives = std::any_of(conditions_.begin(), conditions_.end(), [session](const auto& ps) {
-        return ps.second.lives && ps.second.member.session() == session;
-      });
-      const bool silent = !lives && registry.sessions().count(session) != 0;
-      there += lives ? 1 : 0;
-      all_known = all_known && !silent;
+    std::size_t live = 0, silent = 0;
+    for (const auto& [index, condition] : conditions_) {
+      if (quorum.count(condition.member.session()) == 0) continue;
+      if (condition.lives) ++live;
+      if (!condition.lives && !condition.ended) ++silent;
     }
-    if (2 * there <= quorum.size()) {
-      after.kind = all_known ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
+    if (2 * live <= quorum.size()) {
+      after.kind = 2 * (live + silent) <= quorum.size() ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
       after.reason = "too few ps are left to decide who has the slices";
     }
   }
@@ -128,9 +127,10 @@ LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set
     case AfterLoss::Kind::kNothing:
       break;
   }
-  if (!may_move) return decision;
-  std::optional<NextLayout> next = PlanNextLayout(
-      view, slices_, conditions_, known_, ReplicaNumber(options_.incarnation, view.stamp().epoch() + 1), &message_);
+  if (moves == Moves::kNone) return decision;
+  std::optional<NextLayout> next =
+      PlanNextLayout(view, slices_, conditions_, known_, ReplicaNumber(options_.incarnation, view.stamp().epoch() + 1),
+                     moves == Moves::kAll, &message_);
   decision.why = message_;
   if (!next.has_value()) return decision;
   decision.kind = Decision::Kind::kChange;

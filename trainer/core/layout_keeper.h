@@ -57,9 +57,11 @@ class LayoutKeeper {
     bool loss = false;  // kChange: a ps was given up
     std::string why;    // for people, also of kNothing
   };
-  // `quorum`: sessions of the ps that decide on the next view. `may_move`: changes that no loss asks for may begin.
-  Decision Decide(const v1::View& view, const std::set<std::uint64_t>& quorum, const PsRegistry& registry,
-                  const DirectCalls& calls, bool may_move, Time now);
+  enum class Moves { kNone, kUnderWay, kAll };
+  // `quorum`: sessions of the ps that decide on the next view, or, before it is `committed`, on this one. `may_move`:
+  // changes that no loss asks for may begin.
+  Decision Decide(const v1::View& view, const std::set<std::uint64_t>& quorum, bool committed,
+                  const PsRegistry& registry, const DirectCalls& calls, Moves moves, Time now);
 
   // The ps is the primary of slices whose state decides what comes next.
   bool Awaits(std::uint32_t ps) const { return moving_.count(ps) != 0; }
@@ -80,8 +82,8 @@ class LayoutKeeper {
   std::set<std::uint32_t> moving_;
   bool has_frozen_ = false;
   bool reconsider_ = true;
-  PsConditions conditions_;  // when it was last considered
-  bool could_move_ = false;  // likewise
+  PsConditions conditions_;          // when it was last considered
+  Moves moves_then_ = Moves::kNone;  // likewise
   std::string message_;
   std::uint32_t failovers_ = 0, moves_ = 0;
 };

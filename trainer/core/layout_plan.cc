@@ -21,10 +21,11 @@ bool LivesIn(const v1::View& view, const PsConditions& ps, std::uint32_t index) 
   });
 }
 
-// Another process has its place.
+// It has ended, or another process has its place.
 bool IsGone(const v1::View& view, const PsConditions& ps, std::uint32_t index) {
   const auto condition = ps.find(index);
   if (condition == ps.end()) return false;
+  if (condition->second.ended) return true;
   return std::none_of(view.ps().begin(), view.ps().end(), [&](const v1::PsMember& member) {
     return member.index() == index && member.session() == condition->second.member.session();
   });
@@ -53,7 +54,7 @@ class Planner {
     }
   }
 
-  std::optional<NextLayout> Plan(std::string* why) {
+  std::optional<NextLayout> Plan(bool may_begin, std::string* why) {
     for (std::uint32_t slice = 0; slice < next_.layout.size(); ++slice) Advance(slice);
     for (std::uint32_t slice = 0; slice < next_.layout.size(); ++slice) {
       const v1::SlicePlacement& placement = next_.layout[slice];
@@ -66,8 +67,8 @@ class Planner {
       // What it takes the place of goes with it.
       if (placement.joining_leads()) load_[placement.primary()].primary -= slices_[slice].bytes();
     }
-    for (std::uint32_t slice = 0; slice < next_.layout.size(); ++slice) Begin(slice);
-    if (copies_ == 0 && moves_begun_ == 0) Balance();
+    for (std::uint32_t slice = 0; may_begin && slice < next_.layout.size(); ++slice) Begin(slice);
+    if (may_begin && copies_ == 0 && moves_begun_ == 0) Balance();
     SetMembers();
     if (changed_) {
       next_.reason = absl::StrJoin(reasons_, ", ");
@@ -328,8 +329,9 @@ AfterLoss PlanAfterLoss(const v1::View& view, const PsConditions& ps, PlantedBug
 }
 
 std::optional<NextLayout> PlanNextLayout(const v1::View& view, absl::Span<const Slice> slices, const PsConditions& ps,
-                                         const MovesKnown& known, std::uint64_t replica, std::string* why) {
-  return Planner(view, slices, ps, known, replica).Plan(why);
+                                         const MovesKnown& known, std::uint64_t replica, bool may_begin,
+                                         std::string* why) {
+  return Planner(view, slices, ps, known, replica).Plan(may_begin, why);
 }
 
 std::uint32_t SlicesInSync(const v1::View& view) {

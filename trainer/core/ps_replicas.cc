@@ -149,6 +149,7 @@ Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
   reply.header.kind = FrameKind::kReply;
   reply.header.record = RecordKind::kNone;
   reply.header.learning_rate = 0;
+  reply.header.sequence = 0;
   reply.header.factor = 1;
   Deny(ReplyStatus::kApplied, &reply);
   *applied = false;

@@ -58,14 +58,16 @@ void Checks::OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_
   History& history = histories_[key];
   history.owners[slice] = process;
   std::uint64_t told = 0;
-  std::erase_if(history.applied[slice], [&](const auto& entry) {
-    if (entry.second.sequence <= sequence) return false;
-    if (history.acknowledged[slice].erase(entry.first) != 0 && ++told > lag) {
-      world_->Violation(absl::StrCat("slice ", slice, ": ", NameOf(entry.first), ", record ", entry.second.sequence,
-                                     ", was acknowledged, and went with its primary: the next one has ", sequence));
-    }
-    return true;
-  });
+  if (const auto applied = history.applied.find(slice); applied != history.applied.end()) {
+    std::erase_if(applied->second, [&](const auto& entry) {
+      if (entry.second.sequence <= sequence) return false;
+      if (history.acknowledged[slice].erase(entry.first) != 0 && ++told > lag) {
+        world_->Violation(absl::StrCat("slice ", slice, ": ", NameOf(entry.first), ", record ", entry.second.sequence,
+                                       ", was acknowledged, and went with its primary: the next one has ", sequence));
+      }
+      return true;
+    });
+  }
   const auto known = history.sequences.find(slice);
   if (known == history.sequences.end()) return;
   Sequence& rest = known->second;
@@ -90,7 +92,9 @@ void Checks::OnAcknowledged(const HistoryKey& key, const std::string& beginning,
                             const core::FrameHeader& push, std::uint64_t lag) {
   History& history = histories_[key];
   history.acknowledged[push.slice].insert(push.update);
-  if (lag > 0 || history.applied[push.slice].count(push.update) != 0) return;
+  if (lag > 0) return;
+  const auto applied = history.applied.find(push.slice);
+  if (applied != history.applied.end() && applied->second.count(push.update) != 0) return;
   const Checkpoint* const base = Find(beginning);
   if (base == nullptr && !beginning.empty()) return;  // nobody knows what it began with
   if (base != nullptr) {

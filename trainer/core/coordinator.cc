@@ -191,14 +191,15 @@ void CoordinatorCore::Revise(v1::View view, Time now) {
   FitEnd(leases_->plan(), &view_);
   SetEnd();
   checkpoints_.cuts().Abort(now);
-  leases_->BeginMode();
-  if (view_.mode() == v1::BOUNDED_STALENESS) {
-    for (const std::uint64_t session : members_.sessions()) {
-      members_.SetTraining(session, leases_->Holds(session));
-    }
-  }
+  BeginMode();
   TakeUpView(/*sessions=*/true);
   phase_ = Phase::kSwitching;
+}
+
+void CoordinatorCore::BeginMode() {
+  leases_->BeginMode();
+  if (view_.mode() != v1::BOUNDED_STALENESS) return;
+  for (const std::uint64_t session : members_.sessions()) members_.SetTraining(session, leases_->Holds(session));
 }
 
 // ---- the layout
@@ -272,10 +273,16 @@ void CoordinatorCore::Relayout(const NextLayout& next, bool loss, Time now) {
   view_.mutable_layout()->Assign(next.layout.begin(), next.layout.end());
   view_.mutable_ps()->Assign(next.ps.begin(), next.ps.end());
   SetQuorum(quorum);
-  if (loss && next.failovers > 0 && view_.replication_lag() > 0) view_.set_lost_epoch(view_.stamp().epoch());
   checkpoints_.cuts().Abort(now);
   layout_.OnChange(next);
-  TakeUpView(/*sessions=*/false);
+  // What may be gone is done again, and nothing that was computed before counts any more.
+  const bool lost = loss && next.failovers > 0 && view_.replication_lag() > 0;
+  if (lost) {
+    view_.set_lost_epoch(view_.stamp().epoch());
+    view_.set_mode_epoch(view_.stamp().epoch());
+    BeginMode();
+  }
+  TakeUpView(/*sessions=*/lost);
   phase_ = phase_ == Phase::kInstalling || phase_ == Phase::kInitialising ? Phase::kInstalling : Phase::kSwitching;
 }
 
@@ -387,11 +394,12 @@ void CoordinatorCore::Resume(v1::View view, const v1::View& before, Time now) {
   view.clear_quorum();
   for (const v1::PsMember& member : before.ps()) view.add_quorum(member.session());
   const UpdateMode mode = Wanted(view);
+  const bool lost = view.lost_epoch() > view.stamp().epoch();
   const bool another_mode = mode != ModeOf(view);
   // Whatever the coordinator before made of this view and nobody knows any more had the next number.
   if (another_mode || view.ps_size() != before.ps_size()) view.mutable_stamp()->set_epoch(view.stamp().epoch() + 1);
+  if (another_mode || lost) view.set_mode_epoch(view.stamp().epoch());
   if (another_mode) {
-    view.set_mode_epoch(view.stamp().epoch());
     SetMode(mode, &view);
     FitEnd(*plan, &view);
   }

@@ -132,6 +132,8 @@ class CoordinatorCore {
   UpdateMode Wanted(const v1::View& view);
   // The history at hand goes on under another view, with another mode perhaps.
   void Revise(v1::View view, Time now);
+  // What follows from the mode begins anew.
+  void BeginMode();
   // Whether evaluations decide anything in the history at hand.
   bool heeds() const { return HeedsEvaluations(options_.config) && !search_.has_value(); }
   // Evaluations that no view has counted yet. False: there are none.

@@ -8,6 +8,7 @@
 #include "tests/simulation/process.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/manifest.h"
+#include "trainer/core/layout.h"
 #include "trainer/core/step_id.h"
 
 namespace downpour::simulation {
@@ -53,10 +54,13 @@ void Checks::OnMode(const HistoryKey& key, const v1::View& view, const std::stri
   history.sequences.emplace(slice, Sequence{first, first, {}, epoch, epoch, {}});
 }
 
-void Checks::OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, std::uint64_t sequence,
-                        std::uint64_t lag, const core::DataPlan& plan) {
+bool Checks::OnPrimary(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, const v1::ViewStamp& stamp,
+                       std::uint64_t sequence, std::uint64_t lag, const core::DataPlan& plan) {
   History& history = histories_[key];
-  history.owners[slice] = process;
+  const auto [owner, first] = history.owners.try_emplace(slice);
+  if (!first && core::CompareStamps(stamp, owner->second.stamp) <= 0) return false;
+  owner->second.stamp = stamp;
+  if (std::exchange(owner->second.process, process) == process || first) return false;
   std::uint64_t told = 0;
   if (const auto applied = history.applied.find(slice); applied != history.applied.end()) {
     std::erase_if(applied->second, [&](const auto& entry) {
@@ -69,9 +73,11 @@ void Checks::OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_
     });
   }
   const auto known = history.sequences.find(slice);
-  if (known == history.sequences.end()) return;
+  if (known == history.sequences.end()) return true;
   Sequence& rest = known->second;
-  if (std::erase_if(rest.events, [sequence](const Event& event) { return event.sequence > sequence; }) == 0) return;
+  if (std::erase_if(rest.events, [sequence](const Event& event) { return event.sequence > sequence; }) == 0) {
+    return true;
+  }
   rest.now = rest.first;
   rest.epoch = rest.first_epoch;
   for (const Event& event : rest.events) {
@@ -82,10 +88,11 @@ void Checks::OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_
       rest.now.Apply(*event.update, skipped_(*event.update), plan);
     }
   }
+  return true;
 }
 
 bool Checks::Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t process) {
-  return histories_[key].owners.try_emplace(slice, process).first->second == process;
+  return histories_[key].owners[slice].process == process;
 }
 
 void Checks::OnAcknowledged(const HistoryKey& key, const std::string& beginning, const std::string& ps,

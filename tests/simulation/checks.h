@@ -49,10 +49,11 @@ class Checks {
   // `sequence`: the record that the slice is at then.
   void OnMode(const HistoryKey& key, const v1::View& view, const std::string& beginning, std::uint32_t slice,
               std::uint64_t sequence);
-  // A ps became the primary of a slice whose newest record it has is this one: what came behind it is undone, and
-  // nobody may have been told of it but of `lag` updates. `process`: whose word counts from now on.
-  void OnPromoted(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, std::uint64_t sequence,
-                  std::uint64_t lag, const core::DataPlan& plan);
+  // A ps has a view in which it is the primary of the slice, of which it has all up to this record. If another one was
+  // before, what came behind it is undone, and nobody may have been told of it but of `lag` updates. `process`: whose
+  // word counts from now on, unless somebody has a newer view. Whether it took the slice over.
+  bool OnPrimary(const HistoryKey& key, std::uint32_t slice, std::uint64_t process, const v1::ViewStamp& stamp,
+                 std::uint64_t sequence, std::uint64_t lag, const core::DataPlan& plan);
   // Whether what the process does with the slice counts: nobody took it over.
   bool Owns(const HistoryKey& key, std::uint32_t slice, std::uint64_t process);
   // A worker is told that the update is there.
@@ -143,7 +144,11 @@ class Checks {
     std::map<std::uint32_t, std::set<std::uint64_t>> live_at_seal;  // by cut: sessions
     std::set<std::uint32_t> ambiguous;  // slices: of an update another execution may be in a checkpoint
     bool loss_told = false;
-    std::map<std::uint32_t, std::uint64_t> owners;                   // processes, by slice
+    struct Owner {
+      std::uint64_t process = 0;
+      v1::ViewStamp stamp;
+    };
+    std::map<std::uint32_t, Owner> owners;                           // by slice
     std::map<std::uint32_t, std::set<core::UpdateId>> acknowledged;  // by slice
   };
   // What the update adds to the slice of the history; null: nobody knows.

@@ -50,13 +50,11 @@ class Job {
   void Exchange(const ProcessPointer& process, const core::ExchangeCall& call);
   void Train(const ProcessPointer& process, const core::Work& work);
   void CarryOutTask(const ProcessPointer& process, const core::Work& work);
-  // What the ps has to do with its slices before it hears a directive: the record that each replica is at, and of which
-  // it is the primary.
+  // What the ps has before it hears a directive: its view, and the record that each replica is at.
   struct Standing {
     v1::ViewStamp stamp;
     std::uint32_t mode_epoch = 0;
     std::map<std::uint32_t, std::uint64_t> sequences;
-    std::set<std::uint32_t> primaries;
   };
   static Standing StandingOf(const Process& ps);
   // It has heard a directive.

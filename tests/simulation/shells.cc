@@ -205,7 +205,6 @@ Job::Standing Job::StandingOf(const Process& ps) {
   standing.mode_epoch = ps.ps->view().mode_epoch();
   for (const auto& [slice, entry] : ps.ps->replicas().entries()) {
     standing.sequences[slice] = entry.replica.sequence();
-    if (entry.role == core::PsReplicas::Role::kPrimary) standing.primaries.insert(slice);
   }
   return standing;
 }
@@ -213,7 +212,7 @@ Job::Standing Job::StandingOf(const Process& ps) {
 void Job::NoteView(const Process& ps, const Standing& before) {
   const v1::View& view = ps.ps->view();
   const v1::ViewStamp& stamp = view.stamp();
-  if (stamp.generation() == before.stamp.generation() && stamp.epoch() == before.stamp.epoch()) return;
+  if (core::CompareStamps(stamp, before.stamp) == 0) return;
   const bool same_history = stamp.generation() == before.stamp.generation();
   const bool another_mode = !same_history || view.mode_epoch() != before.mode_epoch;
   if (same_history && another_mode && modes_.emplace(HistoryOf(ps), view.mode_epoch()).second) {
@@ -222,13 +221,13 @@ void Job::NoteView(const Process& ps, const Standing& before) {
                        " ahead, ", view.updates_per_step(), " updates a step"));
   }
   for (const std::uint32_t slice : ps.ps->replicas().primaries()) {
-    const bool promoted = same_history && before.primaries.count(slice) == 0;
     const std::uint64_t sequence = ps.ps->replicas().Primary(slice)->replica.sequence();
+    const auto known = before.sequences.find(slice);
+    const std::uint64_t had = same_history && known != before.sequences.end() ? known->second : 0;
+    const bool promoted = checks_->OnPrimary(HistoryOf(ps), slice, ps.number, stamp, had, view.replication_lag(),
+                                             *core::DataPlan::Create(view.data()));
     if (promoted) {
-      const std::uint64_t had = before.sequences.at(slice);
       Trace(absl::StrCat(ps.name(), " takes slice ", slice, " over at record ", had, ", epoch ", stamp.epoch()));
-      checks_->OnPromoted(HistoryOf(ps), slice, ps.number, had, view.replication_lag(),
-                          *core::DataPlan::Create(view.data()));
     }
     if (promoted || another_mode) checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), slice, sequence);
   }
@@ -318,8 +317,9 @@ void Job::NoteSessions(Process& ps, const v1::DirectRequest& request, const v1::
   if (answer.cut().sealed()) {
     checks_->OnSealed(HistoryOf(ps), answer.cut().cut(), [this, &ps] {
       std::set<std::uint64_t> sessions;
-      for (const auto& [role, other] : current_) {
-        if (role.first != Kind::kPs || other->generation != ps.generation) continue;
+      for (const v1::PsMember& member : ps.ps->view().ps()) {
+        const ProcessPointer& other = by_session_[member.session()];
+        if (other == nullptr || other->generation != ps.generation) continue;
         sessions.insert(other->sessions_confirmed.begin(), other->sessions_confirmed.end());
       }
       return sessions;

@@ -340,19 +340,25 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
   return shape;
 }
 
-// Every slice 0..n-1 on exactly one ps.
+// Every slice 0..n-1 on exactly one ps. Of two ps that both own a slice one has not heard yet that it went over to the
+// other, which has the newer view.
 absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
     const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
   std::map<std::uint32_t, const v1::SliceLedger*> slices;
-  std::map<std::uint32_t, std::uint32_t> holder;
+  std::map<std::uint32_t, const v1::LedgerReply*> holders;
+  const auto age = [](const v1::LedgerReply& reply) {
+    return std::make_pair(reply.stamp().incarnation(), reply.stamp().epoch());
+  };
   for (const v1::LedgerReply& reply : replies) {
     for (const v1::SliceLedger& slice : reply.slices()) {
-      const auto [where, fresh] = holder.emplace(slice.slice(), reply.ps_index());
-      if (!fresh) {
-        return absl::DataLossError(absl::StrCat("slice ", slice.slice(), " is reported by ps-", where->second,
-                                                " and by ps-", reply.ps_index()));
+      const auto [holder, fresh] = holders.emplace(slice.slice(), &reply);
+      if (!fresh && age(*holder->second) == age(reply)) {
+        return absl::DataLossError(absl::StrCat("slice ", slice.slice(), " is reported by ps-",
+                                                holder->second->ps_index(), " and by ps-", reply.ps_index()));
       }
-      slices.emplace(slice.slice(), &slice);
+      if (!fresh && age(*holder->second) > age(reply)) continue;
+      holder->second = &reply;
+      slices[slice.slice()] = &slice;
     }
   }
   std::uint64_t next = 0;

@@ -333,6 +333,7 @@ TEST(AuditLedgerTest, FaultyRepliesAreRefused) {
        [](auto& random, const Model&, Replies replies) {
          const v1::SliceLedger copy = *SomeSlice(random, replies);
          *replies->at(Pick(random, 0, replies->size() - 1)).add_slices() = copy;
+         for (v1::LedgerReply& reply : *replies) reply.mutable_stamp()->set_epoch(3);
        }},
       {"slice beyond the model", kLoss, "is reported, the model has",
        [](auto& random, const Model& model, Replies replies) {

@@ -21,9 +21,10 @@ std::uint64_t Seeds(std::uint64_t usual) {
 }
 
 // What the protocol may be doing when something happens to it.
-constexpr const char* kStates[] = {"no coordinator", "gathering",  "seeking",   "installing", "initialising",
-                                   "restoring",      "training",   "switching", "opening",    "moving",
-                                   "writing",        "committing", "finishing", "done"};
+constexpr const char* kStates[] = {"no coordinator", "gathering", "seeking",   "installing", "initialising",
+                                   "restoring",      "training",  "switching", "copying",    "frozen",
+                                   "unprotected",    "opening",   "moving",    "writing",    "committing",
+                                   "finishing",      "done"};
 
 void Print(const Coverage& coverage) {
   std::printf("%-18s", "");
@@ -162,6 +163,47 @@ TEST(StepsTest, AreSoManyUpdatesUnderAnyFaults) {
   EXPECT_GT(duplicates, 0u);
 }
 
+// What an operator looks up when a ps is lost: nothing that was acknowledged goes with it, whatever else happens while
+// slices are copied, are about to move, or have no standby.
+TEST(ReplicasTest, NothingAcknowledgedIsLostUnderAnyFaults) {
+  constexpr std::uint64_t kUsual = 2400;
+  const std::uint64_t seeds = Seeds(kUsual);
+  std::uint64_t failovers = 0, moves = 0, compared = 0, protected_jobs = 0, lost = 0, restored = 0;
+  Coverage coverage;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.replicas = true;
+    const SimulationResult result = Checked(options);
+    failovers += result.failovers;
+    moves += result.moves;
+    compared += result.standbys_compared;
+    protected_jobs += result.protected_once ? 1 : 0;
+    lost += result.generation > 1 ? 1 : 0;
+    restored += result.slices_restored > 0 ? 1 : 0;
+    for (const auto& [fault, states] : result.coverage) {
+      for (const auto& [state, count] : states) coverage[fault][state] += count;
+    }
+  }
+  std::cout << seeds << " jobs with replicas: " << failovers << " slices taken over, " << moves << " moved, "
+            << compared << " standbys compared at the end, " << protected_jobs
+            << " jobs with a standby of every slice, " << lost << " that lost parameters all the same, " << restored
+            << " that went on from a checkpoint" << std::endl;
+  Print(coverage);
+  EXPECT_GT(failovers, seeds / 2);
+  EXPECT_GT(moves, 2 * seeds);
+  EXPECT_GT(compared, seeds);
+  EXPECT_GT(protected_jobs, seeds / 2);
+  if (seeds < kUsual) return;
+  for (const char* fault : {"kill worker", "kill ps", "kill coordinator", "cut off worker", "cut off ps",
+                            "cut off coordinator", "pause worker", "pause ps", "pause coordinator", "worker leaves",
+                            "all at once", "clock leaps", "one-way cut", "ps scaled", "ps drained"}) {
+    for (const char* state : {"copying", "frozen", "unprotected", "opening", "moving", "writing", "committing"}) {
+      EXPECT_GT(coverage[fault][state], 0u) << fault << " while " << state;
+    }
+  }
+}
+
 // What follows from evaluations is decided once, and what is done of a job that stops early is exact.
 TEST(HeedingTest, WhatIsDecidedStaysUnderAnyFaults) {
   const std::uint64_t seeds = Seeds(900);
@@ -289,6 +331,7 @@ struct Planted {
   std::uint64_t within = 0;  // seeds: about thirteen times as many as it takes on average, so that luck does not decide
   bool search = false;       // in mode SANDBLASTER
   bool heeds = false;        // evaluations
+  bool replicas = false;
 };
 
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
@@ -305,6 +348,7 @@ TEST_P(PlantedBugTest, IsCaught) {
     options.bug = GetParam().bug;
     options.search = GetParam().search;
     options.heeds = GetParam().heeds;
+    options.replicas = GetParam().replicas;
     const SimulationResult result = Simulate(options);
     if (result.violations.empty()) continue;
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
@@ -336,6 +380,12 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{core::PlantedBug::kCommandWhileCutOpens, "CommandWhileCutOpens", 300, true},
         Planted{core::PlantedBug::kNextPointNotAwaited, "NextPointNotAwaited", 50, true},
         Planted{core::PlantedBug::kEvaluationsForgotten, "EvaluationsForgotten", 100, false, true},
+        Planted{core::PlantedBug::kTableNotReplicated, "TableNotReplicated", 1000, false, false, true},
+        Planted{core::PlantedBug::kDuplicateBeforeStandby, "DuplicateBeforeStandby", 1000, false, false, true},
+        Planted{core::PlantedBug::kJoiningPromoted, "JoiningPromoted", 1000, false, false, true},
+        Planted{core::PlantedBug::kFrozenThawed, "FrozenThawed", 1000, false, false, true},
+        Planted{core::PlantedBug::kMajoritySkipped, "MajoritySkipped", 1000, false, false, true},
+        Planted{core::PlantedBug::kTwoCoordinatorsObeyed, "TwoCoordinatorsObeyed", 1000, false, false, true},
         // A session has to end in the middle of a push, which few do: one of the first 700 seeds notices it.
         Planted{core::PlantedBug::kResidualNotForgotten, "ResidualNotForgotten", 2500},
         Planted{core::PlantedBug::kResidualLeftBehind, "ResidualLeftBehind", 910}),

@@ -18,7 +18,7 @@ Faults::Faults(Job* job) : job_(job), random_(job->random_) {
   // A job with checkpoints has to come to one now and then.
   const bool store = job->config_.has_checkpoint();
   rate_ = random_.Chance(0.15) ? 0 : 0.1 + (store ? 0.7 : 1.5) * random_.Uniform();
-  kill_ps_ = random_.Chance(store ? 0.95 : 0.5);
+  kill_ps_ = random_.Chance(store ? 0.95 : 0.5) || job->options_.replicas;
   loss_to_come_ = store && kill_ps_;
 }
 
@@ -126,7 +126,8 @@ ProcessPointer Faults::Any() {
 
 void Faults::StrikeProcess() {
   const double what = random_.Uniform();
-  StrikeProcess(what < 0.55 ? Kind::kWorker : what < 0.8 ? Kind::kCoordinator : Kind::kPs);
+  const double workers = job_->options_.replicas ? 0.3 : 0.55;
+  StrikeProcess(what < workers ? Kind::kWorker : what < workers + 0.25 ? Kind::kCoordinator : Kind::kPs);
 }
 
 void Faults::StrikeProcess(Kind kind) {

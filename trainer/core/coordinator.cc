@@ -257,13 +257,20 @@ void CoordinatorCore::StepLayout(Time now) {
   const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), IsCommitted(), registry_, calls_, moves, now);
   switch (decision.kind) {
     case LayoutKeeper::Decision::Kind::kNothing:
-      return;
+      return ForgetGone(now);
     case LayoutKeeper::Decision::Kind::kChange:
       return Relayout(decision.next, decision.loss, now);
     case LayoutKeeper::Decision::Kind::kLost:
       cuts.Abort(now);
       phase_ = Phase::kGathering;
       gathering_since_ = now;
+  }
+}
+
+void CoordinatorCore::ForgetGone(Time now) {
+  const std::vector<std::uint32_t> told = Told();
+  for (const auto& [index, condition] : layout_.Conditions(registry_, calls_, now)) {
+    if (!condition.lives && std::find(told.begin(), told.end(), index) == told.end()) registry_.Forget(index);
   }
 }
 
@@ -332,7 +339,7 @@ void CoordinatorCore::ConsiderGathered(Time now) {
   // What of it can go on with those that are here.
   v1::View rest = *newest;
   PsConditions conditions = layout_.Conditions(registry_, calls_, now);
-  for (auto& [index, condition] : conditions) condition.lives = true;  // they have come, and promised
+  for (auto& [index, condition] : conditions) condition.lives = !condition.ended;  // they have come, and promised
   const AfterLoss after = PlanAfterLoss(*newest, conditions, options_.bug);
   bool goes_on = after.kind == AfterLoss::Kind::kNothing;
   if (after.kind == AfterLoss::Kind::kGoesOn && !own) {
@@ -637,6 +644,7 @@ void CoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
     SetWantedMode(request.mode(), &options_.config);
   }
   for (const v1::MemberFailure& failure : request.failures()) {
+    if (failure.role() == "ps") registry_.OnEnded(failure.index(), failure.process_incarnation());
     Convict(shard_failures_.Report(failure, members_.InSession({failure.index(), failure.process_incarnation()})));
   }
 }

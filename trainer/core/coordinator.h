@@ -115,6 +115,8 @@ class CoordinatorCore {
   void StartHistory(Time now);
   // Losses of ps, and slices that move.
   void StepLayout(Time now);
+  // Ps that have no place and do not answer.
+  void ForgetGone(Time now);
   // The history at hand goes on in another layout.
   void Relayout(const NextLayout& next, bool loss, Time now);
   // Those of the ps that decide on the next view.

@@ -43,11 +43,6 @@ void LayoutKeeper::OnWish(const v1::ProgressRequest& request) {
     wanted_ = request.ps().count();
   }
   leaving_ = {request.leaving_ps().begin(), request.leaving_ps().end()};
-  for (const v1::MemberFailure& failure : request.failures()) {
-    if (failure.role() != "ps") continue;
-    std::uint32_t& ended = ended_[failure.index()];
-    ended = std::max(ended, failure.process_incarnation());
-  }
 }
 
 void LayoutKeeper::OnView(const v1::View& view) {
@@ -76,11 +71,9 @@ PsConditions LayoutKeeper::Conditions(const PsRegistry& registry, const DirectCa
   for (const auto& [index, registration] : registry.registrations()) {
     PsCondition condition;
     condition.member = registration.self();
-    const auto ended = ended_.find(index);
-    const bool over = ended != ended_.end() && ended->second >= condition.member.process_incarnation();
     const Time heard = std::max(calls.last_heard(index), heard_from_);
-    condition.ended = over;
-    condition.lives = !over && now - heard <= options_.patience && !calls.broken(index, now);
+    condition.ended = registry.HasEnded(index);
+    condition.lives = !condition.ended && now - heard <= options_.patience && !calls.broken(index, now);
     condition.leaving = leaving_.count(index) != 0 || index >= registry.count();
     conditions.emplace(index, std::move(condition));
   }

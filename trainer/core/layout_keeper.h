@@ -75,7 +75,6 @@ class LayoutKeeper {
   std::optional<std::uint32_t> wanted_;
   std::uint64_t wanted_revision_ = 0;
   std::set<std::uint32_t> leaving_;
-  std::map<std::uint32_t, std::uint32_t> ended_;  // process incarnations, by ps, that are known to have ended
   Time heard_from_ = absl::ZeroDuration();
   std::vector<Slice> slices_;
   MovesKnown known_;

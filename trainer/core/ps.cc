@@ -246,7 +246,9 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
       reply.set_message(std::string(installed.message()));
       return reply;
     }
+    view_since_ = now;
   }
+  thawed_ = options_.bug == PlantedBug::kFrozenThawed && now - view_since_ > absl::Milliseconds(20);
   const bool in_force = view_.has_stamp() && CompareStamps(request.stamp(), view_.stamp()) == 0;
   if (in_force) {
     if (request.committed()) Commit();
@@ -301,7 +303,7 @@ absl::Status PsCore::CarryOut(const v1::VectorCommand& command, v1::VectorReply*
     const bool again =
         options_.bug == PlantedBug::kCommandRepeated && command.number() != 0 && vectors->number() == command.number();
     if (vectors->number() < command.number() || again) {
-      if (entry.frozen) continue;
+      if (IsFrozen(entry)) continue;
       // No cut begins while a command is under way: it is behind the one that is open.
       if (open_cut_.has_value() && !open_cut_->BeforePush(state, open_cut_->cut())) continue;
       Frame record;
@@ -467,7 +469,7 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
   if (header.slice >= replicas_.slice_count()) return ReplyStatus::kMalformed;
   const Entry* const entry = replicas_.Primary(header.slice);
   if (entry == nullptr) return ReplyStatus::kWrongOwner;
-  if (entry->frozen) return ReplyStatus::kBehind;
+  if (IsFrozen(*entry)) return ReplyStatus::kBehind;
   const SliceState& state = entry->replica.state();
   switch (header.kind) {
     case FrameKind::kPull:

@@ -167,6 +167,8 @@ class PsCore {
   // The view counts: nobody waits for replicas any more that it does not have.
   void Commit();
   void SetStepWidth();
+  // It answers nobody until a later view.
+  bool IsFrozen(const Entry& entry) const { return entry.frozen && !thawed_; }
   // As the view says it of this plan.
   void SetLearningRate();
   // What follows from the mode begins anew; nobody pushes before the coordinator says again who may.
@@ -223,6 +225,8 @@ class PsCore {
   std::uint32_t step_width_ = 0;         // of mode SYNCHRONOUS; 0: of another
   bool steps_moved_ = false;             // of some slices, since pulls that wait were looked at
   std::size_t waiting_pulls_ = 0;        // calls
+  bool thawed_ = false;                  // by a planted bug
+  Time view_since_ = absl::ZeroDuration();
   std::optional<OpenCut> open_cut_;
   std::uint32_t highest_cut_ = 0;      // of those ordered and of pushes
   std::uint32_t applied_cut_ = 0;      // of pushes

@@ -45,6 +45,17 @@ bool PsRegistry::Knows(const v1::PsMember& self) const {
   return member != nullptr && member->session() == self.session();
 }
 
+void PsRegistry::OnEnded(std::uint32_t index, std::uint32_t process_incarnation) {
+  std::uint32_t& ended = ended_[index];
+  ended = std::max(ended, process_incarnation);
+}
+
+bool PsRegistry::HasEnded(std::uint32_t index) const {
+  const v1::PsMember* member = Find(index);
+  const auto ended = ended_.find(index);
+  return member != nullptr && ended != ended_.end() && ended->second >= member->process_incarnation();
+}
+
 void PsRegistry::SetAddress(const v1::PsMember& self) {
   registrations_.at(self.index()).mutable_self()->set_address(self.address());
 }
@@ -52,7 +63,7 @@ void PsRegistry::SetAddress(const v1::PsMember& self) {
 std::vector<std::uint32_t> PsRegistry::missing() const {
   std::vector<std::uint32_t> missing;
   for (std::uint32_t index = 0; index < count(); ++index) {
-    if (registrations_.count(index) == 0) missing.push_back(index);
+    if (registrations_.count(index) == 0 || HasEnded(index)) missing.push_back(index);
   }
   return missing;
 }
@@ -61,7 +72,7 @@ std::vector<v1::PsMember> PsRegistry::members() const {
   std::vector<v1::PsMember> members;
   members.reserve(registrations_.size());
   for (const auto& [index, registration] : registrations_) {
-    if (index < count_) members.push_back(registration.self());
+    if (index < count_ && !HasEnded(index)) members.push_back(registration.self());
   }
   return members;
 }

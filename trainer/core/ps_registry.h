@@ -28,10 +28,16 @@ class PsRegistry {
   bool Knows(const v1::PsMember& self) const;
   // A process comes that is not known yet, and says all that it holds.
   void Register(const v1::RegisterPsRequest& request) { registrations_[request.self().index()] = request; }
+  // The process of this start has ended, and all before it.
+  void OnEnded(std::uint32_t index, std::uint32_t process_incarnation);
+  // The process that came is known to have.
+  bool HasEnded(std::uint32_t index) const;
+  // Nobody has to know any more who it was.
+  void Forget(std::uint32_t index) { registrations_.erase(index); }
   // A process that is known comes again.
   void SetAddress(const v1::PsMember& self);
 
-  // Every ps that there is to be has come.
+  // Every ps that there is to be has come, and not ended.
   bool complete() const { return missing().empty(); }
   std::vector<std::uint32_t> missing() const;
   // Of those that there are to be, in order.
@@ -63,6 +69,7 @@ class PsRegistry {
 
   std::uint32_t count_;
   std::map<std::uint32_t, v1::RegisterPsRequest> registrations_;
+  std::map<std::uint32_t, std::uint32_t> ended_;  // process incarnations
 };
 
 }  // namespace downpour::core

@@ -20,6 +20,7 @@
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
 #include "trainer/service/stubs.h"
+#include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::ps {
@@ -34,13 +35,17 @@ constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 class PsServer::Impl final : public v1::ParameterServer::CallbackService {
  public:
   explicit Impl(PsServerOptions options)
-      : options_(std::move(options)), data_([this](wire::Frames frames, std::function<void(wire::Frames)> reply) {
+      : options_(std::move(options)),
+        data_([this](wire::Frames frames, std::function<void(wire::Frames)> reply) {
           OnData(std::move(frames), std::move(reply));
-        }) {}
+        }),
+        replication_timer_([this] { Replicate(); }) {}
 
   ~Impl() override {
     Stop();
     data_.Shutdown();  // first: what comes from now on nobody would answer
+    replication_timer_.Stop();
+    peers_.reset();
     checkpoints_.reset();
     if (registration_.joinable()) registration_.join();
     if (server_ != nullptr) server_->Shutdown(DeadlineIn(absl::Seconds(1)));
@@ -94,13 +99,12 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
 
   v1::DirectReply DirectCore(const v1::DirectRequest& request) {
     v1::DirectReply reply;
-    std::vector<Due> due;
+    Output output;
     {
       absl::MutexLock lock(&mutex_);
       if (core_ == nullptr) return reply;
       reply = core_->OnDirect(request, service::MonotonicNow());
-      due = Collect(core_->TakeOwedReplies());
-      ++answering_;
+      output = Collect(core_->TakeOwedReplies());
       if (request.has_view() && reply.status() == v1::SYNC_OK) {
         spdlog::info("view: generation {}, incarnation {}, epoch {}: {} slices, {} bytes", reply.stamp().generation(),
                      reply.stamp().incarnation(), reply.stamp().epoch(), reply.stats().slices(),
@@ -109,7 +113,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
         spdlog::warn("refused a directive: {}", reply.message());
       }
     }
-    Deliver(std::move(due));
+    Deliver(std::move(output));
     return reply;
   }
 
@@ -176,6 +180,11 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     std::function<void(wire::Frames)> reply;
     wire::Frames frames;
   };
+  // What is to be done outside of the lock.
+  struct Output {
+    std::vector<Due> due;
+    std::vector<core::ReplicationCall> calls;
+  };
 
   static grpc::ServerUnaryReactor* Done(grpc::CallbackServerContext* context) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -184,7 +193,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   }
 
   void OnData(wire::Frames frames, std::function<void(wire::Frames)> reply) {
-    std::vector<Due> due;
+    Output output;
     {
       absl::MutexLock lock(&mutex_);
       if (core_ == nullptr) return;
@@ -194,24 +203,54 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       const core::Time begun = service::MonotonicNow();
       core_->OnData(call, std::move(frames), &replies);
       apply_time_ += service::MonotonicNow() - begun;
-      due = Collect(std::move(replies));
-      ++answering_;
+      output = Collect(std::move(replies));
     }
-    Deliver(std::move(due));
+    Deliver(std::move(output));
   }
 
-  std::vector<Due> Collect(std::vector<core::PsCore::DataReply> replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::vector<Due> due;
+  void Replicate() {
+    Output output;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (core_ == nullptr) return;
+      output = Collect({});
+    }
+    Deliver(std::move(output));
+  }
+
+  void OnReplicationReply(std::uint64_t call, const absl::StatusOr<wire::Frames>& reply) {
+    Output output;
+    {
+      absl::MutexLock lock(&mutex_);
+      std::vector<core::PsCore::DataReply> replies;
+      core_->OnReplicationReply(call, reply, service::MonotonicNow(), &replies);
+      output = Collect(std::move(replies));
+    }
+    Deliver(std::move(output));
+  }
+
+  // After each call of the core: these replies, and what it has for other ps.
+  Output Collect(std::vector<core::PsCore::DataReply> replies) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    Output output;
     for (core::PsCore::DataReply& reply : replies) {
       const auto held = held_.find(reply.call);
-      due.push_back({std::move(held->second), std::move(reply.frames)});
+      output.due.push_back({std::move(held->second), std::move(reply.frames)});
       held_.erase(held);
     }
-    return due;
+    output.calls = core_->TakeReplicationCalls(service::MonotonicNow());
+    replication_timer_.Set(core_->replication_timer());
+    ++answering_;
+    return output;
   }
 
-  void Deliver(std::vector<Due> due) {
-    for (Due& one : due) one.reply(std::move(one.frames));
+  void Deliver(Output output) {
+    // First what the standbys need: others wait for it.
+    for (core::ReplicationCall& call : output.calls) {
+      peers_->Exchange(
+          call.address, std::move(call.frames), call.deadline,
+          [this, id = call.call](const absl::StatusOr<wire::Frames>& reply) { OnReplicationReply(id, reply); });
+    }
+    for (Due& one : output.due) one.reply(std::move(one.frames));
     absl::MutexLock lock(&mutex_);
     --answering_;
   }
@@ -297,6 +336,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   service::Metrics metrics_;
   wire::GrpcDataService data_;
+  std::unique_ptr<wire::DataClient> peers_ = wire::MakeGrpcDataClient();
+  service::Timer replication_timer_;
   std::unique_ptr<CheckpointThread> checkpoints_;
   std::unique_ptr<grpc::Server> server_;
   std::thread registration_;

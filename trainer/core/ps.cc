@@ -839,9 +839,8 @@ void PsCore::OnData(CallId call, std::vector<Frame> frames, std::vector<DataRepl
     }
   }
 
-  if (all_begin && bound_.has_value()) {
-    for (const Frame& frame : frames) bound_->SetClock(frame.header.slice, frame.header.session, frame.header.clock);
-  }
+  // Of slices that it has not asked for yet too: it may wait here until others know there how far it is.
+  if (all_begin && bound_.has_value()) bound_->SetClock(frames.front().header.session, frames.front().header.clock);
   if (all_begin && !MayBegin(frames)) {
     SessionState& session = sessions_[frames.front().header.session];
     return Hold(session, {call, std::move(frames)}, replies);

@@ -64,6 +64,10 @@ void StalenessBound::SetClock(std::uint32_t slice, std::uint64_t session, std::u
   known = clock;
 }
 
+void StalenessBound::SetClock(std::uint64_t session, std::uint64_t clock) {
+  for (const auto& [slice, clocks] : slices_) SetClock(slice, session, clock);
+}
+
 std::uint64_t StalenessBound::clock(std::uint32_t slice, std::uint64_t session) const {
   const std::map<std::uint64_t, std::uint64_t>& known = slices_.at(slice).of;
   const auto found = known.find(session);

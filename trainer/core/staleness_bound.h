@@ -33,6 +33,8 @@ class StalenessBound {
   void End(std::uint64_t session);
   // The session is at `clock`, or is with the update that is on the slice by now.
   void SetClock(std::uint32_t slice, std::uint64_t session, std::uint64_t clock);
+  // The session has finished so many updates, on every slice.
+  void SetClock(std::uint64_t session, std::uint64_t clock);
   // What the slice knows. A session that begins to train starts at the highest that a slice knows of it, and tells the
   // others before it begins its first update.
   std::uint64_t clock(std::uint32_t slice, std::uint64_t session) const;

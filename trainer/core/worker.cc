@@ -200,6 +200,8 @@ void WorkerCore::Reroute() {
     if (stays) continue;
     slice.ps = ps;
     slice.pull_in_flight = slice.initial_in_flight = false;
+    // Who has it now has to hear how far this worker is, or others would wait for it there.
+    if (view_.mode() == v1::BOUNDED_STALENESS) slice.fresh = false;
     if (slice.push != SliceProgress::kSent) continue;
     slice.push = SliceProgress::kReady;
     slice.maybe_applied = true;

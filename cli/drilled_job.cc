@@ -95,7 +95,7 @@ absl::Status DrilledJob::Break(const DrillAttack& attack) {
     const auto pod = std::find_if(pods_.begin(), pods_.end(),
                                   [&victim](const controller::Pod& one) { return one.meta.uid == victim.id; });
     if (pod == pods_.end()) continue;
-    const absl::Status status = cluster_.KillPod(*pod);
+    absl::Status status = cluster_.KillPod(*pod);
     if (!status.ok() && !absl::IsNotFound(status)) return status;
     any = any || status.ok();
   }

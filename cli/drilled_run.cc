@@ -131,7 +131,7 @@ absl::Status DrilledRun::Break(const DrillAttack& attack) {
   if (!process.ok()) return process.status();
   if (!pause_) return SignalProcess(process->get(), SIGKILL);
   stopped_.store(process->get());  // before it: a program that is ended by force in between lets it go on
-  const absl::Status status = SignalProcess(process->get(), SIGSTOP);
+  absl::Status status = SignalProcess(process->get(), SIGSTOP);
   static_cast<void>(process->Release());
   if (!status.ok()) LetGoOn();
   return status;

@@ -2,6 +2,7 @@
 #define DOWNPOUR_CLI_DRILLED_RUN_H_
 
 #include <atomic>
+#include <functional>
 #include <optional>
 #include <string>
 

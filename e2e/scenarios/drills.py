@@ -21,7 +21,7 @@ def drill(world):
         check(last and int(last.group(1)) > 0, done.stdout)
         return done.stdout, int(last.group(1))
 
-    output, kills = run("--kill", "worker,coordinator", "--every", "5s", "--for", "40s", "--seed", "1")
+    output, kills = run("--kill", "worker,coordinator", "--every", "5s", "--for", "40s", "--seed", "0")
     check("rolled back" not in output, output)
     restarts = world.status()["restarts"]
     check(restarts["total"] >= kills and restarts["counted"] == 0, f"{kills} kills, restarts: {restarts}")

@@ -11,7 +11,7 @@ import tempfile
 from checkpoint_processes import PATIENCE_SECONDS, check_counted, counting_job
 from counter_processes import Failure, check
 
-EPOCHS = 20
+EPOCHS = 10
 
 
 def drill(run, *arguments):
@@ -35,8 +35,8 @@ def main():
         job = counting_job(arguments, folder, epochs=EPOCHS)
         with job.start() as run:
             run.until(job.checkpoints, "the first checkpoint")
-            output, kills = drill(run, "--kill", "worker,coordinator", "--every", "1s", "--for", "6s", "--seed", "3")
-            check(kills >= 2, f"{kills} kills")
+            output, kills = drill(run, "--kill", "worker,coordinator", "--every", "1s", "--for", "6s", "--seed", "0")
+            check(kills >= 2 and "killed worker-" in output and "killed coordinator-0" in output, f"{kills} kills")
             check("rolled back" not in output, f"nothing may be lost with a worker or the coordinator:\n{output}")
             drill(run, "--kill", "worker", "--signal", "STOP", "--stop-for", "1s", "--for", "500ms")
             output, _ = drill(run, "--kill", "ps", "--index", "1", "--for", "500ms")

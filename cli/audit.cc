@@ -10,9 +10,11 @@
 namespace downpour::cli {
 
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
-                                       const std::vector<std::string>& addresses, absl::Duration time_limit) {
+                                       const std::vector<std::string>& addresses, absl::Duration time_limit,
+                                       DataSetSize size) {
   const absl::StatusOr<std::uint64_t> samples = CountTrainingSamples(spec.dataset);
-  if (!samples.ok() && !absl::IsUnimplemented(samples.status())) return samples.status();
+  const bool elsewhere = absl::IsNotFound(samples.status()) && size == DataSetSize::kOfServersIfElsewhere;
+  if (!samples.ok() && !absl::IsUnimplemented(samples.status()) && !elsewhere) return samples.status();
   LedgerExpectation expectation;
   expectation.job_uid = job_uid;
   expectation.sample_count = samples.ok() ? std::optional<std::uint64_t>(*samples) : std::nullopt;

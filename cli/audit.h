@@ -11,11 +11,15 @@
 
 namespace downpour::cli {
 
+// Whose word on the size of the data set counts: that of the files, which have to be on this machine, or where they are
+// not there that of the parameter servers.
+enum class DataSetSize { kOfFiles, kOfServersIfElsewhere };
+
 // Reads the tables of the parameter servers at `addresses` ("host:port") and audits them against the manifest and its
-// data set, which has to be on this machine. Blocks for `time_limit` at most. Errors are those of CountTrainingSamples,
-// ReadLedgers and AuditLedger.
+// data set. Blocks for `time_limit` at most. Errors are those of CountTrainingSamples, ReadLedgers and AuditLedger.
 absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const std::string& job_uid,
-                                       const std::vector<std::string>& addresses, absl::Duration time_limit);
+                                       const std::vector<std::string>& addresses, absl::Duration time_limit,
+                                       DataSetSize size = DataSetSize::kOfFiles);
 
 // Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
 // errors are contradictions.

@@ -194,6 +194,18 @@ absl::StatusOr<std::vector<controller::Pod>> Cluster::ListPods(const controller:
   return pods;
 }
 
+absl::Status Cluster::KillPod(const controller::Pod& pod) {
+  kube::DeleteOptions options;
+  options.preconditions.uid = pod.meta.uid;
+  options.grace_seconds = 0;
+  const absl::Status status = client_.Delete(kube::kPods, pod.meta.namespace_name, pod.meta.name, options);
+  // Another pod has its name by now.
+  if (absl::IsNotFound(status) || absl::IsAborted(status)) {
+    return absl::NotFoundError(absl::StrCat("pod ", pod.meta.name, " is gone"));
+  }
+  return Explain(status);
+}
+
 absl::StatusOr<std::vector<SituationEvent>> Cluster::ListWarnings(const controller::JobRecord& job) {
   kube::ListOptions options;
   options.field_selector = "type=Warning";

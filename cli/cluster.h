@@ -15,7 +15,7 @@
 #include "operator/controller/pod.h"
 #include "operator/kube/client.h"
 
-// TrainingJobs on a cluster, as whoever holds a kubeconfig sees them. Nothing here writes.
+// TrainingJobs on a cluster, as whoever holds a kubeconfig sees them.
 namespace downpour::cli {
 
 struct ClusterOptions {
@@ -51,6 +51,8 @@ class Cluster {
   absl::StatusOr<std::vector<controller::JobRecord>> ListJobs();
   // Of the job with this uid; ordered by role, index and incarnation.
   absl::StatusOr<std::vector<controller::Pod>> ListPods(const controller::JobRecord& job);
+  // Deletes this very pod with a grace period of 0: its object goes at once. kNotFound: it is gone already.
+  absl::Status KillPod(const controller::Pod& pod);
   // Warnings about the job or a pod of its name and time.
   absl::StatusOr<std::vector<SituationEvent>> ListWarnings(const controller::JobRecord& job);
   // See kube::Client::ReadLog; of the container of Downpour. `stop` may end it earlier than its deadline.

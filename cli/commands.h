@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_CLI_COMMANDS_H_
 #define DOWNPOUR_CLI_COMMANDS_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -83,6 +84,24 @@ int TopCommand(const Target& target, bool once);
 // Without a name: the newest run that is running, or the newest.
 int WhyCommand(const Target& target);
 int LogsCommand(const Target& target, const LogChoice& choice);
+
+struct DrillCommandOptions {
+  Target target;
+  std::string kill;  // "worker,coordinator"
+  std::optional<int> index;
+  std::string every = "5s";
+  std::string duration = "60s";
+  std::string patience = "60s";
+  std::string signal = "KILL";  // or STOP
+  std::string stop_for = "10s";
+  std::optional<std::uint64_t> seed;
+  bool yes = false;                    // a job on a cluster may be broken
+  std::vector<std::string> addresses;  // "host:port" of every ps of a job on a cluster; none: those of its pods
+};
+
+// Breaks a job that trains, again and again, and reports how it recovered. Without a name: the newest run that is
+// running. 1: it did not recover in time, failed, or an update was applied twice. 3: the ledger could not be read.
+int DrillCommand(const DrillCommandOptions& options);
 
 // Checkpoints by URI, as a manifest has it: a folder of them, or one of them in it.
 int ListCheckpointsCommand(const std::string& uri, bool json);

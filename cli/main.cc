@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -42,6 +43,8 @@ struct Arguments {
   std::string path;
   std::string output = "text";
   CompareOptions compare;
+  DrillCommandOptions drill;
+  std::uint64_t seed = 0;
   bool once = false;
 };
 
@@ -83,6 +86,41 @@ CLI::App* AddTarget(CLI::App& app, const char* verb, const char* what, const cha
   return command;
 }
 
+CLI::App* AddDrill(CLI::App& app, Arguments& arguments) {
+  CLI::App* const drill =
+      AddTarget(app, "drill", "breaks a run, or a job on a cluster, on purpose, and reports how it recovers",
+                "the newest run that is running", arguments);
+  DrillCommandOptions& options = arguments.drill;
+  drill->add_option("--kill", options.kill, "worker, ps, coordinator, on a cluster node; of several, one each time")
+      ->required();
+  drill->add_option("--index", arguments.index, "only members of this index; else any")->check(CLI::NonNegativeNumber);
+  drill->add_option("--every", options.every, "from one kill to the next, at least")->capture_default_str();
+  drill->add_option("--for", options.duration, "how long there are kills")->capture_default_str();
+  drill->add_option("--patience", options.patience, "how long the job may take to recover from each")
+      ->capture_default_str();
+  drill->add_option("--signal", options.signal, "of a run of this machine: KILL, or STOP")
+      ->check(CLI::IsMember({"KILL", "STOP"}))
+      ->capture_default_str();
+  drill->add_option("--stop-for", options.stop_for, "with --signal STOP: until it goes on")->capture_default_str();
+  drill->add_option("--seed", arguments.seed, "picks the same again, of the same members; else any");
+  drill->add_flag("--yes", options.yes, "on a cluster: without asking")->group("Cluster");
+  drill
+      ->add_option("--ps", options.addresses,
+                   "on a cluster: host:port of each parameter server; else those of its pods")
+      ->check(CheckPeerAddress)
+      ->allow_extra_args(false)
+      ->group("Cluster");
+  return drill;
+}
+
+DrillCommandOptions ReadDrill(const CLI::App& drill, const Arguments& arguments) {
+  DrillCommandOptions options = arguments.drill;
+  options.target = arguments.target;
+  if (drill.count("--index") > 0) options.index = arguments.index;
+  if (drill.count("--seed") > 0) options.seed = arguments.seed;
+  return options;
+}
+
 LogChoice ReadLogChoice(const CLI::App& logs, const Arguments& arguments) {
   LogChoice choice;
   choice.follow = arguments.follow;
@@ -108,8 +146,7 @@ int RunDataProgram(const std::vector<std::string>& arguments) {
 int Main(int argument_count, char** argument_values) {
   CLI::App app("Downpour trains deep networks with parameter servers.", "downpour");
   app.require_subcommand(1);
-  app.footer(
-      "Exit codes: 0 done, 1 failed, 2 bad input, 3 trained to the end but not audited, 130 stopped by the user.");
+  app.footer("Exit codes: 0 done, 1 failed, 2 bad input, 3 done but not audited, 130 stopped by the user.");
   Arguments arguments;
   CLI::App* const run = app.add_subcommand("run", "runs a TrainingJob with processes of this machine");
   AddManifest(*run, arguments);
@@ -139,6 +176,7 @@ int Main(int argument_count, char** argument_values) {
   logs->add_option("--tail", arguments.tail, "the newest lines of each; else all of one member, 10 of each of several")
       ->check(CLI::NonNegativeNumber);
   logs->add_flag("--follow,-f", arguments.follow, "goes on with what is written, until the end or Ctrl-C");
+  CLI::App* const drill = AddDrill(app, arguments);
   CompareOptions& comparison = arguments.compare;
   CLI::App* const compare = app.add_subcommand("compare", "makes one page of several runs, which shows them together");
   compare->add_option("RUN", comparison.runs, "a run of this machine: its folder, or its name in ./downpour-runs")
@@ -203,6 +241,7 @@ int Main(int argument_count, char** argument_values) {
   if (get->parsed()) return GetCommand(arguments.target, json);
   if (top->parsed()) return TopCommand(arguments.target, arguments.once);
   if (why->parsed()) return WhyCommand(arguments.target);
+  if (drill->parsed()) return DrillCommand(ReadDrill(*drill, arguments));
   return LogsCommand(arguments.target, ReadLogChoice(*logs, arguments));
 }
 

@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cli/files.h"
+#include "cli/process_handle.h"
 #include "operator/api/manifest.h"
 
 namespace downpour::cli {
@@ -178,6 +179,7 @@ absl::Status LocalProcesses::Start(const ProcessSpec& spec) {
   if (error != 0) return SystemError(error, spec.command.front(), "cannot be started");
 
   groups_->Add(entry.process.pid);
+  entry.process.start_ticks = StartTicks(entry.process.pid).value_or(0);
   entry.process.uid = ProcessUid(spec.role, spec.index, spec.incarnation);
   entry.process.name = name;
   entry.process.role = spec.role;

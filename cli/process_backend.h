@@ -37,7 +37,8 @@ struct Process {
   api::Role role = api::Role::kWorker;
   int index = 0;
   int incarnation = 1;
-  pid_t pid = 0;  // also its process group
+  pid_t pid = 0;                  // also its process group
+  std::uint64_t start_ticks = 0;  // see StartTicks; 0: not known
   std::string log_path;
   double created_time = 0;
   std::optional<double> finished_time;

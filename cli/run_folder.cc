@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -72,10 +73,15 @@ std::optional<T> Optional(const json& object, const char* key) {
 }
 
 json ProcessToJson(const Process& process) {
-  json object = {{"name", process.name},    {"role", api::ToString(process.role)},
-                 {"index", process.index},  {"incarnation", process.incarnation},
-                 {"pid", process.pid},      {"startTime", process.created_time},
-                 {"log", process.log_path}, {"stopRequested", process.stop_requested}};
+  json object = {{"name", process.name},
+                 {"role", api::ToString(process.role)},
+                 {"index", process.index},
+                 {"incarnation", process.incarnation},
+                 {"pid", process.pid},
+                 {"startTime", process.created_time},
+                 {"startTicks", process.start_ticks},
+                 {"log", process.log_path},
+                 {"stopRequested", process.stop_requested}};
   if (process.finished_time.has_value()) {
     object["finishTime"] = *process.finished_time;
     object["exitCode"] = process.exit_code;
@@ -103,6 +109,7 @@ absl::StatusOr<Process> ProcessFromJson(const json& object) {
   process.name = ProcessName(process.role, process.index);
   process.uid = ProcessUid(process.role, process.index, process.incarnation);
   process.pid = object.at("pid").get<int>();
+  process.start_ticks = object.value("startTicks", std::uint64_t{0});  // an earlier version did not write it
   process.created_time = object.at("startTime").get<double>();
   process.log_path = object.at("log").get<std::string>();
   process.stop_requested = object.value("stopRequested", false);

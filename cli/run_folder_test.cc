@@ -88,6 +88,7 @@ RunState RandomState(unsigned seed) {
     process.name = ProcessName(process.role, i);
     process.uid = ProcessUid(process.role, i, process.incarnation);
     process.pid = static_cast<int>(random() % 100000);
+    process.start_ticks = random();
     process.created_time = static_cast<double>(random() % 1000000) / 8;
     process.log_path = "/logs/\xff\"\n";
     process.stop_requested = random() % 2 == 0;
@@ -113,6 +114,7 @@ TEST_F(RunFolderTest, TheStateIsReadBack) {
     for (std::size_t i = 0; i < state.processes.size(); ++i) {
       EXPECT_EQ(read->processes[i].uid, state.processes[i].uid);
       EXPECT_EQ(read->processes[i].pid, state.processes[i].pid);
+      EXPECT_EQ(read->processes[i].start_ticks, state.processes[i].start_ticks);
       EXPECT_EQ(read->processes[i].created_time, state.processes[i].created_time);
       EXPECT_EQ(read->processes[i].finished_time, state.processes[i].finished_time);
       EXPECT_EQ(read->processes[i].exit_code, state.processes[i].exit_code);

@@ -4,6 +4,7 @@
 //
 // DOWNPOUR_FAKE, words separated by commas, makes it misbehave:
 //   endless        the job never gets beyond its middle
+//   long           the job takes more answers than a test asks for
 //   refuse-input   workers end with exit code 2
 //   crash          each first incarnation of a worker ends with exit code 3
 //   fail           the coordinator reports that the job failed
@@ -45,6 +46,7 @@ namespace fs = std::filesystem;
 namespace v1 = downpour::v1;
 
 constexpr int kAnswers = 8;  // until the job is trained
+constexpr int kManyAnswers = 4000;
 constexpr int kPollMilliseconds = 20;
 constexpr int kFarewellMilliseconds = 300;
 
@@ -96,13 +98,14 @@ class Coordinator final : public v1::Coordinator::Service {
     const bool complete = ps_ == static_cast<int>(config.ps_replicas()) && workers_ > 0;
     // Kept in a file, as a replaced coordinator learns from the ps how far the job is.
     const fs::path progress = Root() / "fake-progress";
+    const int most = Misbehaves("long") ? kManyAnswers : kAnswers;
     int answers = std::atoi(Read(progress).c_str());
-    if (complete && answers < kAnswers && !(Misbehaves("endless") && answers >= kAnswers / 2)) {
+    if (complete && answers < most && !(Misbehaves("endless") && answers >= most / 2)) {
       WriteAtomically(progress, std::to_string(++answers));
     }
     const std::uint64_t expected = UpdatesPerEpoch() * config.epochs();
-    const std::uint64_t applied = expected * static_cast<std::uint64_t>(answers) / kAnswers;
-    reply->set_phase(answers == 0 ? v1::PHASE_STARTING : answers == kAnswers ? v1::PHASE_DONE : v1::PHASE_TRAINING);
+    const std::uint64_t applied = expected * static_cast<std::uint64_t>(answers) / most;
+    reply->set_phase(answers == 0 ? v1::PHASE_STARTING : answers == most ? v1::PHASE_DONE : v1::PHASE_TRAINING);
     if (Misbehaves("fail") && answers > 2) {
       reply->set_phase(v1::PHASE_FAILED);
       reply->set_message("the fake coordinator was told to fail");

@@ -354,17 +354,22 @@ Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) 
 
 std::string PodDisruptionBudgetName(const api::TrainingJob& job) { return absl::StrCat(job.metadata.name, "-ps"); }
 
-Json MakePodDisruptionBudget(const api::TrainingJob& job) {
+Json MakePodDisruptionBudget(const api::TrainingJob& job, const ProtectedPs& ps) {
+  Json selector = {
+      {"matchLabels",
+       {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}};
+  if (!ps.free.empty()) {
+    Json free = Json::array();
+    for (const int index : ps.free) free.push_back(absl::StrCat(index));
+    selector["matchExpressions"] =
+        Json::array({{{"key", kIndexLabel}, {"operator", "NotIn"}, {"values", std::move(free)}}});
+  }
   return {{"apiVersion", "policy/v1"},
           {"kind", "PodDisruptionBudget"},
           {"metadata", Meta(job, PodDisruptionBudgetName(job))},
           {"spec",
            // A number of their own: for maxUnavailable the platform would ask the job's scale, which is its workers'.
-           {{"minAvailable", job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0},
-            {"selector",
-             {{"matchLabels",
-               {{kJobUidLabel, job.metadata.uid},
-                {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}}}}}};
+           {{"minAvailable", ps.count}, {"selector", std::move(selector)}}}};
 }
 
 PodsOfRole::PodsOfRole(const api::TrainingJob& job, const PodOptions& options, api::Role role)

@@ -133,6 +133,10 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   if (overview.running && overview.reason.empty() && planner::IsTrue(status, planner::kCheckpointFailing)) {
     overview.reason = planner::kCheckpointFailing;
   }
+  const api::Condition* standbys = planner::FindCondition(status, planner::kProtected);
+  if (overview.running && overview.reason.empty() && standbys != nullptr && !standbys->status) {
+    overview.reason = standbys->reason;
+  }
   overview.workers_ready = status.worker.ready;
   overview.workers_desired = seen ? status.worker.desired : job.spec.worker.replicas;
   overview.ps_ready = status.parameter_server.ready;

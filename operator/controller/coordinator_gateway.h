@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
 #include "operator/api/training_job.h"
+#include "operator/planner/plan.h"
 
 namespace downpour::controller {
 

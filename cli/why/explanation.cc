@@ -571,6 +571,7 @@ class Explainer {
       lines.emplace_back("it is tried again with a back-off; nothing needs to be done once the obstacle is gone");
     }
     AddRestarts(&lines);
+    AddNeedlessPs(&lines);
     AddTimeouts(&lines);
     AddDeadlines(&lines);
     AddLogs(&lines);
@@ -584,6 +585,18 @@ class Explainer {
                                                       Until(earliest), " (back-off)")
                                        : absl::StrCat(InstanceName(role, index), " is to be started now"));
     }
+  }
+
+  void AddNeedlessPs(std::vector<std::string>* lines) const {
+    if (!status_.slices.has_value()) return;
+    std::vector<std::string> names;
+    for (const int index : status_.slices->parameter_servers) {
+      if (index < status_.parameter_server.desired) continue;
+      names.push_back(InstanceName(api::Role::kParameterServer, index));
+    }
+    if (names.empty()) return;
+    lines->push_back(absl::StrCat(NameList(names), names.size() == 1 ? " ends" : " end",
+                                  " once what is there has gone to the other parameter servers"));
   }
 
   void AddTimeouts(std::vector<std::string>* lines) const {

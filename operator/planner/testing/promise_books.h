@@ -46,6 +46,7 @@ class PromiseBooks {
 
   const SimulatedWorld& world_;
   std::set<std::string> stopped_;                      // by the planner, or about to be
+  std::set<std::string> given_up_;                     // pending for too long
   std::set<std::string> old_run_;                      // seen while the job was suspended or restarting
   std::set<std::string> recorded_;                     // uids of recorded failures
   std::set<std::string> emitted_;                      // events that come once

@@ -85,7 +85,7 @@ void SimulatedWorld::InjectFault() {
     }
     return;
   }
-  if (scales_ps_ && dice_.Chance(0.2)) {
+  if (scales_ps_ && dice_.Chance(0.4)) {
     job.spec.parameter_server->replicas = dice_.Uniform(job.spec.parameter_server->replication_factor, 4);
     ++job.metadata.generation;
     return;
@@ -200,12 +200,15 @@ void SimulatedWorld::GoOnTraining() {
     coordinator_ = coordinator->uid;
     phase = CoordinatorPhase::kRecovering;
   }
+  const bool moves_later = dice_.Chance(0.5);  // than the answer says
+  if (!moves_later) MoveSlices(ps);
   if (fault_rate_ == 0 || dice_.Chance(0.8)) {
     Report(phase, updates_, generation_);
     TellPlaces();
     if (job.spec.checkpoint.has_value()) TellCheckpoints();
     if (phase == CoordinatorPhase::kDone) observed.report->model = output_;
   }
+  if (moves_later) MoveSlices(ps);
 }
 
 bool SimulatedWorld::PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running) {
@@ -237,17 +240,22 @@ bool SimulatedWorld::PlaceSlices(const Instance& coordinator, const std::map<int
     finishing_ = false;
     return true;
   }
-  // One who has not heard who leaves places nothing anew.
-  std::erase_if(target, [this](const auto& place) {
-    return std::find(told_.leaving_ps.begin(), told_.leaving_ps.end(), place.first) != told_.leaving_ps.end();
-  });
-  if (told_.revision > 0 && !target.empty() && target != placed_ && dice_.Chance(0.3)) {
-    placed_ = target;
-    ++times_moved_;
-  }
   if (standbys && placed_.size() > 1 && dice_.Chance(0.5)) in_sync_ = true;
   if (placed_.size() < 2) in_sync_ = false;
   return true;
+}
+
+void SimulatedWorld::MoveSlices(const std::map<int, std::string>& running) {
+  // One who has not heard who leaves places nothing anew.
+  if (placed_.empty() || told_.revision == 0 || !dice_.Chance(0.4)) return;
+  std::map<int, std::string> target = running;
+  std::erase_if(target, [this](const auto& place) {
+    return place.first >= wanted_ps_ ||
+           std::find(told_.leaving_ps.begin(), told_.leaving_ps.end(), place.first) != told_.leaving_ps.end();
+  });
+  if (target.empty() || target == placed_) return;
+  placed_ = target;
+  ++times_moved_;
 }
 
 // Questions come late, and answers may say nothing of it.

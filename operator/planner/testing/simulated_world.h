@@ -72,6 +72,7 @@ class SimulatedWorld : public FakeWorld {
   void GoOnTraining();
   // The coordinator places slices; whether training can go on.
   bool PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running);
+  void MoveSlices(const std::map<int, std::string>& running);
   // Of the coordinator's newest answer.
   void TellPlaces();
   // Of the coordinator's newest answer.

@@ -255,6 +255,7 @@ TEST(ExplainTest, AJobThatLacksStandbysSaysWhatThatMeans) {
   situation.job.status.slices = {12, 9, 3, {0, 1, 2}};
   SetCondition(situation, planner::kProtected, true, "InSync", "each of the 12 slices has a standby that is in sync");
   EXPECT_EQ(Explain(situation, kNow).severity, Severity::kFine);
+  situation.job.status.conditions.clear();
   SetCondition(situation, planner::kProtected, false, "Degraded", "9 of 12 slices have a standby that is in sync");
   const Explanation explanation = Explain(situation, kNow);
   EXPECT_EQ(explanation.severity, Severity::kAttention);

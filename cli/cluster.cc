@@ -166,6 +166,19 @@ absl::StatusOr<controller::JobRecord> Cluster::GetJob(const std::string& name) {
   return absl::NotFoundError(message);
 }
 
+absl::Status Cluster::Scale(const controller::JobRecord& job, std::optional<int> ps, std::optional<int> workers) {
+  Json spec = Json::object();
+  if (ps.has_value()) spec["parameterServer"]["replicas"] = *ps;
+  if (workers.has_value()) spec["worker"]["replicas"] = *workers;
+  // Another job may have taken the name.
+  const Json patch = {{"metadata", {{"uid", job.meta.uid}}}, {"spec", std::move(spec)}};
+  const absl::Status patched =
+      client_.MergePatch(kube::kTrainingJobs, job.meta.namespace_name, job.meta.name, patch).status();
+  const std::optional<kube::ApiError> error = kube::GetApiError(patched);
+  if (error.has_value() && error->code == 422) return absl::InvalidArgumentError(error->message);
+  return Explain(patched);
+}
+
 absl::StatusOr<std::vector<controller::JobRecord>> Cluster::ListJobs() {
   const absl::StatusOr<std::vector<Json>> items = ListAll(kube::kTrainingJobs, namespace_, {});
   if (!items.ok()) return items.status();

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@
 #include "operator/controller/pod.h"
 #include "operator/kube/client.h"
 
-// TrainingJobs on a cluster, as whoever holds a kubeconfig sees them.
+// TrainingJobs on a cluster, as whoever holds a kubeconfig sees them. Nothing but Scale and KillPod writes.
 namespace downpour::cli {
 
 struct ClusterOptions {
@@ -47,6 +48,9 @@ class Cluster {
 
   // kNotFound says which names are like it.
   absl::StatusOr<controller::JobRecord> GetJob(const std::string& name);
+  // Changes how many parameter servers and workers the job is to have; absent: that stays. kInvalidArgument: the server
+  // refuses the number.
+  absl::Status Scale(const controller::JobRecord& job, std::optional<int> ps, std::optional<int> workers);
   // Ordered by namespace and name.
   absl::StatusOr<std::vector<controller::JobRecord>> ListJobs();
   // Of the job with this uid; ordered by role, index and incarnation.

@@ -173,6 +173,27 @@ TEST_F(ClusterCommandsTest, ProgramsForCredentialsAreRunWhereItIsAllowed) {
   EXPECT_EQ(command.Wait(), 0) << command.Errors();
 }
 
+TEST_F(ClusterCommandsTest, ScaleChangesWhatItIsToldAndNothingElse) {
+  PutLeNet();
+  const auto spec = [this] { return server_.Get(kube::kTrainingJobs, "team", "lenet")->at("spec"); };
+  Json expected = spec();
+  EXPECT_EQ(Run({"scale", "lenet", "-n", "team", "--ps", "3"}), "lenet: ps 1 -> 3\n");
+  expected["parameterServer"]["replicas"] = 3;
+  EXPECT_EQ(spec(), expected);
+  EXPECT_EQ(Run({"scale", "lenet", "-n", "team", "--ps", "2", "--workers", "5"}), "lenet: ps 3 -> 2, workers 2 -> 5\n");
+  expected["parameterServer"]["replicas"] = 2;
+  expected["worker"]["replicas"] = 5;
+  EXPECT_EQ(spec(), expected);
+
+  EXPECT_THAT(Run({"scale", "lenet", "-n", "team"}, 2), HasSubstr("--ps or --workers"));
+  EXPECT_THAT(Run({"scale", "lenet", "--ps", "2"}, 2), HasSubstr("a run of this machine keeps the number"));
+  EXPECT_THAT(Run({"scale", "lanet", "-n", "team", "--ps", "2"}, 2), HasSubstr("there is lenet"));
+  server_.Inject("PATCH", "/trainingjobs/lenet",
+                 FakeApiServer::Refuse(422, "Invalid", "must be at least replicationFactor"), 1);
+  EXPECT_THAT(Run({"scale", "lenet", "-n", "team", "--ps", "1"}, 2), HasSubstr("must be at least replicationFactor"));
+  EXPECT_EQ(spec(), expected);
+}
+
 TEST_F(ClusterCommandsTest, ALackOfThreadsIsOneError) {
   if (geteuid() != 0) GTEST_SKIP() << "the limit needs a user of its own";
   PutLeNet();

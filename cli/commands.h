@@ -81,6 +81,9 @@ int GetCommand(const Target& target, bool json);
 // Without a name: the newest run that is running.
 int TopCommand(const Target& target, bool once);
 
+// Changes how many parameter servers and workers a job on a cluster is to have; absent: that stays.
+int ScaleCommand(const Target& target, std::optional<int> ps, std::optional<int> workers);
+
 // Without a name: the newest run that is running, or the newest.
 int WhyCommand(const Target& target);
 int LogsCommand(const Target& target, const LogChoice& choice);

@@ -59,6 +59,12 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
         static_cast<std::uint64_t>(1000 * std::max(0.0, now - known->time.value_or(now))));
     checkpoint.set_error(known->error);
   }
+  if (const std::optional<api::SlicesStatus>& known = job.status.slices; known.has_value()) {
+    v1::ReplicationProgress& replication = *reply.mutable_replication();
+    replication.set_factor(planner::HasStandbys(job.spec) ? 2 : 1);
+    replication.set_slices(static_cast<std::uint32_t>(known->total));
+    replication.set_in_sync(static_cast<std::uint32_t>(known->in_sync));
+  }
   if (const std::optional<api::TrainingStatus>& known = job.status.training; known.has_value()) {
     reply.set_stop_reason(known->stop_reason);
     reply.set_rate_reason(known->rate_reason);
@@ -132,6 +138,10 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
     overview.reason = scheduled->reason;
   if (overview.running && overview.reason.empty() && planner::IsTrue(status, planner::kCheckpointFailing)) {
     overview.reason = planner::kCheckpointFailing;
+  }
+  const api::Condition* standbys = planner::FindCondition(status, planner::kProtected);
+  if (overview.running && overview.reason.empty() && standbys != nullptr && !standbys->status) {
+    overview.reason = standbys->reason;
   }
   overview.workers_ready = status.worker.ready;
   overview.workers_desired = seen ? status.worker.desired : job.spec.worker.replicas;

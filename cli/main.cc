@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/launch.h"
 #include "cli/manifest_input.h"
+#include "operator/api/field_names.h"
 #include "operator/api/manifest.h"
 #include "proto/host_port.h"
 
@@ -46,6 +48,8 @@ struct Arguments {
   DrillCommandOptions drill;
   std::uint64_t seed = 0;
   bool once = false;
+  int ps = 0;
+  int workers = 0;
 };
 
 void AddOutput(CLI::App& command, Arguments& arguments) {
@@ -168,6 +172,11 @@ int Main(int argument_count, char** argument_values) {
   CLI::App* const why =
       AddTarget(app, "why", "says on one screen why a run, or a job on a cluster, waits, restarted or failed",
                 "the newest run that is running, or the newest", arguments);
+  CLI::App* const scale = AddTarget(app, "scale", "changes how many members a job on a cluster has while it trains",
+                                    "nothing is changed", arguments);
+  scale->add_option("--ps", arguments.ps, "so many parameter servers")
+      ->check(CLI::Range(1, api::schema::kMaxParameterServers));
+  scale->add_option("--workers", arguments.workers, "so many workers")->check(CLI::Range(0, api::schema::kMaxWorkers));
   CLI::App* const logs = AddTarget(app, "logs", "prints what the processes of a run, or of a job on a cluster, wrote",
                                    "the newest run that is running, or the newest", arguments);
   logs->add_option("--role", arguments.role, "only of this role")
@@ -242,6 +251,12 @@ int Main(int argument_count, char** argument_values) {
   if (top->parsed()) return TopCommand(arguments.target, arguments.once);
   if (why->parsed()) return WhyCommand(arguments.target);
   if (drill->parsed()) return DrillCommand(ReadDrill(*drill, arguments));
+  if (scale->parsed()) {
+    const auto given = [scale](const char* flag, int count) {
+      return scale->count(flag) > 0 ? std::optional<int>(count) : std::nullopt;
+    };
+    return ScaleCommand(arguments.target, given("--ps", arguments.ps), given("--workers", arguments.workers));
+  }
   return LogsCommand(arguments.target, ReadLogChoice(*logs, arguments));
 }
 

@@ -106,12 +106,14 @@ class RunLoop {
   void AskIfDue() {
     const double now = parts_.clock.Now();
     if (now < next_ask_) return;
-    parts_.coordinator.Ask(job::MakeQuestion(job_uid_, job_.status));
+    parts_.coordinator.Ask(
+        job::MakeQuestion(job_uid_, job_.status, Observe(parts_.processes.List(), reply_, reply_time_).instances));
     const bool started = reply_.has_value() && reply_->updates_applied() > 0;
     next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
   }
 
   absl::Status CarryOut(const planner::Plan& plan, double now) {
+    const int restarts_before = job_.status.restarts_total;
     job_.status = plan.status;
     bool started = false;
     for (const planner::Action& action : plan.actions) {
@@ -137,6 +139,8 @@ class RunLoop {
           break;
       }
     }
+    // Who takes over waits for the word that somebody ended.
+    if (plan.status.restarts_total != restarts_before) next_ask_ = 0;
     const std::vector<Process> processes = parts_.processes.List();
     parts_.recorder.AddProcesses(processes);
     if (job_.status.recovery.has_value()) parts_.recorder.AddRecovery(*job_.status.recovery);

@@ -117,6 +117,7 @@ class Frame {
     AddBars();
     AddCurve();
     AddCheckpoint();
+    AddStandbys();
     AddCourse();
     const std::string why = Why();
     if (!why.empty() && LinesLeft() > 2) Add(NewLine().Add(" ").Add(why, kYellow));
@@ -260,6 +261,18 @@ class Frame {
     }
     if (!checkpoint.error().empty())
       line.Add("  ").Add(absl::StrCat("failing: ", CleanText(checkpoint.error())), kYellow);
+    Add(line);
+  }
+
+  // Of a job that is to have some.
+  void AddStandbys() {
+    if (progress() == nullptr || progress()->replication().factor() < 2 || LinesLeft() <= 4) return;
+    const v1::ReplicationProgress& replication = progress()->replication();
+    const bool all = replication.in_sync() == replication.slices();
+    Line line = NewLine();
+    line.Add(" standbys ", kDim);
+    line.Add(absl::StrCat(replication.in_sync(), "/", replication.slices(), " slices"), all ? kBold : kYellow);
+    if (!replication.message().empty()) line.Add("  ").Add(CleanText(replication.message()), kDim);
     Add(line);
   }
 

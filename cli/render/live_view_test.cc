@@ -253,6 +253,20 @@ TEST(RenderLiveViewTest, ShowsTheFigures) {
   EXPECT_THAT(later, HasSubstr("no answer from the coordinator for 12 s"));
 }
 
+TEST(RenderLiveViewTest, SaysHowManySlicesHaveAStandbyWhereTheyAreToHaveOne) {
+  Snapshot snapshot;
+  const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };
+  snapshot.progress.emplace();
+  v1::ReplicationProgress& replication = *snapshot.progress->mutable_replication();
+  replication.set_factor(1);
+  replication.set_slices(12);
+  EXPECT_THAT(frame(), Not(HasSubstr("standbys")));
+  replication.set_factor(2);
+  replication.set_in_sync(9);
+  replication.set_message("3 are copied");
+  EXPECT_THAT(frame(), HasSubstr(" standbys 9/12 slices  3 are copied"));
+}
+
 TEST(RenderLiveViewTest, SaysHowOldTheNewestCheckpointIsAndWhyThereIsNoNewerOne) {
   Snapshot snapshot;
   const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };

@@ -35,7 +35,7 @@ constexpr std::size_t kMostNames = 3;
 
 // As it should be when true; of all others, known or not, the opposite holds.
 constexpr std::string_view kGoodConditions[] = {planner::kReady, planner::kScheduled, planner::kSuccessCriteriaMet,
-                                                planner::kComplete};
+                                                planner::kComplete, planner::kProtected};
 
 std::string Capitalised(std::string text) {
   if (!text.empty() && text.front() >= 'a' && text.front() <= 'z') text.front() = static_cast<char>(text.front() - 32);
@@ -149,6 +149,9 @@ class Explainer {
     if (!status_.phase.empty() && !Over()) {
       facts.push_back(absl::StrCat("workers ", status_.worker.ready, "/", status_.worker.desired));
       facts.push_back(absl::StrCat("ps ", status_.parameter_server.ready, "/", status_.parameter_server.desired));
+      if (status_.slices.has_value() && planner::HasStandbys(spec_)) {
+        facts.push_back(absl::StrCat("slices with a standby ", status_.slices->in_sync, "/", status_.slices->total));
+      }
     }
     if (status_.progress.has_value() && status_.progress->total_steps > 0) {
       facts.push_back(absl::StrCat("update ", status_.progress->step, "/", status_.progress->total_steps));
@@ -359,6 +362,11 @@ class Explainer {
     if (trains && missing.empty() && planner::IsTrue(status_, planner::kCheckpointFailing)) {
       return SayCondition(Severity::kAttention, planner::kCheckpointFailing, "the job trains");
     }
+    const api::Condition* standbys = planner::FindCondition(status_, planner::kProtected);
+    if (trains && missing.empty() && standbys != nullptr && !standbys->status) {
+      return SayCondition(Severity::kAttention, planner::kProtected,
+                          "the job trains, and the loss of a parameter server would cost progress");
+    }
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
@@ -563,6 +571,7 @@ class Explainer {
       lines.emplace_back("it is tried again with a back-off; nothing needs to be done once the obstacle is gone");
     }
     AddRestarts(&lines);
+    AddNeedlessPs(&lines);
     AddTimeouts(&lines);
     AddDeadlines(&lines);
     AddLogs(&lines);
@@ -576,6 +585,18 @@ class Explainer {
                                                       Until(earliest), " (back-off)")
                                        : absl::StrCat(InstanceName(role, index), " is to be started now"));
     }
+  }
+
+  void AddNeedlessPs(std::vector<std::string>* lines) const {
+    if (!status_.slices.has_value()) return;
+    std::vector<std::string> names;
+    for (const int index : status_.slices->parameter_servers) {
+      if (index < status_.parameter_server.desired) continue;
+      names.push_back(InstanceName(api::Role::kParameterServer, index));
+    }
+    if (names.empty()) return;
+    lines->push_back(absl::StrCat(NameList(names), names.size() == 1 ? " ends" : " end",
+                                  " once what is there has gone to the other parameter servers"));
   }
 
   void AddTimeouts(std::vector<std::string>* lines) const {
@@ -605,8 +626,10 @@ class Explainer {
           planner::DrainDeadline(spec_, planner::FindCondition(status_, planner::kDrainWaits)->last_transition_time);
       lines->push_back(absl::StrCat(
           "evictions of parameter servers are let through ",
-          saves ? absl::StrCat("when a checkpoint is made, or in ", Until(deadline), " (onDisruption.timeoutSeconds)")
-                : absl::StrCat("in ", Until(deadline), " (maxProtectSeconds)")));
+          !status_.leaving_parameter_servers.empty()
+              ? absl::StrCat("of those that hold nothing any more, and of all in ", Until(deadline))
+          : saves ? absl::StrCat("when a checkpoint is made, or in ", Until(deadline), " (onDisruption.timeoutSeconds)")
+                  : absl::StrCat("in ", Until(deadline), " (maxProtectSeconds)")));
     }
     if (planner::IsWanted(status_, planner::kSuspendRequest) && spec_.checkpoint.has_value()) {
       lines->push_back(

@@ -248,6 +248,28 @@ TEST(ExplainTest, WhatACheckpointSavedAndWhatItDidNot) {
               ElementsAre("the job goes on from /ckpt/a/7 (update 120) when spec.suspend is false"));
 }
 
+TEST(ExplainTest, AJobThatLacksStandbysSaysWhatThatMeans) {
+  Situation situation = Training();
+  situation.job.spec.parameter_server->replicas = 2;
+  situation.job.spec.parameter_server->replication_factor = 2;
+  situation.job.status.slices = {12, 9, 3, {0, 1, 2}};
+  SetCondition(situation, planner::kProtected, true, "InSync", "each of the 12 slices has a standby that is in sync");
+  EXPECT_EQ(Explain(situation, kNow).severity, Severity::kFine);
+  situation.job.status.conditions.clear();
+  SetCondition(situation, planner::kProtected, false, "Degraded", "9 of 12 slices have a standby that is in sync");
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.severity, Severity::kAttention);
+  EXPECT_EQ(
+      explanation.headline,
+      "The job trains, and the loss of a parameter server would cost progress: 9 of 12 slices have a standby that "
+      "is in sync.");
+  EXPECT_THAT(explanation.facts, HasSubstr("slices with a standby 9/12"));
+  EXPECT_THAT(Section(explanation, "Conditions"), ElementsAre(HasSubstr("Protected is false for")));
+  // The job wants one.
+  EXPECT_THAT(Section(explanation, "What happens next"),
+              ElementsAre("ps-1, ps-2 end once what is there has gone to the other parameter servers"));
+}
+
 TEST(ExplainTest, ConditionsThatSayItAll) {
   struct Case {
     const char* type;

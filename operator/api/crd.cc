@@ -52,12 +52,24 @@ constexpr Description kDescriptions[] = {
      "and merges it with the container of that name if the template has one. Without a request or limit of its own "
      "that container asks for 50m of CPU and 64Mi of memory."},
     {"spec.parameterServer", "The parameter servers. Required with the strategy ParameterServer."},
-    {"spec.parameterServer.replicas", "The parameters are spread over so many parameter servers."},
+    {"spec.parameterServer.replicas",
+     "The parameters are spread over so many parameter servers. It may change while the job runs: what is to end is "
+     "ended once it holds nothing any more."},
     {"spec.parameterServer.template",
      "Pod template of the parameter servers. The operator adds the container of the "
      "trainer, and merges it with the container of that name if the template has "
      "one. Without a request or limit of its own that container asks for 100m of CPU and 256Mi of memory."},
-    {"spec.parameterServer.replicationFactor", "How many parameter servers hold each slice of the parameters."},
+    {"spec.parameterServer.replicationFactor",
+     "How many parameter servers hold each slice of the parameters. With 2 the loss of one costs nothing: another "
+     "takes "
+     "over. Needs as many replicas."},
+    {"spec.parameterServer.replication",
+     "How updates come to the standbys. Of a replicationFactor of more than 1. Absent: Sync."},
+    {"spec.parameterServer.replication.type",
+     "Sync: an update is acknowledged once the standby holds it. Async: up to maxLag updates earlier, which are lost "
+     "with the parameter server; not in the modes Synchronous and Sandblaster."},
+    {"spec.parameterServer.replication.maxLag",
+     "Of Async: updates that a parameter server may be ahead of the standby. Absent: 16."},
     {"spec.parameterServer.disruption",
      "What becomes of evictions of parameter servers, as when a node is drained. Protect holds them up, as progress "
      "would be lost; the condition DrainWaits tells of a drain that waits. With checkpoint.onDisruption it waits for a "
@@ -597,6 +609,15 @@ constexpr Description kDescriptions[] = {
     {"status.update.mode", "As in spec.update."},
     {"status.update.staleness", "Of BoundedStaleness."},
     {"status.update.updatesPerStep", "Of Synchronous."},
+    {"status.slices", "The slices of the parameters and who holds them. Absent: nothing is known yet."},
+    {"status.slices.total", "All of them."},
+    {"status.slices.inSync", "Those with a standby that has all that was acknowledged."},
+    {"status.slices.moving", "Those that are being copied."},
+    {"status.slices.parameterServers", "The indices of the parameter servers that hold some."},
+    {"status.leavingParameterServers",
+     "Parameter servers that are to hold nothing, as their nodes are drained. The next one takes their place."},
+    {"status.leavingParameterServers[].index", "Which one."},
+    {"status.leavingParameterServers[].since", "Since when."},
     {"status.training", "What evaluations have decided so far. Absent: nothing."},
     {"status.training.stopReason",
      "Why training ends before all epochs are done, by spec.training.earlyStopping. Absent or empty: it does not."},
@@ -707,6 +728,7 @@ constexpr std::string_view kFailurePaths[] = {"status.recentFailures[]", "status
 
 // What a user may change while the job exists.
 constexpr std::string_view kMutable[] = {"spec.suspend",
+                                         "spec.parameterServer.replicas",
                                          "spec.parameterServer.disruption",
                                          "spec.parameterServer.maxProtectSeconds",
                                          "spec.worker.replicas",
@@ -732,6 +754,19 @@ struct Relation {
 constexpr Relation kRelations[] = {
     {"spec", "parameterServer", "self.strategy != 'ParameterServer' || has(self.parameterServer)",
      "is required for the strategy ParameterServer", "FieldValueRequired"},
+    {"spec.parameterServer", "replicas",
+     "!has(self.replicationFactor) || self.replicationFactor <= (has(self.replicas) ? self.replicas : 1)",
+     "must be at least replicationFactor"},
+    {"spec.parameterServer", "replication",
+     "!has(self.replication) || (has(self.replicationFactor) && self.replicationFactor > 1)",
+     "is for a replicationFactor of more than 1"},
+    {"spec.parameterServer.replication", "maxLag", "!has(self.maxLag) || (has(self.type) && self.type == 'Async')",
+     "is for the type Async"},
+    {"spec", "parameterServer.replication.type",
+     "!has(self.parameterServer) || !has(self.parameterServer.replication) || "
+     "!has(self.parameterServer.replication.type) || self.parameterServer.replication.type != 'Async' || "
+     "!has(self.update) || !has(self.update.mode) || !(self.update.mode in ['Synchronous', 'Sandblaster'])",
+     "must not be Async in the modes Synchronous and Sandblaster"},
     {"spec.elastic", "minReplicas", "self.minReplicas <= self.maxReplicas", "must be at most maxReplicas"},
     {"spec.failurePolicy.backoff", "initialSeconds",
      "(has(self.initialSeconds) ? self.initialSeconds : 1) <= (has(self.maxSeconds) ? self.maxSeconds : 300)",
@@ -1003,6 +1038,7 @@ constexpr Relation kRelations[] = {
      "must have at least one of roles, onPodConditions, onContainerReasons, onExitCodes"},
 };
 
+static_assert(ParameterServerSpec{}.replicas == 1, "a relation above has it as well");
 static_assert(LocalOptimizerSpec{}.learning_rate == 0.01, "a relation above has it as well");
 static_assert(Backoff{}.initial_seconds == 1 && Backoff{}.max_seconds == 300, "a relation above has them as well");
 

@@ -26,6 +26,8 @@ inline constexpr Name<RestartAction> kRestartActions[] = {{"Ignore", RestartActi
                                                           {"FailJob", RestartAction::kFailJob}};
 inline constexpr Name<DisruptionPolicy> kDisruptionPolicies[] = {{"Protect", DisruptionPolicy::kProtect},
                                                                  {"Allow", DisruptionPolicy::kAllow}};
+inline constexpr Name<ReplicationType> kReplicationTypes[] = {{"Sync", ReplicationType::kSync},
+                                                              {"Async", ReplicationType::kAsync}};
 inline constexpr Name<bool> kExitCodeOperators[] = {{"In", true}, {"NotIn", false}};
 inline constexpr Name<std::string_view> kConditionStatuses[] = {
     {"True", "True"}, {"False", "False"}, {"Unknown", "Unknown"}};

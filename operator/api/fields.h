@@ -31,10 +31,17 @@ void Fields(Visitor& v, CoordinatorSpec& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, ReplicationSpec& s) {
+  v.Field("type", s.type, Choice(kReplicationTypes));
+  v.Field("maxLag", s.max_lag, Integer{1, 1000000});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, ParameterServerSpec& s) {
   v.Field("replicas", s.replicas, Integer{1, kMaxParameterServers});
   v.Field("template", s.pod_template, Template{});
-  v.Field("replicationFactor", s.replication_factor, Integer{1, 3, 1});
+  v.Field("replicationFactor", s.replication_factor, Integer{1, 3, 2});
+  v.Field("replication", s.replication, Object{});
   v.Field("disruption", s.disruption, Choice(kDisruptionPolicies));
   v.Field("maxProtectSeconds", s.max_protect_seconds, Integer{1, 7 * kDay});
 }

@@ -123,7 +123,7 @@ class TemplateCheck {
     const std::vector<Json>& variables = Items(Find(&container, "env"));
     for (std::size_t i = 0; i < variables.size(); ++i) {
       const std::string name = Text(&variables[i], "name");
-      if (name == kConfigVariable || name == kAddressVariable) {
+      if (name == kConfigVariable || name == kAddressVariable || name == kNodeVariable) {
         Add(JoinPath(path + ".env", i), absl::StrCat(name, " ", kSetByOperator));
       }
     }

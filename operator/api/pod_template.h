@@ -16,6 +16,7 @@ inline constexpr char kContainerName[] = "trainer";
 // Variables of that container.
 inline constexpr char kConfigVariable[] = "DOWNPOUR_CONFIG";
 inline constexpr char kAddressVariable[] = "POD_IP";
+inline constexpr char kNodeVariable[] = "DOWNPOUR_NODE";
 // Its ports, and their names.
 inline constexpr int kControlPort = 7070;  // of the coordinator; control and data of a ps
 inline constexpr char kControlPortName[] = "grpc";

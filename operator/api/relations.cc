@@ -86,6 +86,29 @@ void CheckSandblaster(const UpdateSpec& update, FieldErrors& errors) {
   refuse("spec.update.pullCodec", update.pull_codec != Codec::kFp32);
 }
 
+void CheckReplication(const TrainingJobSpec& spec, FieldErrors& errors) {
+  const ParameterServerSpec& ps = *spec.parameter_server;
+  const std::string path = "spec.parameterServer";
+  if (ps.replicas < ps.replication_factor) {
+    errors.Add(path + ".replicas",
+               absl::StrCat("must be at least replicationFactor, ", ps.replication_factor, ", got ", ps.replicas));
+  }
+  if (!ps.replication.has_value()) return;
+  const ReplicationSpec& replication = *ps.replication;
+  if (ps.replication_factor < 2) errors.Add(path + ".replication", "is for a replicationFactor of more than 1");
+  if (replication.type == ReplicationType::kSync) {
+    if (replication.max_lag.has_value()) errors.Add(path + ".replication.maxLag", "is for the type Async");
+    return;
+  }
+  // A step, or the point of a search, that is lost with its primary would be taken again from other values.
+  const UpdateMode mode = spec.update.mode;
+  if (mode == UpdateMode::kSynchronous || mode == UpdateMode::kSandblaster) {
+    errors.Add(path + ".replication.type",
+               absl::StrCat("must not be Async in the mode ",
+                            std::string(schema::Choice<UpdateMode>(schema::kUpdateModes).NameOf(mode))));
+  }
+}
+
 void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   const std::string path = "spec.update.optimizer";
   const auto name_of = [](OptimizerType type) {
@@ -161,6 +184,10 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
     if (!spec.parameter_server.has_value()) {
       errors.Add("spec.parameterServer", "is required for the strategy ParameterServer");
     }
+  }
+  if (errors.IsClean("spec.parameterServer") && errors.IsClean("spec.update.mode") &&
+      spec.parameter_server.has_value()) {
+    CheckReplication(spec, errors);
   }
   if (errors.IsClean("spec.elastic") && spec.elastic.has_value() &&
       spec.elastic->min_replicas > spec.elastic->max_replicas) {

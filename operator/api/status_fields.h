@@ -140,6 +140,20 @@ void Fields(Visitor& v, UpdateModeStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, SlicesStatus& s) {
+  v.Field("total", s.total, kCount);
+  v.Field("inSync", s.in_sync, kCount);
+  v.Field("moving", s.moving, kCount);
+  v.Field("parameterServers", s.parameter_servers, ListOf<Integer>{kCount});
+}
+
+template <class Visitor>
+void Fields(Visitor& v, LeavingParameterServer& s) {
+  v.Field("index", s.index, kCount);
+  v.Field("since", s.since, Time{});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, BestModelStatus& s) {
   v.Field("epoch", s.epoch, kCount);
   v.Field("reason", s.reason, Text{AnyText});
@@ -188,6 +202,8 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("recovery", s.recovery, Object{});
   v.Field("progress", s.progress, Object{});
   v.Field("update", s.update, Object{});
+  v.Field("slices", s.slices, Object{});
+  v.Field("leavingParameterServers", s.leaving_parameter_servers, ListOf<Object>{});
   v.Field("training", s.training, Object{});
   v.Field("output", s.output, Object{});
   v.Field("checkpoint", s.checkpoint, Object{});

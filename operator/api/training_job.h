@@ -51,9 +51,21 @@ struct CoordinatorSpec {
   friend bool operator==(const CoordinatorSpec&, const CoordinatorSpec&) = default;
 };
 
+inline constexpr int kUsualReplicationLag = 16;
+
+// kSync: nothing is acknowledged before the standby holds it. kAsync: the parameter server may be some updates ahead.
+enum class ReplicationType { kSync, kAsync };
+
+struct ReplicationSpec {
+  ReplicationType type = ReplicationType::kSync;
+  std::optional<int> max_lag;  // of kAsync, in updates; absent: kUsualReplicationLag
+  friend bool operator==(const ReplicationSpec&, const ReplicationSpec&) = default;
+};
+
 struct ParameterServerSpec {
   int replicas = 1;
-  int replication_factor = 1;
+  int replication_factor = 1;  // so many hold each slice
+  std::optional<ReplicationSpec> replication = std::nullopt;
   DisruptionPolicy disruption = DisruptionPolicy::kProtect;
   int max_protect_seconds = 3600;  // from when a drain was seen to wait
   std::string pod_template = {};
@@ -595,6 +607,22 @@ struct UpdateModeStatus {
   friend bool operator==(const UpdateModeStatus&, const UpdateModeStatus&) = default;
 };
 
+// Who holds the slices of the parameters, as the coordinator said last.
+struct SlicesStatus {
+  int total = 0;
+  int in_sync = 0;                     // of these, with a standby that has all that was acknowledged
+  int moving = 0;                      // that are being copied
+  std::vector<int> parameter_servers;  // indices of those that hold some
+  friend bool operator==(const SlicesStatus&, const SlicesStatus&) = default;
+};
+
+// A parameter server that is to hold nothing, as its node is drained. Whoever asks the coordinator tells it.
+struct LeavingParameterServer {
+  int index = 0;
+  double since = 0;
+  friend bool operator==(const LeavingParameterServer&, const LeavingParameterServer&) = default;
+};
+
 // The final model, once it is written.
 struct OutputStatus {
   std::string path;
@@ -676,8 +704,10 @@ struct TrainingJobStatus {
   MembershipStatus membership;
   std::optional<RecoveryStatus> recovery;
   std::optional<ProgressStatus> progress;
-  std::optional<UpdateModeStatus> update;  // absent: the job has not trained yet
-  std::optional<TrainingStatus> training;  // absent: evaluations have decided nothing
+  std::optional<UpdateModeStatus> update;                         // absent: the job has not trained yet
+  std::optional<SlicesStatus> slices;                             // absent: nothing is known yet
+  std::vector<LeavingParameterServer> leaving_parameter_servers;  // by index
+  std::optional<TrainingStatus> training;                         // absent: evaluations have decided nothing
   std::optional<OutputStatus> output;
   std::optional<CheckpointStatus> checkpoint;
   std::optional<CheckpointRequestStatus> checkpoint_request;

@@ -12,6 +12,7 @@
 #include "grpcpp/grpcpp.h"
 #include "operator/controller/objects.h"
 #include "operator/controller/turn.h"
+#include "operator/job/report.h"
 #include "operator/kube/wait.h"
 #include "proto/deadline.h"
 #include "proto/member_channel.h"
@@ -30,6 +31,9 @@ std::string Digest(const v1::ProgressReply& reply) {
                   reply.mode().updates_per_step());
   absl::StrAppend(&digest, "|", reply.stop_reason(), "|", reply.rate_reason(), "|", reply.best_epoch(), "|",
                   reply.best_path());
+  const v1::ReplicationProgress& replication = reply.replication();
+  absl::StrAppend(&digest, "|", replication.slices(), ".", replication.in_sync(), ".", replication.message(), "|");
+  for (const std::uint32_t index : reply.placed_ps()) absl::StrAppend(&digest, index, ".");
   for (const v1::MemberProgress& member : reply.members()) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());
   }
@@ -73,6 +77,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[job_uid];
     job.key = key;
+    const bool tells_more = job.question.SerializeAsString() != question.SerializeAsString();
     job.question = std::move(question);
     if (job.address != address) {
       Discard(std::move(job.stub));
@@ -84,6 +89,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       // Jobs that started together would be asked together, and written together, for ever.
       Schedule(job_uid, job, kube::MonotonicNow() + periods.ask * Phase(job_uid));
     }
+    if (tells_more) Schedule(job_uid, job, kube::MonotonicNow());
     if (periods.ask < job.periods.ask) Schedule(job_uid, job, std::min(job.next, kube::MonotonicNow() + periods.ask));
     job.periods = periods;
   }
@@ -232,7 +238,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
         key = job.key;
       }
       job.digest = std::move(digest);
-      job.answer = Answer{Condense(std::move(call.reply)), options_.clock()};
+      job.answer = Answer{Condense(std::move(call.reply)), options_.clock(), job::ToldBy(call.question)};
     }
     if (!key.empty()) on_change_(key);
   }

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
 #include "operator/api/training_job.h"
+#include "operator/planner/plan.h"
 
 namespace downpour::controller {
 
@@ -20,6 +21,7 @@ class CoordinatorGateway {
   struct Answer {
     v1::ProgressReply reply;   // of its members only which start of which role and index
     double received_time = 0;  // seconds since 1970
+    planner::ToldOfPs told;    // with the question
   };
 
   virtual ~CoordinatorGateway() = default;
@@ -30,7 +32,8 @@ class CoordinatorGateway {
   };
 
   // Asks the coordinator at `address` (host:port) about the job from now on; another address replaces the one before.
-  // `key`: the job's, told to whoever listens for answers. `question`: what it is asked each time.
+  // `key`: the job's, told to whoever listens for answers. `question`: what it is asked each time, and at once when it
+  // has changed.
   virtual void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
                       v1::ProgressRequest question) = 0;
   virtual void Forget(const std::string& job_uid) = 0;
@@ -48,8 +51,8 @@ struct GatewayOptions {
 };
 
 // Over gRPC. `on_change` is called from any thread with the key of a job whose answer says something that a reconciler
-// must know: another phase, generation or set of members, lost parameters, what became of a
-// checkpoint, or now and then progress.
+// must know: another phase, generation or set of members, lost parameters, what became of a checkpoint, who holds the
+// slices, or now and then progress.
 std::unique_ptr<CoordinatorGateway> MakeCoordinatorGateway(GatewayOptions options,
                                                            std::function<void(const std::string& key)> on_change);
 

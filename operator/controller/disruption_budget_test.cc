@@ -36,11 +36,14 @@ class DisruptionBudgetTest : public ::testing::Test {
   }
 
   void SetReady(bool ready) { status_.conditions = {{planner::kReady, ready, "", "", now_, 1}}; }
-  std::optional<double> Due(bool wanted) { return budget_.Due(status_, wanted, kDelay, now_); }
+  std::optional<ProtectedPs> Wanted(bool wanted) const {
+    return wanted ? std::optional<ProtectedPs>(protected_) : std::nullopt;
+  }
+  std::optional<double> Due(bool wanted) { return budget_.Due(status_, Wanted(wanted), kDelay, now_); }
   // What a pass does.
   absl::Status Pass(bool wanted) {
     const std::optional<double> due = Due(wanted);
-    return due.has_value() && now_ >= *due ? budget_.Write(record_, wanted, client_, now_) : absl::OkStatus();
+    return due.has_value() && now_ >= *due ? budget_.Write(record_, Wanted(wanted), client_, now_) : absl::OkStatus();
   }
   bool Exists() const { return server_.Get(kube::kPodDisruptionBudgets, "team", "lenet-ps").has_value(); }
 
@@ -49,6 +52,7 @@ class DisruptionBudgetTest : public ::testing::Test {
   kube::Client client_;
   JobRecord record_;
   api::TrainingJobStatus status_;
+  ProtectedPs protected_ = {2, {}};
   DisruptionBudget budget_ = DisruptionBudget::OfNewJob();
 };
 
@@ -72,6 +76,34 @@ TEST_F(DisruptionBudgetTest, IsMadeOnceAllHaveTrainedForAWhileAndGoesWhenItIsNot
   SetReady(true);
   ASSERT_TRUE(Pass(true).ok());
   EXPECT_TRUE(Exists());
+}
+
+TEST_F(DisruptionBudgetTest, OneThatIsForOthersIsChangedAtOnce) {
+  const auto spec = [this] { return server_.Get(kube::kPodDisruptionBudgets, "team", "lenet-ps")->at("spec"); };
+  now_ += 60;
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_EQ(spec().at("minAvailable"), 2);
+  SetReady(false);
+  protected_ = {3, {}};  // more are wanted, and do not run yet
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_EQ(spec().at("minAvailable"), 3);
+  protected_ = {2, {1}};
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_EQ(spec().at("minAvailable"), 2);
+  EXPECT_EQ(spec().at("selector").at("matchExpressions"),
+            Json::parse(R"([{"key": "training.downpour.dev/index", "operator": "NotIn", "values": ["1"]}])"));
+  EXPECT_EQ(spec().at("selector").at("matchLabels").size(), 2u);
+  const std::size_t asked = server_.CountRequests();
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_EQ(server_.CountRequests(), asked);
+  budget_ = DisruptionBudget();  // an operator that is new
+  protected_ = {2, {0}};
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_EQ(spec().at("selector").at("matchExpressions").at(0).at("values"), Json::array({"0"}));
+  protected_ = {3, {}};
+  ASSERT_TRUE(Pass(true).ok());
+  EXPECT_FALSE(spec().at("selector").contains("matchExpressions"));
+  EXPECT_EQ(spec().at("minAvailable"), 3);
 }
 
 TEST_F(DisruptionBudgetTest, ANewJobThatIsNotProtectedCostsNoRequest) {
@@ -115,7 +147,7 @@ TEST_F(DisruptionBudgetTest, AnOperatorThatIsNewFindsWhatThereIs) {
 }
 
 TEST_F(DisruptionBudgetTest, OneOfSomebodyElseIsLeftAlone) {
-  Json other = MakePodDisruptionBudget(record_.job);
+  Json other = MakePodDisruptionBudget(record_.job, protected_);
   other["metadata"].erase("ownerReferences");
   server_.Put(kube::kPodDisruptionBudgets, other);
   now_ += 60;
@@ -159,6 +191,7 @@ TEST_F(DisruptionBudgetTest, WhateverHappensItComesToBeAsItIsWanted) {
     bool wanted = true;
     for (int step = 0; step < 20; ++step) {
       if (chance(0.3)) wanted = !wanted;
+      if (chance(0.2)) protected_ = chance(0.5) ? ProtectedPs{1, {0}} : ProtectedPs{2, {}};
       if (chance(0.2)) budget_ = DisruptionBudget();
       if (chance(0.1)) server_.Remove(kube::kPodDisruptionBudgets, "team", "lenet-ps");
       if (chance(0.3)) {
@@ -171,6 +204,9 @@ TEST_F(DisruptionBudgetTest, WhateverHappensItComesToBeAsItIsWanted) {
     now_ += 600;
     EXPECT_TRUE(Pass(wanted).ok());
     EXPECT_EQ(Exists(), wanted);
+    if (!wanted) continue;
+    const Json made = MakePodDisruptionBudget(record_.job, protected_);
+    EXPECT_EQ(server_.Get(kube::kPodDisruptionBudgets, "team", "lenet-ps")->at("spec"), made.at("spec"));
   }
 }
 

@@ -57,7 +57,10 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
     add("--coordinator", CoordinatorAddress(job));
   }
   if (role != api::Role::kWorker) add("--listen", JoinHostPort("::", kControlPort));
-  if (role == api::Role::kParameterServer) add("--advertise-host", "$(POD_IP)");
+  if (role == api::Role::kParameterServer) {
+    add("--advertise-host", "$(POD_IP)");
+    add("--node", absl::StrCat("$(", api::kNodeVariable, ")"));
+  }
   add("--metrics-listen", JoinHostPort("::", kMetricsPort));
   return arguments;
 }
@@ -104,6 +107,20 @@ bool AvoidNodes(Json& spec, const std::vector<std::string>& nodes) {
     }
   }
   return true;
+}
+
+// A wish, beside those of the template: a standby on the node of its ps would go with it. What is no affinity the
+// platform refuses.
+void SpreadOverNodes(const api::TrainingJob& job, api::Role role, Json& spec) {
+  Json* const apart = MapAt(MapAt(&spec, "affinity"), "podAntiAffinity");
+  if (apart == nullptr) return;
+  Json& wishes = (*apart)["preferredDuringSchedulingIgnoredDuringExecution"];
+  if (wishes.is_null()) wishes = Json::array();
+  if (!wishes.is_array()) return;
+  const Json labels = {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(role))}};
+  wishes.push_back(
+      {{"weight", 100},
+       {"podAffinityTerm", {{"topologyKey", "kubernetes.io/hostname"}, {"labelSelector", {{"matchLabels", labels}}}}}});
 }
 
 // What our container asks for where the template does not say: meant for the small models of the zoo, and little enough
@@ -201,6 +218,10 @@ Json Trainer(const PodOptions& options, api::Role role, const std::string& confi
                       {"readOnlyRootFilesystem", true},
                       {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
   if (worker) return container;
+  if (role == api::Role::kParameterServer) {
+    container["env"].push_back(
+        {{"name", api::kNodeVariable}, {"valueFrom", {{"fieldRef", {{"fieldPath", "spec.nodeName"}}}}}});
+  }
   container["ports"].push_back(Port(api::kControlPortName, kControlPort));
   container["readinessProbe"] = {
       {"grpc", {{"port", kControlPort}}}, {"periodSeconds", 5}, {"timeoutSeconds", 2}, {"failureThreshold", 3}};
@@ -282,6 +303,8 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
   if (spec.value("hostNetwork", Json()) == true && spec.value("dnsPolicy", Json()).is_null()) {
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
   }
+  const bool standbys = job.spec.parameter_server.has_value() && job.spec.parameter_server->replication_factor > 1;
+  if (standbys && role == api::Role::kParameterServer) SpreadOverNodes(job, role, spec);
   AddRequests(spec, *FindTrainer(spec), role);
   KeepLastWords(spec);
   return Json{{"apiVersion", "v1"},
@@ -354,17 +377,22 @@ Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) 
 
 std::string PodDisruptionBudgetName(const api::TrainingJob& job) { return absl::StrCat(job.metadata.name, "-ps"); }
 
-Json MakePodDisruptionBudget(const api::TrainingJob& job) {
+Json MakePodDisruptionBudget(const api::TrainingJob& job, const ProtectedPs& ps) {
+  Json selector = {
+      {"matchLabels",
+       {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}};
+  if (!ps.free.empty()) {
+    Json free = Json::array();
+    for (const int index : ps.free) free.push_back(absl::StrCat(index));
+    selector["matchExpressions"] =
+        Json::array({{{"key", kIndexLabel}, {"operator", "NotIn"}, {"values", std::move(free)}}});
+  }
   return {{"apiVersion", "policy/v1"},
           {"kind", "PodDisruptionBudget"},
           {"metadata", Meta(job, PodDisruptionBudgetName(job))},
           {"spec",
            // A number of their own: for maxUnavailable the platform would ask the job's scale, which is its workers'.
-           {{"minAvailable", job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0},
-            {"selector",
-             {{"matchLabels",
-               {{kJobUidLabel, job.metadata.uid},
-                {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}}}}}};
+           {{"minAvailable", ps.count}, {"selector", std::move(selector)}}}};
 }
 
 PodsOfRole::PodsOfRole(const api::TrainingJob& job, const PodOptions& options, api::Role role)

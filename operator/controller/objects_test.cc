@@ -94,6 +94,8 @@ TEST(ObjectsTest, ThePartsOfEachRole) {
   const Json ps = Build(MakeJob(), api::Role::kParameterServer, 1).at("spec").at("containers").at(0);
   EXPECT_EQ(ps.at("args").at(0), "ps");
   EXPECT_EQ(ps.at("image"), "server:1");
+  EXPECT_EQ(Argument(ps, "--node"), "$(DOWNPOUR_NODE)");
+  EXPECT_EQ(ps.at("env").at(2).at("valueFrom").at("fieldRef").at("fieldPath"), "spec.nodeName");
   EXPECT_EQ(Argument(ps, "--advertise-host"), "$(POD_IP)") << "the process knows whether it needs brackets";
   EXPECT_FALSE(Build(MakeJob(), api::Role::kWorker).at("spec").at("containers").at(0).contains("readinessProbe"));
 }
@@ -364,6 +366,31 @@ TEST(TemporaryOutputTest, AVolumeThatOutlivesThePodKeepsIt) {
       << "that one is mounted at /output alone";
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("emptyDir": null)"))), "/output") << "an emptyDir as well";
   EXPECT_EQ(TemporaryOutput(WithWorkerPod(pod("/output", R"("hostPath": {"path": "/x"})"))), "");
+}
+
+TEST(ObjectsTest, PsWithStandbysWishToBeOnNodesOfTheirOwn) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(Build(job, api::Role::kParameterServer).at("spec").contains("affinity"));
+  job.spec.parameter_server->replication_factor = 2;
+  EXPECT_FALSE(Build(job, api::Role::kWorker).at("spec").contains("affinity"));
+  const Json::json_pointer wishes("/spec/affinity/podAntiAffinity/preferredDuringSchedulingIgnoredDuringExecution");
+  Json pod = Build(job, api::Role::kParameterServer);
+  ASSERT_EQ(pod.at(wishes).size(), 1u);
+  const Json& term = pod.at(wishes).at(0).at("podAffinityTerm");
+  EXPECT_EQ(term.at("topologyKey"), "kubernetes.io/hostname");
+  for (const auto& [name, value] : term.at("labelSelector").at("matchLabels").items()) {
+    EXPECT_EQ(pod.at("metadata").at("labels").at(name), value);
+  }
+  EXPECT_FALSE(
+      pod.at("spec").at("affinity").at("podAntiAffinity").contains("requiredDuringSchedulingIgnoredDuringExecution"));
+
+  // Those of the template stay.
+  job.spec.parameter_server->pod_template = R"({"spec":{"affinity":{"nodeAffinity":{"a":1},"podAntiAffinity":{)"
+                                            R"("preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1}]}}}})";
+  pod = Build(job, api::Role::kParameterServer);
+  EXPECT_EQ(pod.at(wishes).size(), 2u);
+  EXPECT_EQ(pod.at(wishes).at(0), Json({{"weight", 1}}));
+  EXPECT_EQ(pod.at("spec").at("affinity").at("nodeAffinity").at("a"), 1);
 }
 
 TEST(TemporaryCheckpointsTest, CoordinatorAndParameterServersMountAVolumeThatOutlivesThem) {

@@ -21,7 +21,7 @@ class OwnedObjectsTest : public JobOnServer {
   absl::StatusOr<Json> Create() { return CreateOwned(client_, record_, kube::kPodDisruptionBudgets, wanted_); }
   std::optional<Json> Stored() const { return server_.Get(kube::kPodDisruptionBudgets, kNamespace, name_); }
 
-  const Json wanted_ = MakePodDisruptionBudget(record_.job);
+  const Json wanted_ = MakePodDisruptionBudget(record_.job, {1, {}});
   const std::string name_ = wanted_.at("metadata").at("name").get<std::string>();
 };
 

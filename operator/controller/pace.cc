@@ -65,6 +65,7 @@ News CompareStatus(const api::TrainingJobStatus& before, const planner::Plan& pl
       std::any_of(counted.begin(), counted.end(), [&known](const std::string& uid) { return !known.contains(uid); });
   if (before.observed_generation != plan.status.observed_generation ||
       before.incarnations != plan.status.incarnations || counts_more || before.failures != plan.status.failures ||
+      before.leaving_parameter_servers != plan.status.leaving_parameter_servers ||
       before.recovery != plan.status.recovery || conditions(before) != conditions(plan.status)) {
     return News::kEssential;
   }

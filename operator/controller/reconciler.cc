@@ -26,12 +26,23 @@ void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_
   requeue_after = std::min(requeue_after.value_or(wait), wait);
 }
 
-// Whether something waits for the next answer although the job may train: a checkpoint that is wanted, another mode, or
-// a recovery that ends with the first new update.
-bool IsWatched(const api::TrainingJob& job) {
+// Whether something waits for the next answer although the job may train: a checkpoint that is wanted, another mode, ps
+// that are to hold nothing, slices without a standby, or a recovery that ends with the first new update.
+bool IsWatched(const api::TrainingJob& job, const Pods& pods) {
   const api::TrainingJobStatus& status = job.status;
-  return !planner::IsInWantedMode(job.spec.update, status) || status.checkpoint_request.has_value() ||
+  const int wanted_ps = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
+  const bool too_many = std::any_of(pods.begin(), pods.end(), [wanted_ps](const PodPointer& pod) {
+    return pod->role == api::Role::kParameterServer && pod->index >= wanted_ps && !HasEnded(*pod);
+  });
+  const api::Condition* const standbys = planner::FindCondition(status, planner::kProtected);
+  return !planner::IsInWantedMode(job.spec.update, status) || status.checkpoint_request.has_value() || too_many ||
+         !status.leaving_parameter_servers.empty() || (standbys != nullptr && !standbys->status) ||
          (status.recovery.has_value() && !status.recovery->last_duration_seconds.has_value());
+}
+
+std::optional<ProtectedPs> WantedBudget(const planner::Plan& plan) {
+  if (!plan.protects_parameter_servers) return std::nullopt;
+  return ProtectedPs{plan.protected_ps, plan.free_ps};
 }
 
 // What stands in the way of the job, if anything does.
@@ -199,18 +210,23 @@ planner::Observed Reconciler::Observe(Pass& pass) {
   memory.over = planner::IsOver(record.job.status);
   if (memory.over) gateway_->Forget(record.meta.uid);
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);
-  if (answer.has_value()) observed.report = job::ToReport(answer->reply, answer->received_time);
+  if (answer.has_value()) {
+    observed.report = job::ToReport(answer->reply, answer->received_time);
+    observed.report->told = answer->told;
+  }
   observed.instances = memory.roll_call.Take(pass.pods, answer);
   if (memory.over) {
     memory.questions = Questions();
     return observed;
   }
   const PaceOptions& pace = options_.pace;
-  const bool watched = IsWatched(record.job);
+  const bool watched = IsWatched(record.job, pass.pods);
   const absl::Duration ask = memory.questions.Look(pace, pass.load, pass.pods, observed, watched, pass.now);
   if (const PodPointer& coordinator = memory.questions.coordinator(); coordinator != nullptr) {
-    v1::ProgressRequest question = job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status);
+    v1::ProgressRequest question =
+        job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status, observed.instances);
     *question.mutable_mode() = job::ToWantedMode(record.job);
+    *question.mutable_ps() = job::ToWantedPs(record.job);
     gateway_->Follow(
         record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
         {ask, watched ? absl::ZeroDuration() : Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},
@@ -246,7 +262,7 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   work.published = memory.discovery.Due(record, work.plan.status, pass->pods);
   work.publishes = work.published.has_value() && now >= memory.discovery.hold().until;
   const absl::Duration delay = Stretched(options_.budget_delay, pace.write_spacing, pass->load.jobs);
-  work.writes_budget = is_due(memory.budget.Due(work.plan.status, work.plan.protects_parameter_servers, delay, now));
+  work.writes_budget = is_due(memory.budget.Due(work.plan.status, WantedBudget(work.plan), delay, now));
   if (IsIdle(work)) return {Do(*pass, work), nullptr};
   return {{}, [this, pass, work = std::move(work)] { return Do(*pass, work); }};
 }
@@ -294,7 +310,7 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
     LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
   }
   if (!result.status.ok() || !work.writes_budget) return result;
-  if (const std::optional<absl::Duration> wait = WriteBudget(pass, plan.protects_parameter_servers); wait.has_value()) {
+  if (const std::optional<absl::Duration> wait = WriteBudget(pass, WantedBudget(plan)); wait.has_value()) {
     LookAgainAfter(*wait, result.requeue_after);
   }
   return result;
@@ -385,16 +401,17 @@ absl::Status Reconciler::Start(Pass& pass, const std::vector<Action>& starts) {
   return started.status;
 }
 
-std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, bool wanted) {
+std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, const std::optional<ProtectedPs>& wanted) {
   DisruptionBudget& budget = pass.memory.budget;
   const bool failed_before = budget.failed_before();
   const absl::Status written = budget.Write(*pass.record, wanted, *client_, pass.now);
   if (written.ok()) return std::nullopt;
   if (!failed_before) {
-    const char* const what = wanted ? "evictions of parameter servers are not held up: "
-                                    : "evictions of parameter servers are held up although they should not be: ";
-    Emit(*pass.record,
-         {{true, wanted ? "Unprotected" : "StillProtected", absl::StrCat(what, std::string(written.message()))}});
+    const char* const what = wanted.has_value()
+                                 ? "evictions of parameter servers are not held up: "
+                                 : "evictions of parameter servers are held up although they should not be: ";
+    Emit(*pass.record, {{true, wanted.has_value() ? "Unprotected" : "StillProtected",
+                         absl::StrCat(what, std::string(written.message()))}});
   }
   return DisruptionBudget::kRetry;
 }

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "operator/controller/testing/reconciler_fixture.h"
+#include "operator/job/report.h"
 
 namespace downpour::controller {
 namespace {
@@ -132,6 +135,105 @@ TEST_F(DrainTest, ACheckpointIsAskedForAndHeardOf) {
   EXPECT_EQ(Condition("DrainWaits"), "False LetThrough");
   EXPECT_EQ(Status().at("checkpoint").at("newest"), "/ckpt/lenet/1");
   EXPECT_EQ(gateway_.question.checkpoint_request(), "");
+}
+
+// A job whose slices have standbys, on three ps, the first of them on node-1.
+class StandbyTest : public ReconcilerTest {
+ protected:
+  StandbyTest() {
+    CreateJob(3, 1, {{"progressDeadlineSeconds", 0}, {"parameterServer", {{"replicationFactor", 2}}}});
+    cordoned_nodes_.emplace();
+    Settle();
+    RunPods();
+    server_.Modify(kube::kPods, kNamespace, "lenet-ps-0", [](Json& pod) { pod["spec"]["nodeName"] = "node-1"; });
+    Answer({0, 1, 2});
+    Settle();
+    now_ += 60;
+    Answer({0, 1, 2});
+    Settle();
+  }
+
+  // The coordinator has heard what it is told, and answers.
+  void Answer(const std::vector<std::uint32_t>& placed) {
+    Report(v1::PHASE_TRAINING, 10);
+    v1::ProgressReply& reply = gateway_.answer->reply;
+    reply.mutable_replication()->set_slices(12);
+    reply.mutable_replication()->set_in_sync(12);
+    reply.mutable_placed_ps()->Add(placed.begin(), placed.end());
+    gateway_.answer->told = job::ToldBy(gateway_.question);
+  }
+  // Without letting time pass, as answers age.
+  void Look() {
+    for (int i = 0; i < 4; ++i) {
+      Refresh();
+      EXPECT_TRUE(Reconcile().status.ok());
+    }
+  }
+  Json Budget() const { return server_.Get(kube::kPodDisruptionBudgets, kNamespace, "lenet-ps")->at("spec"); }
+};
+
+TEST_F(StandbyTest, ADrainedPsLeavesAndIsLetGoOnceItHoldsNothing) {
+  EXPECT_EQ(Condition("Protected"), "True InSync");
+  EXPECT_EQ(Budget().at("minAvailable"), 3);
+  cordoned_nodes_ = {"node-1"};
+  Look();
+  EXPECT_EQ(Condition("DrainWaits"), "True NodeCordoned");
+  ASSERT_EQ(gateway_.question.leaving_ps_size(), 1);
+  EXPECT_EQ(gateway_.question.leaving_ps(0), 0u);
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1)) << "somebody waits for it";
+  EXPECT_EQ(Budget().at("minAvailable"), 3);
+  Answer({1, 2});
+  Look();
+  EXPECT_EQ(Condition("DrainWaits"), "False NothingWaits");
+  EXPECT_EQ(Budget().at("minAvailable"), 2);
+  EXPECT_EQ(Budget().at("selector").at("matchExpressions").at(0).at("values"), Json::array({"0"}));
+  EXPECT_EQ(Status().at("slices").at("parameterServers"), Json::array({1, 2}));
+
+  server_.Remove(kube::kPods, kNamespace, "lenet-ps-0");  // evicted
+  Settle();
+  RunPods();
+  Answer({1, 2});
+  Settle();
+  EXPECT_EQ(gateway_.question.leaving_ps_size(), 0);
+  EXPECT_EQ(Condition("ParametersLost"), "");
+  EXPECT_EQ(std::count(events_.begin(), events_.end(), "PsLeft"), 1);
+  ASSERT_EQ(gateway_.question.failures_size(), 1);
+  EXPECT_EQ(gateway_.question.failures(0).role(), "ps");
+  Answer({0, 1, 2});
+  Settle();
+  EXPECT_EQ(Budget().at("minAvailable"), 3);
+  EXPECT_FALSE(Budget().at("selector").contains("matchExpressions"));
+}
+
+TEST_F(StandbyTest, PsComeAndGoWithTheManifest) {
+  ChangeSpec([](Json& spec) { spec["parameterServer"]["replicas"] = 4; });
+  Look();
+  EXPECT_EQ(gateway_.question.ps().count(), 4u);
+  EXPECT_EQ(gateway_.question.ps().revision(), 2u);
+  RunPods();
+  Answer({0, 1, 2, 3});
+  Look();
+  EXPECT_EQ(Status().at("parameterServer").at("summary"), "4/4");
+  const std::vector<std::string> all = PodNames();
+  ChangeSpec([](Json& spec) { spec["parameterServer"]["replicas"] = 2; });
+  Look();
+  EXPECT_EQ(PodNames(), all) << "the newest answer is about the manifest before";
+  EXPECT_EQ(gateway_.periods.ask, absl::Seconds(1));
+  Answer({0, 1, 3});
+  Look();
+  RunPods();
+  Look();
+  const std::vector<std::string> names = PodNames();
+  EXPECT_EQ(std::count(names.begin(), names.end(), "lenet-ps-2"), 0);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "lenet-ps-3"), 1);
+  EXPECT_EQ(Budget().at("minAvailable"), 3);
+  Answer({0, 1});
+  Look();
+  RunPods();
+  Look();
+  EXPECT_EQ(PodNames().size(), 4u);
+  EXPECT_EQ(Status().at("restarts").at("total"), 0);
+  EXPECT_EQ(Budget().at("minAvailable"), 2);
 }
 
 }  // namespace

@@ -93,6 +93,18 @@ planner::Restoration ToPlanner(const v1::Restoration& reply) {
   return restoration;
 }
 
+planner::ReplicationReport ToPlanner(const v1::ReplicationProgress& progress) {
+  planner::ReplicationReport report;
+  report.slices = static_cast<int>(progress.slices());
+  report.in_sync = static_cast<int>(progress.in_sync());
+  report.moving = static_cast<int>(progress.moving());
+  report.message = progress.message();
+  return report;
+}
+
+// "ps" or "worker".
+const char* RoleName(api::Role role) { return role == api::Role::kWorker ? "worker" : "ps"; }
+
 }  // namespace
 
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time) {
@@ -124,6 +136,8 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
     if (newest.has_accuracy()) report.test_accuracy = newest.accuracy();
     for (const v1::Metric& metric : newest.metrics()) report.test_metrics.push_back({metric.name(), metric.value()});
   }
+  if (reply.has_replication()) report.replication = ToPlanner(reply.replication());
+  report.placed_ps.assign(reply.placed_ps().begin(), reply.placed_ps().end());
   if (reply.has_checkpoint()) report.checkpoint = ToPlanner(reply.checkpoint(), received_time);
   if (reply.has_restoration()) report.restoration = ToPlanner(reply.restoration());
   return report;
@@ -133,10 +147,30 @@ std::string OutcomeOf(const v1::ProgressReply& reply) {
   return reply.stop_reason().empty() ? reply.search().outcome() : reply.stop_reason();
 }
 
-v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status) {
+planner::ToldOfPs ToldBy(const v1::ProgressRequest& question) {
+  planner::ToldOfPs told;
+  told.revision = static_cast<std::int64_t>(question.ps().revision());
+  told.leaving_ps.assign(question.leaving_ps().begin(), question.leaving_ps().end());
+  return told;
+}
+
+v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status,
+                                 const std::vector<planner::Instance>& instances) {
   v1::ProgressRequest question;
   question.set_job_uid(job_uid);
   std::vector<v1::MemberFailure> failures = RecentFailures(status);
+  // What is counted because somebody asked it to end may answer for a while.
+  std::erase_if(failures, [&instances](const v1::MemberFailure& failure) {
+    return std::any_of(instances.begin(), instances.end(), [&failure](const planner::Instance& instance) {
+      return RoleName(instance.role) == failure.role() && instance.role == api::Role::kParameterServer &&
+             instance.index == static_cast<int>(failure.index()) &&
+             instance.incarnation == static_cast<int>(failure.process_incarnation()) &&
+             instance.phase == planner::InstancePhase::kRunning;
+    });
+  });
+  for (const api::LeavingParameterServer& ps : status.leaving_parameter_servers) {
+    question.add_leaving_ps(static_cast<std::uint32_t>(ps.index));
+  }
   question.mutable_failures()->Assign(failures.begin(), failures.end());
   if (status.checkpoint_request.has_value()) question.set_checkpoint_request(status.checkpoint_request->name);
   return question;
@@ -145,9 +179,9 @@ v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::Training
 std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status) {
   std::vector<v1::MemberFailure> failures;
   for (const api::FailureRecord& record : status.recent_failures) {
-    if (record.role != api::Role::kWorker) continue;
+    if (record.role == api::Role::kCoordinator) continue;
     v1::MemberFailure& failure = failures.emplace_back();
-    failure.set_role("worker");
+    failure.set_role(RoleName(record.role));
     failure.set_index(static_cast<std::uint32_t>(record.index));
     failure.set_process_incarnation(static_cast<std::uint32_t>(record.incarnation));
     failure.set_platform(record.platform);
@@ -159,8 +193,8 @@ std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& stat
 
 bool IsMember(const v1::ProgressReply& reply, api::Role role, int index, int incarnation) {
   return std::any_of(reply.members().begin(), reply.members().end(), [&](const v1::MemberProgress& member) {
-    return member.role() == (role == api::Role::kWorker ? "worker" : "ps") &&
-           static_cast<int>(member.index()) == index && static_cast<int>(member.process_incarnation()) == incarnation;
+    return member.role() == RoleName(role) && static_cast<int>(member.index()) == index &&
+           static_cast<int>(member.process_incarnation()) == incarnation;
   });
 }
 

@@ -17,10 +17,15 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
 // done, or it is not over.
 std::string OutcomeOf(const v1::ProgressReply& reply);
 
-// What a coordinator is asked, and told with it: how workers ended, and the checkpoint that is wanted.
-v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status);
+// What a coordinator is asked, and told with it: how processes ended, the checkpoint that is wanted, and which ps are
+// to hold nothing. `instances`: those that are there; of a ps that still runs no end is told.
+v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::TrainingJobStatus& status,
+                                 const std::vector<planner::Instance>& instances = {});
 
-// What a coordinator is told about the ends of workers: the newest that the status still knows, oldest first.
+// What a question told of ps, for the report that is made of its answer.
+planner::ToldOfPs ToldBy(const v1::ProgressRequest& question);
+
+// What a coordinator is told about the ends of workers and ps: the newest that the status still knows, oldest first.
 std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& status);
 
 // True if the coordinator counts this very start of a ps or worker as a member. Earlier and later starts of the same

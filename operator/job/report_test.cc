@@ -160,12 +160,63 @@ TEST(ReportTest, TellsHowTheNewestWorkersEnded) {
   }
   const std::vector<v1::MemberFailure> failures = RecentFailures(status);
   ASSERT_EQ(failures.size(), 100u);
+  EXPECT_EQ(failures[90].role(), "ps");
+  EXPECT_EQ(failures[90].index(), 140u);
   EXPECT_EQ(failures.back().role(), "worker");
   EXPECT_EQ(failures.back().index(), 149u);
   EXPECT_EQ(failures.back().process_incarnation(), 150u);
   EXPECT_FALSE(failures.back().platform());
   EXPECT_TRUE(failures[failures.size() - 2].platform());
   EXPECT_EQ(failures.back().cause(), "OOMKilled");
+}
+
+TEST(ReportTest, TheEndOfAPsIsToldOnceItHasEnded) {
+  api::TrainingJobStatus status;
+  api::FailureRecord& record = status.recent_failures.emplace_back();
+  record.role = api::Role::kParameterServer;
+  record.index = 1;
+  record.incarnation = 3;
+  planner::Instance instance;
+  instance.role = record.role;
+  instance.index = 1;
+  instance.incarnation = 3;
+  instance.phase = planner::InstancePhase::kRunning;  // it was asked to end
+  EXPECT_EQ(MakeQuestion("abc", status, {instance}).failures_size(), 0);
+  instance.incarnation = 4;
+  EXPECT_EQ(MakeQuestion("abc", status, {instance}).failures_size(), 1) << "that is the next one";
+  instance.incarnation = 3;
+  instance.phase = planner::InstancePhase::kFailed;
+  const v1::ProgressRequest question = MakeQuestion("abc", status, {instance});
+  ASSERT_EQ(question.failures_size(), 1);
+  EXPECT_EQ(question.failures(0).role(), "ps");
+  EXPECT_EQ(question.failures(0).process_incarnation(), 3u);
+  EXPECT_EQ(MakeQuestion("abc", status).failures_size(), 1) << "it is gone";
+}
+
+TEST(ReportTest, TellsWhoLeavesAndHasWhoHoldsSomething) {
+  api::TrainingJobStatus status;
+  status.leaving_parameter_servers = {{1, 100}, {3, 100}};
+  v1::ProgressRequest question = MakeQuestion("abc", status);
+  question.mutable_ps()->set_revision(5);
+  EXPECT_EQ(ToldBy(question).revision, 5);
+  EXPECT_EQ(ToldBy(question).leaving_ps, (std::vector<int>{1, 3}));
+
+  v1::ProgressReply reply;
+  EXPECT_FALSE(ToReport(reply, 1).replication.has_value());
+  EXPECT_TRUE(ToReport(reply, 1).placed_ps.empty());
+  reply.add_placed_ps(0);
+  reply.add_placed_ps(2);
+  v1::ReplicationProgress& replication = *reply.mutable_replication();
+  replication.set_slices(10);
+  replication.set_in_sync(8);
+  replication.set_moving(2);
+  replication.set_message("two are copied");
+  const planner::CoordinatorReport report = ToReport(reply, 1);
+  EXPECT_EQ(report.placed_ps, (std::vector<int>{0, 2}));
+  EXPECT_EQ(report.replication->slices, 10);
+  EXPECT_EQ(report.replication->in_sync, 8);
+  EXPECT_EQ(report.replication->moving, 2);
+  EXPECT_EQ(report.replication->message, "two are copied");
 }
 
 }  // namespace

@@ -381,6 +381,13 @@ void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
   }
 }
 
+void SetReplication(const api::ParameterServerSpec& spec, v1::TrainingConfig* config) {
+  config->set_replication_factor(static_cast<std::uint32_t>(spec.replication_factor));
+  const api::ReplicationSpec replication = spec.replication.value_or(api::ReplicationSpec());
+  if (replication.type == api::ReplicationType::kSync) return;
+  config->set_replication_lag(static_cast<std::uint32_t>(replication.max_lag.value_or(api::kUsualReplicationLag)));
+}
+
 }  // namespace
 
 v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::string& job_uid,
@@ -390,6 +397,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_job_uid(job_uid);
   config.set_job_name(job.metadata.name);
   config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
+  if (spec.parameter_server.has_value()) SetReplication(*spec.parameter_server, &config);
   *config.mutable_model() = ToProto(spec.model);
   *config.mutable_dataset() = ToProto(spec.dataset);
   config.set_steps(static_cast<std::uint64_t>(spec.training.steps.value_or(0)));
@@ -438,6 +446,14 @@ v1::WantedMode ToWantedMode(const api::TrainingJob& job) {
   wanted.set_workers(config.workers());
   wanted.set_warm_start(config.warm_start());
   wanted.set_staleness_aware(config.optimizer().staleness_aware());
+  return wanted;
+}
+
+v1::WantedPs ToWantedPs(const api::TrainingJob& job) {
+  v1::WantedPs wanted;
+  wanted.set_revision(static_cast<std::uint64_t>(job.metadata.generation));
+  wanted.set_count(
+      static_cast<std::uint32_t>(job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0));
   return wanted;
 }
 

@@ -16,6 +16,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
 
 // What of it may change while the job runs, for whoever asks its coordinator.
 v1::WantedMode ToWantedMode(const api::TrainingJob& job);
+v1::WantedPs ToWantedPs(const api::TrainingJob& job);
 
 // As protobuf JSON, as the processes read it.
 absl::StatusOr<std::string> TrainingConfigToJson(const v1::TrainingConfig& config);

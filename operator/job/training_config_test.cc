@@ -368,5 +368,30 @@ TEST(TrainingConfigTest, WhatEvaluationsDecideIsPassedOnWhereItIsWanted) {
   EXPECT_EQ(config.keep_best(), "Accuracy");
 }
 
+TEST(TrainingConfigTest, SaysHowManyHoldEachSliceAndHowFarTheyMayBeApart) {
+  api::TrainingJob job = MakeJob();
+  v1::TrainingConfig config = ToTrainingConfig(job, "abc", "");
+  EXPECT_EQ(config.replication_factor(), 1u);
+  EXPECT_EQ(config.replication_lag(), 0u);
+  job.spec.parameter_server->replicas = 3;
+  job.spec.parameter_server->replication_factor = 2;
+  config = ToTrainingConfig(job, "abc", "");
+  EXPECT_EQ(config.ps_replicas(), 3u);
+  EXPECT_EQ(config.replication_factor(), 2u);
+  EXPECT_EQ(config.replication_lag(), 0u);
+  job.spec.parameter_server->replication.emplace().type = api::ReplicationType::kAsync;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").replication_lag(), 16u);
+  job.spec.parameter_server->replication->max_lag = 3;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").replication_lag(), 3u);
+}
+
+TEST(TrainingConfigTest, TheNumberOfPsIsToldWithTheGenerationOfTheManifest) {
+  api::TrainingJob job = MakeJob();
+  job.metadata.generation = 7;
+  job.spec.parameter_server->replicas = 4;
+  EXPECT_EQ(ToWantedPs(job).revision(), 7u);
+  EXPECT_EQ(ToWantedPs(job).count(), 4u);
+}
+
 }  // namespace
 }  // namespace downpour::job

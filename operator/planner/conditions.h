@@ -21,6 +21,7 @@ inline constexpr char kClamped[] = "Clamped";
 inline constexpr char kShrunk[] = "Shrunk";
 inline constexpr char kReady[] = "Ready";
 inline constexpr char kDrainWaits[] = "DrainWaits";
+inline constexpr char kProtected[] = "Protected";  // of a job with standbys: the loss of a ps would cost nothing
 inline constexpr char kRecovering[] = "Recovering";
 inline constexpr char kRestarting[] = "Restarting";
 inline constexpr char kParametersLost[] = "ParametersLost";

@@ -76,6 +76,10 @@ int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role) {
                     std::max(spec.elastic->min_replicas, spec.elastic->max_replicas));
 }
 
+bool HasStandbys(const api::TrainingJobSpec& spec) {
+  return spec.parameter_server.has_value() && spec.parameter_server->replication_factor > 1;
+}
+
 const api::RoleStatus& RoleStatusOf(const api::TrainingJobStatus& status, api::Role role) {
   switch (role) {
     case api::Role::kCoordinator:

@@ -30,6 +30,9 @@ std::string WhatIsLive(const std::vector<Instance>& instances);
 // Workers: within the elastic bounds, and at least 1. A scale outside of them is never refused.
 int DesiredReplicas(const api::TrainingJobSpec& spec, api::Role role);
 
+// Whether each slice is to be held by more than one ps.
+bool HasStandbys(const api::TrainingJobSpec& spec);
+
 api::RoleStatus& RoleStatusOf(api::TrainingJobStatus& status, api::Role role);
 const api::RoleStatus& RoleStatusOf(const api::TrainingJobStatus& status, api::Role role);
 

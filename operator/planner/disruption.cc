@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "operator/api/rfc3339.h"
 #include "operator/planner/checkpoint.h"
+#include "operator/planner/leaving.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
@@ -29,6 +30,7 @@ std::string InTheWay(const Context& context, const std::vector<std::string>& cor
   for (const Instance& instance : context.observed.instances) {
     if (instance.role != api::Role::kParameterServer || !IsLive(instance) || instance.terminating) continue;
     if (std::find(cordoned.begin(), cordoned.end(), instance.node) == cordoned.end()) continue;
+    if (HoldsNothing(context, instance.index)) continue;
     found.push_back(absl::StrCat(InstanceName(instance.role, instance.index), " runs on ", instance.node));
   }
   return absl::StrJoin(found, ", ");
@@ -53,15 +55,42 @@ std::string Cost(const Context& context) {
   return absl::StrCat(cost, ", as no checkpoint is configured");
 }
 
+bool Empties(const Context& context) { return !context.status.leaving_parameter_servers.empty(); }
+
+// Where standbys take over at once, nothing has to be saved before.
+bool WaitsForCheckpoint(const Context& context) {
+  return SavesBeforeDrain(context.job.spec) && !(Empties(context) && IsTrue(context.status, kProtected));
+}
+
+// What is done meanwhile, or what it would cost.
+std::string WhatOfIt(const Context& context) {
+  if (WaitsForCheckpoint(context)) return "a checkpoint is made first. ";
+  if (Empties(context)) return "what is there goes to other parameter servers first, and nothing is lost. ";
+  return absl::StrCat("it would cost ", Cost(context), ". ");
+}
+
 std::string HowToAllow(const Context& context, double deadline) {
-  const bool saves = SavesBeforeDrain(context.job.spec);
+  const char* const when = WaitsForCheckpoint(context) ? "when it is made, at the latest from "
+                           : Empties(context)          ? "of who holds nothing any more, of all at the latest from "
+                                                       : "from ";
   const api::Metadata& job = context.job.metadata;
   return absl::StrCat(
-      saves ? "Evictions are let through when it is made, at the latest from " : "Evictions are let through from ",
-      api::FormatTime(std::round(deadline)),
-      saves ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
+      "Evictions are let through ", when, api::FormatTime(std::round(deadline)),
+      SavesBeforeDrain(context.job.spec) ? " on (checkpoint.onDisruption.timeoutSeconds)" : " on (maxProtectSeconds)",
       ", or now with: kubectl patch trainingjob ", job.name, " -n ", job.namespace_name,
       R"( --type=merge -p '{"spec":{"parameterServer":{"disruption":"Allow"}}}')");
+}
+
+// Nothing is in the way of the drain any more, if there is one.
+void Emptied(Context& context) {
+  const std::vector<int> free = FreeParameterServers(context);
+  if (free.empty() || !IsTrue(context.status, kDrainWaits)) return;
+  std::vector<std::string> names;
+  names.reserve(free.size());
+  for (const int index : free) names.push_back(InstanceName(api::Role::kParameterServer, index));
+  context.Emit(false, "PsEmptied",
+               absl::StrCat(absl::StrJoin(names, ", "), " hold", free.size() == 1 ? "s" : "",
+                            " nothing any more: an eviction costs nothing"));
 }
 
 // No drain waits, or is let through, any more.
@@ -84,10 +113,11 @@ void LetThrough(Context& context, bool warning, const std::string& why) {
 // longer. A suspension that makes one makes it for both.
 bool LetThroughOnceSaved(Context& context, double since) {
   const double deadline = DrainDeadline(context.job.spec, since);
-  RequestOutcome outcome = context.now >= deadline ? RequestOutcome::kLate : RequestOutcome::kPending;
+  RequestOutcome outcome = RequestOutcome::kPending;
   if (!IsWanted(context.status, kSuspendRequest)) {
     outcome = WantCheckpoint(context, kDrainRequest, absl::StrCat(kDrainRequest, std::llround(since * 1000)));
   }
+  if (outcome == RequestOutcome::kPending && context.now >= deadline) outcome = RequestOutcome::kLate;
   switch (outcome) {
     case RequestOutcome::kPending:
       return false;
@@ -128,6 +158,7 @@ bool ProtectParameterServers(Context& context) {
   const std::string in_the_way = known ? InTheWay(context, *context.observed.cordoned_nodes) : "";
   const bool loses = !IsSettled(status) && !IsTrue(status, kSuspended) && TrainingHasBegun(context);
   if (!loses || (known && in_the_way.empty())) {
+    Emptied(context);
     Forget(context, "NothingWaits", "no drain waits for a parameter server of this job");
     return true;
   }
@@ -136,22 +167,22 @@ bool ProtectParameterServers(Context& context) {
 
   const double since = waited ? FindCondition(status, kDrainWaits)->last_transition_time : context.now;
   if (!waited) UnwantCheckpoint(context, kDrainRequest);  // that was another drain
-  const bool saves = SavesBeforeDrain(context.job.spec);
   const double deadline = DrainDeadline(context.job.spec, since);
-  if (saves) {
+  if (WaitsForCheckpoint(context)) {
     if (LetThroughOnceSaved(context, since)) return false;
   } else if (context.now >= deadline) {
-    LetThrough(context, true, absl::StrCat("a drain has waited for maxProtectSeconds = ", spec->max_protect_seconds));
+    LetThrough(context, true,
+               SavesBeforeDrain(context.job.spec)
+                   ? absl::StrCat("a drain waits, but nobody took over what is there; it costs ", Cost(context))
+                   : absl::StrCat("a drain has waited for maxProtectSeconds = ", spec->max_protect_seconds));
     return false;
   }
   context.WakeAt(deadline);
   if (!known) return true;
-  const std::string message = saves ? absl::StrCat("a drain waits, as ", in_the_way, ": a checkpoint is made first. ",
-                                                   HowToAllow(context, deadline))
-                                    : absl::StrCat("a drain waits, as ", in_the_way, ": it would cost ", Cost(context),
-                                                   ". ", HowToAllow(context, deadline));
+  const std::string message =
+      absl::StrCat("a drain waits, as ", in_the_way, ": ", WhatOfIt(context), HowToAllow(context, deadline));
   context.SetCondition(kDrainWaits, true, "NodeCordoned", message);
-  if (!waited) context.Emit(true, kDrainWaits, message);
+  if (!waited) context.Emit(!Empties(context), kDrainWaits, message);
   return true;
 }
 

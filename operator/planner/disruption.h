@@ -6,7 +6,8 @@
 // Whether voluntary disruptions, as a drain of a node, are kept away from the parameter servers. With Protect they are,
 // but not for ever: a drain of a node that a ps runs on is told (DrainWaits), with what it would cost, and let through
 // maxProtectSeconds later; with checkpoint.onDisruption, as soon as a checkpoint holds what it would cost. The ps are
-// protected again once none runs on a node that is drained.
+// protected again once none runs on a node that is drained. Where there are standbys, what is on such a node goes
+// elsewhere (leaving.h), and what holds nothing any more is not in the way.
 namespace downpour::planner {
 
 // Whether a drain waits for a checkpoint instead of as long as maxProtectSeconds.

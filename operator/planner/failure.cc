@@ -9,6 +9,8 @@
 #include "operator/api/pod_template.h"
 #include "operator/planner/avoid_nodes.h"
 #include "operator/planner/elastic.h"
+#include "operator/planner/leaving.h"
+#include "operator/planner/replication.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
@@ -133,8 +135,15 @@ void CheckLimits(Context& context, const Instance& instance, const Cause& cause)
 // What a failure that is followed by a restart says about the state of the training.
 void ExplainLoss(Context& context, const Instance& instance, const Cause& cause, const std::string& message) {
   const std::string name = InstanceName(instance.role, instance.index);
-  if (instance.role == api::Role::kParameterServer && instance.phase != InstancePhase::kPending &&
-      TrainingHasBegun(context)) {
+  const bool may_hold = instance.role == api::Role::kParameterServer && instance.phase != InstancePhase::kPending &&
+                        TrainingHasBegun(context);
+  if (may_hold && HoldsNothing(context, instance.index)) {
+    context.Emit(false, "PsLeft", absl::StrCat(message, "; it held nothing"));
+    return;
+  }
+  if (may_hold && IsTrue(context.status, kProtected)) {
+    ReportFailover(context, absl::StrCat(name, " ended (", cause.description, ")"));
+  } else if (may_hold) {
     ReportParametersLost(context, absl::StrCat(name, " ended (", cause.description, ")"));
   } else {
     context.Emit(true, absl::StrCat(EventPrefix(instance.role), "Lost"), message);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -110,6 +111,16 @@ class FakeWorld {
     observed.report->phase = phase;
     observed.report->updates_applied = updates_applied;
     observed.report->generation = generation;
+  }
+
+  // What the coordinator's newest answer says of the slices, of which there are ten; it has heard all that is wanted.
+  void ReportSlices(int in_sync, std::vector<int> placed_ps) {
+    observed.report->replication = ReplicationReport{10, in_sync, 0, in_sync == 10 ? "" : "slices are copied"};
+    observed.report->placed_ps = std::move(placed_ps);
+    observed.report->told.revision = job.metadata.generation;
+    for (const api::LeavingParameterServer& ps : job.status.leaving_parameter_servers) {
+      observed.report->told.leaving_ps.push_back(ps.index);
+    }
   }
 
   // What the coordinator's newest answer says of checkpoints.

@@ -7,6 +7,7 @@
 #include "operator/planner/avoid_nodes.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
+#include "operator/planner/leaving.h"
 
 namespace downpour::planner {
 namespace {
@@ -57,9 +58,26 @@ bool IsVacant(Context& context, api::Role role, int index) {
   return vacant;
 }
 
+// Ends parameter servers that the job wants no more: not before they hold nothing.
+void EndNeedlessPs(Context& context) {
+  const int desired = DesiredReplicas(context.job.spec, api::Role::kParameterServer);
+  for (const Instance& instance : context.observed.instances) {
+    if (instance.role != api::Role::kParameterServer || instance.index < desired) continue;
+    // One that somebody else ends, or that never began to run, has nothing to be kept for either.
+    const bool lost = instance.terminating || instance.phase == InstancePhase::kPending;
+    if (HoldsNothing(context, instance.index)) {
+      context.Account(instance);
+    } else if (!lost || !context.IsAccounted(instance)) {
+      continue;
+    }
+    context.Stop(instance, absl::StrCat("the job wants ", desired, " parameter servers"));
+  }
+}
+
 }  // namespace
 
 void Place(Context& context) {
+  EndNeedlessPs(context);
   for (const Instance& instance : context.observed.instances) {
     const int desired = DesiredReplicas(context.job.spec, instance.role);
     const bool parked = IsParked(context.status, instance.role, instance.index);

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <utility>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "operator/planner/fake_world.h"
 
@@ -106,17 +108,101 @@ TEST(PlacementTest, OfTwoLiveOnesTheOlderIsStopped) {
   EXPECT_EQ(world.Step().status.restarts_total, 0);
 }
 
-TEST(PlacementTest, WorkersFollowTheSpecAndPsAreNeverStopped) {
+// "ps-2" of each that the plan stops.
+std::vector<std::string> Stops(const Plan& plan) {
+  std::vector<std::string> stops;
+  for (const Action& action : plan.actions) {
+    if (action.type == ActionType::kStop) stops.push_back(InstanceName(action.role, action.index));
+  }
+  return stops;
+}
+
+// As a user does.
+void WantPs(FakeWorld& world, int count) {
+  world.job.spec.parameter_server->replicas = count;
+  ++world.job.metadata.generation;
+}
+
+TEST(PlacementTest, MorePsStartAtOnceAndNoOtherMoves) {
+  FakeWorld world = FakeWorld::Training(2, 1);
+  WantPs(world, 4);
+  Plan plan = world.Step();
+  EXPECT_THAT(Starts(plan), ElementsAre("ps-2#1", "ps-3#1"));
+  EXPECT_THAT(Stops(plan), IsEmpty());
+  EXPECT_EQ(plan.status.restarts_total, 0);
+}
+
+TEST(PlacementTest, APsThatIsNotWantedEndsOnceItHoldsNothing) {
+  FakeWorld world = FakeWorld::Training(4, 1);
+  WantPs(world, 2);
+  EXPECT_THAT(Stops(world.Step()), IsEmpty()) << "nobody knows who holds what";
+  world.now += 1;
+  world.Report(CoordinatorPhase::kTraining, 20);
+  world.ReportSlices(0, {0, 1, 2, 3});
+  EXPECT_THAT(Stops(world.Step()), IsEmpty());
+  world.now += 1;
+  world.Report(CoordinatorPhase::kTraining, 30);
+  world.ReportSlices(0, {0, 1, 3});
+  const Plan plan = world.Step();
+  EXPECT_THAT(Stops(plan), ElementsAre("ps-2"));
+  world.EndTerminating();
+  world.now += 1;
+  world.Report(CoordinatorPhase::kTraining, 40);
+  world.ReportSlices(0, {0, 1});
+  EXPECT_THAT(Stops(world.Step()), ElementsAre("ps-3"));
+  world.EndTerminating();
+  const Plan last = world.Step();
+  EXPECT_EQ(last.status.restarts_total, 0);
+  EXPECT_FALSE(IsTrue(last.status, kParametersLost));
+  EXPECT_THAT(Starts(last), IsEmpty());
+}
+
+TEST(PlacementTest, OnlyAFreshAnswerOfTheCoordinatorThatRunsAndHasHeardItEndsAPs) {
+  const auto shrunk = [] {
+    FakeWorld world = FakeWorld::Training(2, 1);
+    WantPs(world, 1);
+    world.now += 1;
+    world.Report(CoordinatorPhase::kTraining, 20);
+    world.ReportSlices(0, {0});
+    return world;
+  };
+  FakeWorld world = shrunk();
+  EXPECT_THAT(Stops(world.MakePlanNow()), ElementsAre("ps-1"));
+  world.observed.report->told.revision = 1;
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "it may just be about to be given something";
+  world = shrunk();
+  world.observed.report->placed_ps.clear();
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "unknown";
+  world = shrunk();
+  world.observed.report->phase = CoordinatorPhase::kRecovering;
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "it does not know yet";
+  world = shrunk();
+  world.Get(api::Role::kCoordinator, 0).created_time = world.now + 0.5;
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "that was another coordinator";
+  world = shrunk();
+  world.now += 31;
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "old";
+  world = shrunk();
+  WantPs(world, 2);
+  EXPECT_THAT(Stops(world.MakePlanNow()), IsEmpty()) << "it is wanted again";
+}
+
+TEST(PlacementTest, APsThatEndsWhileItIsNotWantedIsCountedAndNotReplaced) {
+  FakeWorld world = FakeWorld::Training(3, 1);
+  WantPs(world, 2);
+  world.Step();
+  world.Fail(kPs, 2, 137);
+  const Plan plan = world.Step();
+  EXPECT_EQ(plan.status.restarts_total, 1);
+  EXPECT_TRUE(IsTrue(plan.status, kParametersLost)) << "it may have held something";
+  EXPECT_THAT(Starts(plan), IsEmpty());
+}
+
+TEST(PlacementTest, WorkersFollowTheSpec) {
   FakeWorld world = FakeWorld::Training(2, 3);
   world.job.spec.worker.replicas = 1;
-  world.job.spec.parameter_server->replicas = 1;
   Plan plan = world.Step();
-  EXPECT_EQ(CountActions(plan, ActionType::kStop), 2);
-  for (const Action& action : plan.actions) {
-    if (action.type == ActionType::kStop) {
-      EXPECT_EQ(action.role, kWorker);
-    }
-  }
+  EXPECT_THAT(Stops(plan), ElementsAre("worker-1", "worker-2"));
   world.EndTerminating();
   world.Step();
   world.job.spec.worker.replicas = 2;

@@ -11,6 +11,7 @@
 #include "operator/planner/disruption.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/failure.h"
+#include "operator/planner/leaving.h"
 #include "operator/planner/output.h"
 #include "operator/planner/placement.h"
 #include "operator/planner/status.h"
@@ -91,7 +92,12 @@ Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now)
   UpdateStatus(context);
 
   Plan plan;
-  if (!IsOver(job.status)) plan.protects_parameter_servers = ProtectParameterServers(context);
+  if (!IsOver(job.status)) {
+    ChooseLeaving(context);
+    plan.protects_parameter_servers = ProtectParameterServers(context);
+    plan.protected_ps = CountProtected(context);
+    plan.free_ps = FreeParameterServers(context);
+  }
   if (context.status != job.status) {
     Action store;
     store.type = ActionType::kStoreStatus;

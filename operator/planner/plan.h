@@ -71,6 +71,20 @@ struct Restoration {
   std::optional<double> lost_seconds;  // of training
 };
 
+// Of the slices of the parameters.
+struct ReplicationReport {
+  int slices = 0;
+  int in_sync = 0;      // of these, with a standby that has all that was acknowledged
+  int moving = 0;       // that are being copied
+  std::string message;  // what is under way, or why nothing is; empty: all is as wanted
+};
+
+// What the coordinator was told with a question about its parameter servers.
+struct ToldOfPs {
+  std::int64_t revision = 0;    // generation of the manifest that says how many there are to be; 0: none was told
+  std::vector<int> leaving_ps;  // that are to hold nothing
+};
+
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
 
 // The coordinator's last answer. Absent: it never answered. Old answers carry their age; unknown is never zero.
@@ -83,18 +97,21 @@ struct CoordinatorReport {
   std::uint64_t updates_applied = 0;
   std::uint64_t updates_expected = 0;
   bool parameters_lost = false;
-  int epoch = 0;                                // of the data set, from 1; 0: none has begun
-  std::optional<api::UpdateModeStatus> mode;    // absent: not every ps has taken one up
-  double samples_per_second = 0;                // 0: not known
-  std::optional<double> loss;                   // mean over the newest updates
-  std::string outcome;                          // how training came to its end; empty: all epochs are done
-  std::optional<api::TrainingStatus> training;  // what evaluations decided; absent: nothing
-  std::optional<double> test_accuracy;          // of the newest evaluation; absent: none, or it measures no accuracy
-  std::vector<TestMetric> test_metrics;         // of the newest evaluation, in the order of the manifest
-  std::vector<std::string> warnings;            // what the job goes on without
-  std::optional<api::OutputStatus> model;       // once it is written
-  std::optional<CheckpointReport> checkpoint;   // absent: the job has no store
-  std::optional<Restoration> restoration;       // absent: it began with initial values
+  int epoch = 0;                                 // of the data set, from 1; 0: none has begun
+  std::optional<api::UpdateModeStatus> mode;     // absent: not every ps has taken one up
+  double samples_per_second = 0;                 // 0: not known
+  std::optional<double> loss;                    // mean over the newest updates
+  std::string outcome;                           // how training came to its end; empty: all epochs are done
+  std::optional<api::TrainingStatus> training;   // what evaluations decided; absent: nothing
+  std::optional<double> test_accuracy;           // of the newest evaluation; absent: none, or it measures no accuracy
+  std::vector<TestMetric> test_metrics;          // of the newest evaluation, in the order of the manifest
+  std::vector<std::string> warnings;             // what the job goes on without
+  std::optional<api::OutputStatus> model;        // once it is written
+  std::optional<CheckpointReport> checkpoint;    // absent: the job has no store
+  std::optional<Restoration> restoration;        // absent: it began with initial values
+  std::optional<ReplicationReport> replication;  // absent: nothing is known yet
+  std::vector<int> placed_ps;                    // with a place in the view in force; empty: nobody knows
+  ToldOfPs told;                                 // with the question that this answers
 };
 
 // Why the actions of the newest plan could not be carried out: a quota, a name that somebody else owns, ...
@@ -156,6 +173,10 @@ struct Plan {
   std::optional<double> requeue_after;  // seconds; absent: only on a change
   // Whether evictions of parameter servers are to be held up. Means nothing of a job that is over.
   bool protects_parameter_servers = false;
+  // So many of them have to stay, and those with these indices need not: they hold nothing, and no place is made for
+  // anything there.
+  int protected_ps = 0;
+  std::vector<int> free_ps;
 };
 
 // `job.status` is the status stored last. Deterministic; no I/O, no clock, no randomness. A caller that stops between

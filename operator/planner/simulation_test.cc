@@ -44,7 +44,8 @@ class Simulation {
         return Outcome::kComplete;
       }
       if (IsTrue(Status(), kFailed)) return Outcome::kFailed;
-      if (world_.trains_for_ever() && plan.actions.empty() && world_.AsDesired()) return Outcome::kRuns;
+      const bool at_rest = plan.actions.empty() && !IsTrue(Status(), kParametersLost);
+      if (world_.trains_for_ever() && at_rest && world_.AsDesired()) return Outcome::kRuns;
       world_.now += 1;
     }
     if (::testing::Test::HasFailure()) return Outcome::kRuns;
@@ -82,6 +83,9 @@ class Simulation {
 
   int times_given_up() const { return books_.times_given_up(); }
   int times_saved() const { return books_.times_saved(); }
+  int needless_ended() const { return books_.needless_ended(); }
+  int times_freed() const { return books_.times_freed(); }
+  int times_moved() const { return world_.times_moved(); }
   bool kept_output() const { return kept_; }
 
  private:
@@ -145,6 +149,9 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   int times_given_up = 0;
   int times_saved = 0;
   int kept_outputs = 0;
+  int needless_ended = 0;
+  int times_freed = 0;
+  int times_moved = 0;
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     Simulation simulation(seed);
@@ -152,6 +159,9 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
     if (seed % 4 == 0) simulation.Delete();
     times_given_up += simulation.times_given_up();
     times_saved += simulation.times_saved();
+    needless_ended += simulation.needless_ended();
+    times_freed += simulation.times_freed();
+    times_moved += simulation.times_moved();
     if (simulation.kept_output()) ++kept_outputs;
     if (HasFailure()) return;
   }
@@ -162,6 +172,9 @@ TEST(PlannerSimulationTest, PromisesHoldUnderAnyFaults) {
   EXPECT_GE(times_given_up, kSeeds / 10);
   EXPECT_GE(times_saved, kSeeds / 50);
   EXPECT_GE(kept_outputs, kSeeds / 50);
+  EXPECT_GE(needless_ended, kSeeds / 10);
+  EXPECT_GE(times_freed, kSeeds / 10);
+  EXPECT_GE(times_moved, kSeeds / 2);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
+#include "operator/planner/replication.h"
 #include "operator/planner/training_course.h"
 #include "operator/planner/update_mode.h"
 
@@ -105,6 +106,16 @@ void UpdateParametersLost(Context& context) {
   // A coordinator that was lost as well knows nothing of earlier generations and may count from the first again.
   const bool same_coordinator =
       context.LiveInstance(api::Role::kCoordinator, 0)->created_time <= lost->last_transition_time;
+  // Standbys took over although not every slice had one, or the ps held nothing: the coordinator has met the one that
+  // took its place.
+  if (same_coordinator && report->generation > 0 && report->generation == LostGeneration(*lost) &&
+      !report->placed_ps.empty() && MissingPs(context, report->placed_ps).empty()) {
+    const std::string message =
+        absl::StrCat("nothing was lost: training went on under generation ", report->generation);
+    context.Emit(false, "ParametersKept", message);
+    context.ClearCondition(kParametersLost, "ParametersKept", message);
+    return;
+  }
   if (same_coordinator && report->generation <= LostGeneration(*lost)) return;
   if (report->restoration.has_value()) return RollBack(context, *report);
   const std::string message = absl::StrCat(
@@ -386,6 +397,12 @@ bool IsWorking(const Instance* instance) {
 }
 
 bool EveryPsWorks(const Context& context) {
+  // New ones may have none yet, and needless ones still have one.
+  if (const CoordinatorReport* report = TrainingReport(context); report != nullptr && !report->placed_ps.empty()) {
+    return std::all_of(report->placed_ps.begin(), report->placed_ps.end(), [&context](int index) {
+      return IsWorking(context.LiveInstance(api::Role::kParameterServer, index));
+    });
+  }
   const int desired = DesiredReplicas(context.job.spec, api::Role::kParameterServer);
   for (int index = 0; index < desired; ++index) {
     if (!IsWorking(context.LiveInstance(api::Role::kParameterServer, index))) return false;
@@ -425,7 +442,10 @@ void ReportParametersLost(Context& context, const std::string& what) {
                         "is one, else to the beginning, under a new generation"
                       : absl::StrCat("; training goes back to ", newest, " under a new generation");
   }
-  const std::string message = absl::StrCat("parameters were lost: ", what, consequence);
+  const std::string message =
+      absl::StrCat(HasStandbys(context.job.spec) ? "parameters may be lost, as not every slice had a standby in sync: "
+                                                 : "parameters were lost: ",
+                   what, consequence);
   // What was resumed is gone.
   context.ClearCondition(kResumed, "ParametersLost", message);
   context.Emit(true, "PsLost", message);
@@ -446,6 +466,7 @@ void UpdateStatus(Context& context) {
   UpdateClamped(context);
   UpdateReady(context);
   UpdateModeInForce(context);
+  UpdateReplication(context);
   UpdateTrainingCourse(context);
   UpdateMembership(context);
   UpdateProgress(context);

@@ -19,6 +19,7 @@ const CoordinatorReport* TrainingReport(const Context& context);
 
 // Runs, and was not asked to end.
 bool IsWorking(const Instance* instance);
+// Of those that hold something, as far as that is known, else of those that are wanted.
 bool EveryPsWorks(const Context& context);
 
 // Sets ParametersLost; `what` names what was lost: "ps-0 ended (killed by signal 9)". It goes back to false when the

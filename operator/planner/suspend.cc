@@ -75,7 +75,7 @@ bool Suspend(Context& context) {
       }
       context.SetCondition(kSuspended, true, "SuspendRequested", *message);
       context.Emit(false, "JobSuspended", *message);
-      for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed}) {
+      for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected}) {
         context.ClearCondition(type, "Suspended", *message);
       }
       context.status.checkpoint_request.reset();
@@ -88,6 +88,7 @@ bool Suspend(Context& context) {
       context.status.last_progress_time.reset();
       context.status.last_progress_step = 0;
       context.status.progress.reset();
+      context.status.slices.reset();
     }
     StopAndAccount(context, "the job is suspended");
     return true;
@@ -108,7 +109,7 @@ bool Suspend(Context& context) {
     context.Emit(false, "JobResumed", "the job starts anew");
   }
   ForgetAbsences(context);
-  for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed}) {
+  for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected}) {
     context.ClearCondition(type, "StartedAnew", "the job starts anew");
   }
   return false;

@@ -258,6 +258,20 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
                         static_cast<double>(progress.backup_executions()));
     metrics_.SetCounter("downpour_updates_applied_total", "Updates that every slice holds.", {},
                         static_cast<double>(progress.updates_applied()));
+    if (progress.has_replication()) {
+      const v1::ReplicationProgress& replication = progress.replication();
+      metrics_.SetGauge("downpour_replication_factor", "Parameter servers that are to hold each slice.", {},
+                        replication.factor());
+      metrics_.SetGauge("downpour_slices", "Slices of the parameters.", {}, replication.slices());
+      metrics_.SetGauge("downpour_slices_in_sync", "Slices with a standby that has all that was acknowledged.", {},
+                        replication.in_sync());
+      metrics_.SetGauge("downpour_slices_moving", "Slices that are being copied.", {}, replication.moving());
+      metrics_.SetCounter("downpour_failovers_total",
+                          "Slices whose standby took over as their ps was lost, since this coordinator started.", {},
+                          replication.failovers());
+      metrics_.SetCounter("downpour_slice_moves_total", "Slices that were moved, since this coordinator started.", {},
+                          replication.moves());
+    }
     if (progress.has_checkpoint()) {
       const v1::CheckpointProgress& checkpoint = progress.checkpoint();
       const char* attempts = "Checkpoints by what became of them, since this coordinator started.";

@@ -62,6 +62,7 @@ v1::RegisterPsRequest PsCore::MakeRegistration() const {
   request.set_highest_cut(highest_cut_);
   request.set_restoring(view_.has_restore() && !initialised());
   request.mutable_self()->set_process_incarnation(options_.process_incarnation);
+  request.mutable_self()->set_node(options_.node);
   if (!view_.has_stamp()) return request;
   *request.mutable_holds() = view_.stamp();
   if (!tell_all_) return request;

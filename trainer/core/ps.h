@@ -34,6 +34,7 @@ struct PsOptions {
   std::string address;        // where workers reach it
   std::uint64_t session = 0;  // fresh for each process
   std::uint32_t process_incarnation = 1;
+  std::string node;  // where it runs; empty: not known
   // Pushes that wait for their verdict are held up to this many bytes; beyond, they are sent back as superseded.
   std::size_t pending_bytes_limit = 256u << 20;
   bool has_store = false;  // somebody writes what TakeSnapshot gives

@@ -33,6 +33,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.job_uid = config.job_uid();
   options.index = flags.index;
   options.process_incarnation = flags.incarnation;
+  options.node = flags.node;
   options.coordinator = flags.coordinator;
   options.listen = flags.listen;
   options.advertise = flags.advertise;
@@ -58,7 +59,7 @@ int Main(int argc, char** argv) {
   CLI::App* coordinator = app.add_subcommand("coordinator", "membership, views and data leases of one job");
   service::AddFlags(*coordinator, {false, false, true}, &flags);
   CLI::App* ps = app.add_subcommand("ps", "slices of the parameters of one job");
-  service::AddFlags(*ps, {true, true, true}, &flags);
+  service::AddFlags(*ps, {true, true, true, true}, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -71,6 +71,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     core_options.job_uid = options_.job_uid;
     core_options.index = options_.index;
     core_options.process_incarnation = options_.process_incarnation;
+    core_options.node = options_.node;
     core_options.session = session_ = service::RandomSession();
     core_options.has_store = store != nullptr;
     core_options.extra_bytes_limit = options_.extra_bytes_limit;
@@ -311,6 +312,16 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
                       stats.staleness());
     metrics_.SetGauge("downpour_ps_parameter_bytes", "Parameters held.", {},
                       static_cast<double>(stats.parameter_bytes()));
+    const char* slices = "Slices held, by what this ps is to them.";
+    metrics_.SetGauge("downpour_ps_slices", slices, {{"role", "primary"}}, static_cast<double>(stats.slices()));
+    metrics_.SetGauge("downpour_ps_slices", slices, {{"role", "standby"}}, static_cast<double>(stats.standby_slices()));
+    metrics_.SetGauge("downpour_ps_log_bytes", "Updates that another replica does not hold yet.", {},
+                      static_cast<double>(stats.log_bytes()));
+    const char* replicated = "Bytes that went to other replicas: whole slices, and updates as they were pushed.";
+    metrics_.SetCounter("downpour_ps_replicated_bytes_total", replicated, {{"kind", "copy"}},
+                        static_cast<double>(stats.copied_bytes()));
+    metrics_.SetCounter("downpour_ps_replicated_bytes_total", replicated, {{"kind", "log"}},
+                        static_cast<double>(stats.logged_bytes()));
     metrics_.SetGauge("downpour_ps_pending_bytes", "Pushes that wait for the verdict on their update.", {},
                       static_cast<double>(pending));
     metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of the view.", {}, epoch);

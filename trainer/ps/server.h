@@ -17,6 +17,7 @@ struct PsServerOptions {
   std::string job_uid;
   std::uint32_t index = 0;
   std::uint32_t process_incarnation = 1;
+  std::string node;         // where it runs; empty: not known
   std::string coordinator;  // host:port, or @FILE that holds it; empty: none, directives come from the caller (tests)
   std::string listen = "127.0.0.1:0";
   std::string advertise;                // host:port where workers reach it; empty: the address served

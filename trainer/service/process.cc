@@ -37,6 +37,7 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
       ->required();
   app.add_option("--incarnation", flags->incarnation, "number of this start, never given out twice")->required();
   if (set.index) app.add_option("--index", flags->index, "which one of its role")->required();
+  if (set.node) app.add_option("--node", flags->node, "the machine that it runs on, by name; empty: not known");
   if (set.coordinator) {
     app.add_option("--coordinator", flags->coordinator, "the coordinator: host:port, or @FILE that holds it")
         ->check([](const std::string& text) { return text.rfind('@', 0) == 0 ? "" : CheckPeerAddress(text); })

@@ -28,6 +28,7 @@ struct ProcessFlags {
   std::string config_path;
   std::uint32_t index = 0;
   std::uint32_t incarnation = 1;
+  std::string node;         // where it runs; empty: not known
   std::string coordinator;  // host:port, or @FILE that holds it
   std::string listen = "127.0.0.1:0";
   std::string advertise;       // host:port where others reach what listens; empty: at the address it listens on
@@ -43,6 +44,7 @@ struct FlagSet {
   bool index = true;
   bool coordinator = true;
   bool listen = true;
+  bool node = false;
 };
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags);
 

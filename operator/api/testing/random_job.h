@@ -253,11 +253,22 @@ inline void DropUnmeasured(TrainingJobSpec& spec) {
   if (reduce.min_learning_rate >= rate) reduce.min_learning_rate = 0;
 }
 
+inline void DropUnused(ParameterServerSpec& ps, UpdateMode mode) {
+  ps.replicas = std::max(ps.replicas, ps.replication_factor);
+  if (ps.replication_factor < 2) ps.replication.reset();
+  if (!ps.replication.has_value()) return;
+  if (mode == UpdateMode::kSynchronous || mode == UpdateMode::kSandblaster) {
+    ps.replication->type = ReplicationType::kSync;
+  }
+  if (ps.replication->type == ReplicationType::kSync) ps.replication->max_lag.reset();
+}
+
 inline TrainingJob RandomJob(std::mt19937_64& random) {
   TrainingJob job;
   RandomFill fill(random);
   schema::Fields(fill, job);
   if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
+  DropUnused(*job.spec.parameter_server, job.spec.update.mode);
   ModelSpec& model = job.spec.model;
   const bool of_plugin = model.plugin.has_value() && !model.plugin->name.empty();
   if (of_plugin) model.layers.clear();

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "operator/planner/checkpoint.h"
+#include "operator/planner/disruption.h"
 #include "operator/planner/elastic.h"
 
 namespace downpour::planner {
@@ -19,11 +20,13 @@ void PromiseBooks::Check(const Action& action, const Plan& plan, int position) {
       CheckNodes(world_.job.status, plan.status);
       CheckEvents(plan);
       CheckRequests(plan);
+      CheckFree(plan);
       return;
     case ActionType::kStart:
       CheckStart(action);
       return;
     case ActionType::kForceStop:
+      CheckPsStop(action, plan);
       for (const Instance& instance : world_.observed.instances) {
         if (instance.uid != action.uid) continue;
         EXPECT_TRUE(instance.terminating);
@@ -31,6 +34,7 @@ void PromiseBooks::Check(const Action& action, const Plan& plan, int position) {
       }
       return;
     case ActionType::kStop:
+      CheckPsStop(action, plan);
       return;
     case ActionType::kRemove:
       EXPECT_TRUE(IsTrue(world_.job.status, kComplete) || IsTrue(world_.job.status, kFailed)) << "the job is not over";
@@ -66,6 +70,21 @@ void PromiseBooks::NoteRunning() {
     if (instance.role == api::Role::kWorker && instance.phase == InstancePhase::kRunning && !stops) {
       ran_[instance.index] = world_.now;
     }
+  }
+}
+
+// A ps that holds something is ended with the whole job, or by somebody else.
+void PromiseBooks::CheckPsStop(const Action& action, const Plan& plan) {
+  if (action.role != api::Role::kParameterServer) return;
+  bool whole = world_.observed.deletion_requested;
+  for (const char* type : {kSuspended, kRestarting, kSuccessCriteriaMet, kFailureTarget, kComplete, kFailed}) {
+    whole = whole || IsTrue(plan.status, type);
+  }
+  for (const Instance& instance : world_.observed.instances) {
+    // One that began to run after all held nothing when it was decided.
+    if (instance.uid != action.uid || whole || instance.terminating || given_up_.contains(action.uid)) continue;
+    EXPECT_FALSE(world_.HasPlace(action.uid)) << action.uid << " holds something: " << action.reason;
+    if (action.index >= world_.job.spec.parameter_server->replicas) ++needless_ended_;
   }
 }
 
@@ -137,6 +156,7 @@ void PromiseBooks::CheckStatus(const api::TrainingJobStatus& before, const api::
       EXPECT_NE(record.cause, "UnexpectedExit") << record.message;
     }
     if (record.counted) counted_.push_back(record);
+    if (record.cause == "PendingTimeout") given_up_.insert(record.uid);
     if (record.action == "FailJob") continue;
     ++followed_by_restart;
     counted_restarts += record.counted ? 1 : 0;
@@ -253,8 +273,23 @@ void PromiseBooks::CheckRequests(const Plan& plan) {
     const bool suspends = event.reason == "JobSuspended" && IsWanted(world_.job.status, kSuspendRequest);
     const bool lets_through = event.reason == "DrainLetThrough" && IsWanted(world_.job.status, kDrainRequest);
     if (!suspends && !lets_through) continue;
-    EXPECT_TRUE(settled || (suspends && !world_.CanMakeCheckpoint())) << event.message;
+    // It may have been asked for only when standbys were not there any more.
+    const api::Condition* const drain = FindCondition(world_.job.status, kDrainWaits);
+    const bool late = lets_through && drain != nullptr && drain->status &&
+                      world_.now >= DrainDeadline(world_.job.spec, drain->last_transition_time);
+    EXPECT_TRUE(settled || late || (suspends && !world_.CanMakeCheckpoint())) << event.message;
     if (world_.answered() == RequestState::kDone) ++times_saved_;
+  }
+}
+
+// Whoever may be evicted holds nothing.
+void PromiseBooks::CheckFree(const Plan& plan) {
+  for (const int index : plan.free_ps) {
+    ++times_freed_;
+    for (const Instance& instance : world_.observed.instances) {
+      if (instance.role != api::Role::kParameterServer || instance.index != index || !IsLive(instance)) continue;
+      EXPECT_FALSE(world_.HasPlace(instance.uid)) << instance.uid << " holds something";
+    }
   }
 }
 

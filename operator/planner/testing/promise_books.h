@@ -29,6 +29,10 @@ class PromiseBooks {
   int times_given_up() const { return times_given_up_; }
   // Suspensions and drains that a checkpoint was made for.
   int times_saved() const { return times_saved_; }
+  // Parameter servers that were ended as they were not wanted any more.
+  int needless_ended() const { return needless_ended_; }
+  // Plans by which a ps on a node that is drained may go.
+  int times_freed() const { return times_freed_; }
 
  private:
   void CheckStart(const Action& action);
@@ -37,9 +41,12 @@ class PromiseBooks {
   void CheckElastic(const api::TrainingJobStatus& before, const api::TrainingJobStatus& after);
   void CheckEvents(const Plan& plan);
   void CheckRequests(const Plan& plan);
+  void CheckPsStop(const Action& action, const Plan& plan);
+  void CheckFree(const Plan& plan);
 
   const SimulatedWorld& world_;
   std::set<std::string> stopped_;                      // by the planner, or about to be
+  std::set<std::string> given_up_;                     // pending for too long
   std::set<std::string> old_run_;                      // seen while the job was suspended or restarting
   std::set<std::string> recorded_;                     // uids of recorded failures
   std::set<std::string> emitted_;                      // events that come once
@@ -51,6 +58,8 @@ class PromiseBooks {
   std::map<int, double> retried_;                      // when one that was given up was tried again
   int times_given_up_ = 0;
   int times_saved_ = 0;
+  int needless_ended_ = 0;
+  int times_freed_ = 0;
 };
 
 }  // namespace downpour::planner

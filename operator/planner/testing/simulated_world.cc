@@ -4,6 +4,7 @@
 #include <string>
 
 #include "operator/planner/elastic.h"
+#include "operator/planner/status.h"
 
 namespace downpour::planner {
 
@@ -56,8 +57,13 @@ SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.
     spec.checkpoint->uri = "/ckpt";
     if (dice_.Chance(0.5)) spec.checkpoint->on_disruption = api::OnDisruption{dice_.Pick({1, 10, 30})};
   }
+  if (dice_.Chance(0.4)) {
+    spec.parameter_server->replication_factor = 2;
+    spec.parameter_server->replicas = std::max(2, spec.parameter_server->replicas);
+  }
+  scales_ps_ = dice_.Chance(0.4);
   spec.parameter_server->max_protect_seconds = dice_.Pick({5, 50});
-  if (dice_.Chance(0.4)) observed.cordoned_nodes.emplace();
+  if (dice_.Chance(0.5)) observed.cordoned_nodes.emplace();
 }
 
 void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
@@ -77,6 +83,11 @@ void SimulatedWorld::InjectFault() {
     } else {
       observed.cordoned_nodes = {"node-0", "node-1"};
     }
+    return;
+  }
+  if (scales_ps_ && dice_.Chance(0.4)) {
+    job.spec.parameter_server->replicas = dice_.Uniform(job.spec.parameter_server->replication_factor, 4);
+    ++job.metadata.generation;
     return;
   }
   if (job.spec.elastic.has_value() && dice_.Chance(0.3)) {
@@ -160,24 +171,17 @@ std::string SimulatedWorld::FindNode(const Instance& instance) {
 
 void SimulatedWorld::GoOnTraining() {
   const Instance* coordinator = nullptr;
-  std::set<std::string> ps;
+  std::map<int, std::string> ps;
   int workers = 0;
   for (const Instance& instance : observed.instances) {
     if (instance.phase != InstancePhase::kRunning) continue;
     if (instance.role == api::Role::kCoordinator) coordinator = &instance;
-    if (instance.role == api::Role::kParameterServer) ps.insert(instance.uid);
+    if (instance.role == api::Role::kParameterServer) ps[instance.index] = instance.uid;
     if (instance.role == api::Role::kWorker) ++workers;
   }
   if (coordinator == nullptr) return;
   CoordinatorPhase phase = CoordinatorPhase::kStarting;
-  if (static_cast<int>(ps.size()) == job.spec.parameter_server->replicas) {
-    if (ps != ps_of_generation_) {
-      ++generation_;
-      restored_ = job.spec.checkpoint.has_value() ? checkpoint_ : std::nullopt;
-      updates_ = restored_.value_or(0);
-      ps_of_generation_ = ps;
-      finishing_ = false;
-    }
+  if (PlaceSlices(*coordinator, ps)) {
     phase = CoordinatorPhase::kTraining;
     if (updates_ >= updates_expected_) {
       phase = finishing_ ? CoordinatorPhase::kDone : CoordinatorPhase::kFinishing;
@@ -196,11 +200,82 @@ void SimulatedWorld::GoOnTraining() {
     coordinator_ = coordinator->uid;
     phase = CoordinatorPhase::kRecovering;
   }
+  const bool moves_later = dice_.Chance(0.5);  // than the answer says
+  if (!moves_later) MoveSlices(ps);
   if (fault_rate_ == 0 || dice_.Chance(0.8)) {
     Report(phase, updates_, generation_);
+    TellPlaces();
     if (job.spec.checkpoint.has_value()) TellCheckpoints();
     if (phase == CoordinatorPhase::kDone) observed.report->model = output_;
   }
+  if (moves_later) MoveSlices(ps);
+}
+
+bool SimulatedWorld::PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running) {
+  const bool standbys = job.spec.parameter_server->replication_factor > 1;
+  if (placing_ != coordinator.uid) {
+    placing_ = coordinator.uid;
+    wanted_ps_ = job.spec.parameter_server->replicas;
+    told_ = ToldOfPs();
+  }
+  const auto ends = [&running](const auto& place) {
+    const auto found = running.find(place.first);
+    return found == running.end() || found->second != place.second;
+  };
+  if (const auto lost = std::count_if(placed_.begin(), placed_.end(), ends); lost > 0) {
+    const bool kept = in_sync_ && lost == 1 && placed_.size() > 1;
+    std::erase_if(placed_, ends);
+    if (kept) ++times_moved_;
+    if (!kept) placed_.clear();
+    in_sync_ = false;
+  }
+  std::map<int, std::string> target = running;
+  std::erase_if(target, [this](const auto& place) { return place.first >= wanted_ps_; });
+  if (placed_.empty()) {
+    if (static_cast<int>(target.size()) < wanted_ps_) return false;
+    ++generation_;
+    restored_ = job.spec.checkpoint.has_value() ? checkpoint_ : std::nullopt;
+    updates_ = restored_.value_or(0);
+    placed_ = target;
+    finishing_ = false;
+    return true;
+  }
+  if (standbys && placed_.size() > 1 && dice_.Chance(0.5)) in_sync_ = true;
+  if (placed_.size() < 2) in_sync_ = false;
+  return true;
+}
+
+void SimulatedWorld::MoveSlices(const std::map<int, std::string>& running) {
+  // One who has not heard who leaves places nothing anew.
+  if (placed_.empty() || told_.revision == 0 || !dice_.Chance(0.4)) return;
+  std::map<int, std::string> target = running;
+  std::erase_if(target, [this](const auto& place) {
+    return place.first >= wanted_ps_ ||
+           std::find(told_.leaving_ps.begin(), told_.leaving_ps.end(), place.first) != told_.leaving_ps.end();
+  });
+  if (target.empty() || target == placed_) return;
+  placed_ = target;
+  ++times_moved_;
+}
+
+// Questions come late, and answers may say nothing of it.
+void SimulatedWorld::TellPlaces() {
+  if (told_.revision == 0 || dice_.Chance(0.7)) {
+    told_.revision = job.metadata.generation;
+    wanted_ps_ = job.spec.parameter_server->replicas;
+    told_.leaving_ps.clear();
+    for (const api::LeavingParameterServer& ps : job.status.leaving_parameter_servers) {
+      told_.leaving_ps.push_back(ps.index);
+    }
+  }
+  observed.report->told = told_;
+  if (dice_.Chance(0.1)) return;
+  observed.report->replication = ReplicationReport{10, in_sync_ ? 10 : 0, 0, ""};
+  for (const auto& [index, uid] : placed_) observed.report->placed_ps.push_back(index);
+}
+
+bool SimulatedWorld::HasPlace(const std::string& uid) const {
+  return std::any_of(placed_.begin(), placed_.end(), [&uid](const auto& place) { return place.second == uid; });
 }
 
 void SimulatedWorld::TellCheckpoints() {
@@ -238,12 +313,8 @@ RequestState SimulatedWorld::answered() const {
 }
 
 bool SimulatedWorld::CanMakeCheckpoint() const {
-  int works = 0;
-  for (const Instance& instance : observed.instances) {
-    if (instance.phase != InstancePhase::kRunning || instance.terminating) continue;
-    if (instance.role != api::Role::kWorker) ++works;
-  }
-  return works == 1 + job.spec.parameter_server->replicas;
+  const Context context(job, observed, now);
+  return EveryPsWorks(context) && IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
 }
 
 bool SimulatedWorld::IsRefused(const Action& action) const {
@@ -254,6 +325,10 @@ bool SimulatedWorld::IsRefused(const Action& action) const {
 }
 
 bool SimulatedWorld::AsDesired() const {
+  for (const Instance& instance : observed.instances) {
+    const bool needless = instance.index >= job.spec.parameter_server->replicas;
+    if (instance.role == api::Role::kParameterServer && needless && IsLive(instance)) return false;
+  }
   for (const api::Role role : kStartOrder) {
     for (int index = 0; index < DesiredReplicas(job.spec, role); ++index) {
       const bool runs =

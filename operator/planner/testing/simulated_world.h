@@ -54,8 +54,12 @@ class SimulatedWorld : public FakeWorld {
   bool drains() const { return observed.cordoned_nodes.has_value(); }
   // How the coordinator answered the checkpoint that is wanted; kNone: not yet.
   RequestState answered() const;
-  // Whether the coordinator can make one: it runs, and so does every ps.
+  // Whether the coordinator can make one, as far as it has said: it runs, and so does every ps that holds something.
   bool CanMakeCheckpoint() const;
+  // Whether this very instance of a ps holds something.
+  bool HasPlace(const std::string& uid) const;
+  // How often what a ps held went to another one, or its standby took over.
+  int times_moved() const { return times_moved_; }
   // The job may be ended as a whole and begin again, without a failure.
   bool may_begin_anew() const { return suspends_ || restarts_whole_job_; }
 
@@ -66,6 +70,11 @@ class SimulatedWorld : public FakeWorld {
   // Where the instance may run; empty: nowhere.
   std::string FindNode(const Instance& instance);
   void GoOnTraining();
+  // The coordinator places slices; whether training can go on.
+  bool PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running);
+  void MoveSlices(const std::map<int, std::string>& running);
+  // Of the coordinator's newest answer.
+  void TellPlaces();
   // Of the coordinator's newest answer.
   void TellCheckpoints();
 
@@ -83,7 +92,13 @@ class SimulatedWorld : public FakeWorld {
   std::uint64_t updates_expected_ = 0;
   std::uint64_t updates_ = 0;
   std::uint64_t generation_ = 0;
-  std::set<std::string> ps_of_generation_;
+  std::map<int, std::string> placed_;  // uids of the ps that hold something, by index
+  bool in_sync_ = false;               // every slice has a standby
+  int wanted_ps_ = 0;                  // as the coordinator has heard it
+  ToldOfPs told_;                      // with the newest question
+  int times_moved_ = 0;
+  bool scales_ps_ = false;
+  std::string placing_;  // uid of the coordinator that `wanted_ps_` is of
   std::string coordinator_;
   bool finishing_ = false;
   std::optional<api::OutputStatus> output_;

@@ -250,10 +250,10 @@ void CoordinatorCore::StepLayout(Time now) {
   if (!begun) return;
   Cuts& cuts = checkpoints_.cuts();
   using Moves = LayoutKeeper::Moves;
-  const bool quiet = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle &&
-                     (!search_.has_value() || search_->settled());
-  // A cut that is due comes before other moves; but none begins while a slice is frozen.
-  const Moves moves = !quiet ? Moves::kNone : cuts.Due(now) ? Moves::kUnderWay : Moves::kAll;
+  const bool quiet = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle;
+  // A cut that is due, and a command on vectors, come before other moves; but they wait for slices that are frozen.
+  const bool awaited = cuts.Due(now) || (search_.has_value() && !search_->settled());
+  const Moves moves = !quiet ? Moves::kNone : awaited ? Moves::kUnderWay : Moves::kAll;
   const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), IsCommitted(), registry_, calls_, moves, now);
   switch (decision.kind) {
     case LayoutKeeper::Decision::Kind::kNothing:
@@ -422,6 +422,11 @@ void CoordinatorCore::Resume(v1::View view, const v1::View& before, Time now) {
 }
 
 void CoordinatorCore::StartHistory(Time now) {
+  if (!registry_.complete()) {  // some have ended since
+    phase_ = Phase::kGathering;
+    gathering_since_ = now;
+    return;
+  }
   const JobCheckpoints::Beginning beginning = checkpoints_.Seek(now);
   if (absl::IsUnavailable(beginning.status)) return;
   if (!beginning.status.ok()) return Fail(std::string(beginning.status.message()), v1::FAILURE_CHECKPOINT);

@@ -187,8 +187,10 @@ Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
   const absl::StatusOr<Replica::Done> done = replica.Do(frame);
   if (!done.ok()) return answer(ReplyStatus::kMalformed);
   *applied = header.record == RecordKind::kUpdate;
-  if (done->completes_shard && entry.counted()) {
-    complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
+  if (done->completes_shard) {
+    // It may be retired already where the replica counted late, and is not asked about again.
+    replica.state().table().Retire(header.update.dataset_epoch, header.update.data_shard, bug_);
+    if (entry.counted()) complete_.OnComplete({header.update.dataset_epoch, header.update.data_shard});
   }
   reply.header.sequence = replica.sequence();
   return answer(ReplyStatus::kApplied);

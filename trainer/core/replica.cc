@@ -138,6 +138,7 @@ ReplicaCopy Replica::Export() const {
   copy.pulled = pulled_;
   copy.sequence = sequence_;
   copy.step_width = state_.step_width();
+  if (const sandblaster::Vectors* vectors = state_.search_vectors(); vectors != nullptr) copy.sums = vectors->sums();
   return copy;
 }
 
@@ -145,6 +146,7 @@ absl::Status Replica::Import(const ReplicaCopy& copy) {
   SliceState state = state_.Fork();
   state.SetStepWidth(copy.step_width);
   if (absl::Status imported = state.Import(copy.snapshot, 0); !imported.ok()) return imported;
+  if (sandblaster::Vectors* vectors = state.search_vectors(); vectors != nullptr) vectors->SetSums(copy.sums);
   state_ = std::move(state);
   pulled_ = copy.pulled;
   sequence_ = copy.sequence;

@@ -58,6 +58,7 @@ absl::StatusOr<std::vector<Frame>> CutCopy(const ReplicaCopy& copy) {
   *description.mutable_table() = snapshot.table;
   description.set_optimizer(snapshot.optimizer.type);
   description.set_step_width(copy.step_width);
+  description.mutable_sums()->Add(copy.sums.begin(), copy.sums.end());
   Parts parts;
   if (!fits(snapshot.value)) return misfit("value");
   parts.Add(snapshot.value);
@@ -216,6 +217,7 @@ absl::StatusOr<std::optional<ReplicaCopy>> CopyAssembly::Take() {
   ReplicaCopy copy;
   copy.sequence = sequence_;
   copy.step_width = described.step_width();
+  copy.sums.assign(described.sums().begin(), described.sums().end());
   for (const v1::PulledBySession& pulled : described.pulled()) {
     std::vector<PulledValue>& values = copy.pulled[pulled.session()];
     values.reserve(static_cast<std::size_t>(pulled.values_size()));

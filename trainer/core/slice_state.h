@@ -63,6 +63,7 @@ class SliceState {
   const sandblaster::Vectors* search_vectors() const {
     return const_cast<const Optimizer&>(*optimizer_).search_vectors();
   }
+  sandblaster::Vectors* search_vectors() { return optimizer_->search_vectors(); }
   // Of such a slice: does what it says. kInvalidArgument: it cannot be; nothing is.
   absl::Status CarryOut(const v1::VectorCommand& command);
 

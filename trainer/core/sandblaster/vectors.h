@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -42,6 +43,8 @@ class Vectors final : public Optimizer {
   // What that command brought along, and what it was asked for. Sums are not part of what is exported.
   const std::vector<double>& search() const { return search_; }
   const std::vector<double>& sums() const { return sums_; }
+  // Another replica of the slice has come to these.
+  void SetSums(std::vector<double> sums) { sums_ = std::move(sums); }
   // Whether it makes another value.
   static bool SetsValue(const v1::VectorCommand& command);
   // kInvalidArgument: a vector that is not here, or another length of what is remembered; then nothing has changed.

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""A job with standbys, broken again and again: three parameter servers with synchronous standbys, three workers and a
+coordinator as real processes, of which a random one is killed, stopped or cut off every few seconds. Afterwards every
+counter of every slice is exact, and nothing was rolled back.
+
+A parameter server is struck only while every slice has a standby: two at once are another promise. With --network each
+run has a network of its own, in which a process can be cut off: packets of its connections and to its port are dropped.
+
+Only processes that the run's own status lists as running are signalled. The last line says how many faults there were.
+"""
+
+import argparse
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import counter_processes  # noqa: E402
+from counter_processes import Failure, belongs_to, check, read_progress  # noqa: E402
+import json  # noqa: E402
+
+PS = 3
+SAMPLES = 6000
+BATCH_SIZE = 30
+UPDATES_A_SECOND = 18  # less than is done, faults included
+STEP_MILLISECONDS = 40
+ROLES = ["worker"] * 3 + ["ps"] * 4 + ["coordinator"] * 2
+LONGEST_STOP = 7.0  # seconds; a lease is 3
+
+
+def read_status(folder):
+    try:
+        with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
+            return json.load(file)
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def alive(status):
+    return {process["name"]: process for process in status.get("processes", []) if process.get("finishTime") is None}
+
+
+class Network:
+    """Drops what a process sends on its connections, and what is sent to it."""
+
+    def __init__(self):
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        subprocess.run(["nft", "add", "table", "inet", "soak"], check=True)
+        subprocess.run(["nft", "add", "chain", "inet", "soak", "cut", "{ type filter hook output priority 0 ; }"], check=True)
+
+    @staticmethod
+    def ports(pid):
+        lines = subprocess.run(["ss", "-Htanp"], check=True, capture_output=True, text=True).stdout.splitlines()
+        return {int(line.split()[3].rsplit(":", 1)[1]) for line in lines if re.search(rf"\bpid={pid},", line)}
+
+    def cut(self, pid):
+        for port in self.ports(pid):
+            for side in ("sport", "dport"):
+                subprocess.run(["nft", "add", "rule", "inet", "soak", "cut", "tcp", side, str(port), "drop"], check=True)
+
+    @staticmethod
+    def mend():
+        subprocess.run(["nft", "flush", "chain", "inet", "soak", "cut"], check=True)
+
+
+class Faults:
+    """What strikes when: a function of the seed and of what is there."""
+
+    def __init__(self, folder, seed, seconds, network):
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.seconds = seconds
+        self.network = network
+        self.begun = None
+        self.next = 0.0
+        self.until = None  # the end of the stop or the cut that is under way
+        self.stopped = None
+        self.count = {}
+
+    def step(self):
+        now = time.monotonic()
+        if self.until is not None and now >= self.until:
+            self.mend()
+        if self.begun is None:
+            if read_progress(self.folder) <= 0:
+                return
+            self.begun = now
+            self.next = now + 2
+        if now < self.next or now > self.begun + self.seconds or self.until is not None:
+            return
+        status = read_status(self.folder)
+        processes = alive(status)
+        slices = status.get("status", {}).get("slices", {})
+        protected = slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"]
+        servers = [name for name in processes if name.startswith("ps-")]
+        role = self.chance.choice(ROLES)
+        if role == "ps" and (not protected or len(servers) < PS or now < self.next + 0.3):
+            return  # once it is protected again
+        names = sorted(name for name in processes if name.startswith(role))
+        if not names:
+            return
+        name = self.chance.choice(names)
+        pid = processes[name]["pid"]
+        if not belongs_to(self.folder, pid):
+            return
+        kinds = ["kill", "kill", "stop"] + (["cut"] if self.network is not None else [])
+        kind = self.chance.choice(kinds)
+        length = self.chance.uniform(0.3, LONGEST_STOP)
+        try:
+            if kind == "kill":
+                os.kill(pid, signal.SIGKILL)
+            elif kind == "stop":
+                os.kill(pid, signal.SIGSTOP)
+                self.stopped = pid
+                self.until = now + length
+            else:
+                self.network.cut(pid)
+                self.until = now + length
+        except ProcessLookupError:
+            return
+        self.count[kind] = self.count.get(kind, 0) + 1
+        self.next = now + self.chance.uniform(2, 5) + (0 if kind == "kill" else length)
+        print(f"{now - self.begun:7.1f} s  {kind:5} {name} ({pid})" + ("" if kind == "kill" else f" for {length:.1f} s"), flush=True)
+
+    def mend(self):
+        self.until = None
+        if self.stopped is not None:
+            pid, self.stopped = self.stopped, None
+            if belongs_to(self.folder, pid):
+                try:
+                    os.kill(pid, signal.SIGCONT)
+                except ProcessLookupError:
+                    pass
+        elif self.network is not None:
+            self.network.mend()
+
+
+def prepare(arguments, folder, epochs):
+    scenario = {"ps": PS, "seed": arguments.seed}
+    manifest, programs = counter_processes.prepare(arguments, scenario, folder)
+    with open(manifest, encoding="utf-8") as file:
+        job = json.load(file)
+    spec = job["spec"]
+    spec["parameterServer"]["replicationFactor"] = 2
+    spec["training"]["epochs"] = epochs
+    spec["failurePolicy"]["backoff"] = {"initialSeconds": 1, "maxSeconds": 1}
+    with open(manifest, "w", encoding="utf-8") as file:
+        json.dump(job, file)
+    return manifest, programs
+
+
+def run(arguments, folder):
+    updates_an_epoch = -(-SAMPLES // BATCH_SIZE)
+    epochs = max(2, -(-int(arguments.seconds * UPDATES_A_SECOND) // updates_an_epoch))
+    counter_processes.EPOCHS = epochs
+    counter_processes.UPDATES = epochs * updates_an_epoch
+    manifest, programs = prepare(arguments, folder, epochs)
+    network = Network() if arguments.network else None
+    faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network)
+    summary = counter_processes.supervise(
+        arguments, manifest, programs, folder, faults.step, patience=3 * arguments.seconds + 120,
+        environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS)}, last=faults.mend)
+    check(summary["generation"] == 1, f"generation {summary['generation']}: something was rolled back")
+    counter_processes.check_counts(summary["modelPath"], counter_processes.UPDATES)
+    return sum(faults.count.values())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--downpour", required=True, help="the command")
+    parser.add_argument("--server", required=True, help="coordinator and parameter server")
+    parser.add_argument("--worker", required=True, help="the worker that counts")
+    parser.add_argument("--seconds", type=float, default=90, help="so long faults strike")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--network", action="store_true", help="in a network of its own, where processes are cut off too")
+    arguments = parser.parse_args()
+    if arguments.network and os.environ.get("DOWNPOUR_SOAK_NETWORK") is None:
+        os.environ["DOWNPOUR_SOAK_NETWORK"] = "1"
+        os.execvp("unshare", ["unshare", "--net", sys.executable, *sys.argv])
+    folder = tempfile.mkdtemp(prefix="downpour-soak-")
+    try:
+        faults = run(arguments, folder)
+    except Failure as failure:
+        print(f"soak: {failure}\nThe run is kept in {folder}.", file=sys.stderr)
+        sys.exit(1)
+    shutil.rmtree(folder)
+    print(f"soak: {faults} faults, ledger exact")
+
+
+if __name__ == "__main__":
+    main()

@@ -52,9 +52,10 @@ TEST(PodTemplateTest, WhatTheOperatorSetsIsRefusedByPath) {
                                        ".args: is set by the operator; a program of your own goes into "
                                        "command, and is given them")));
   EXPECT_THAT(Trainer(R"("env": [{"name": "A", "value": "1"}, {"name": "DOWNPOUR_CONFIG", "value": "{}"},
-                                 {"name": "POD_IP", "value": "10.0.0.1"}])"),
+                                 {"name": "POD_IP", "value": "10.0.0.1"}, {"name": "DOWNPOUR_NODE"}])"),
               ElementsAre(absl::StrCat(kContainer, ".env[1]: DOWNPOUR_CONFIG is set by the operator"),
-                          absl::StrCat(kContainer, ".env[2]: POD_IP is set by the operator")));
+                          absl::StrCat(kContainer, ".env[2]: POD_IP is set by the operator"),
+                          absl::StrCat(kContainer, ".env[3]: DOWNPOUR_NODE is set by the operator")));
   EXPECT_THAT(Trainer(R"("restartPolicy": "Always")"),
               ElementsAre(absl::StrCat(kContainer, ".restartPolicy: must be Never, got \"Always\"")));
   // Null is as good as absent.

@@ -228,6 +228,10 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       if (found == jobs_.end() || found->second.stub != call.coordinator) return;
       Job& job = found->second;
       job.asking = false;
+      // What came up meanwhile is not told yet.
+      if (job.question.SerializeAsString() != call.question.SerializeAsString()) {
+        Schedule(job_uid, job, std::min(job.next, kube::MonotonicNow()));
+      }
       if (!status.ok()) return;
       std::string digest = Digest(call.reply);
       const absl::Duration now = kube::MonotonicNow();

@@ -187,6 +187,36 @@ TEST(CoordinatorGatewayTest, AsksAndTellsWhatChanged) {
   EXPECT_FALSE(gateway->Latest(kUid).has_value());
 }
 
+TEST(CoordinatorGatewayTest, WhatIsNewIsToldAtOnceAndTheAnswerSaysWhatWasTold) {
+  Process coordinator;
+  v1::ProgressReply reply = Training(10);
+  reply.add_placed_ps(0);
+  coordinator.Reply(reply);
+  Changes changes;
+  const auto gateway = MakeGateway(changes);
+  const CoordinatorGateway::Periods seldom = {absl::Hours(1), absl::InfiniteDuration()};
+  v1::ProgressRequest question;
+  question.mutable_ps()->set_revision(3);
+  gateway->Follow(kUid, kKey, coordinator.address(), seldom, question);
+  ASSERT_TRUE(changes.WaitFor(1));
+  EXPECT_EQ(gateway->Latest(kUid)->told.revision, 3);
+  coordinator.SetSilent(true);
+  question.mutable_ps()->set_revision(4);
+  question.add_leaving_ps(1);
+  gateway->Follow(kUid, kKey, coordinator.address(), seldom, question);
+  ASSERT_TRUE(coordinator.WaitUntilAsked(2));
+  question.add_failures()->set_role("ps");  // while that is under way
+  gateway->Follow(kUid, kKey, coordinator.address(), seldom, question);
+  reply.add_placed_ps(1);
+  coordinator.Reply(reply);
+  coordinator.SetSilent(false);
+  ASSERT_TRUE(coordinator.WaitUntilAsked(3));
+  EXPECT_EQ(coordinator.questions().back().failures_size(), 1);
+  ASSERT_TRUE(changes.WaitFor(2)) << "who holds the slices is news";
+  EXPECT_EQ(gateway->Latest(kUid)->told.revision, 4);
+  EXPECT_EQ(gateway->Latest(kUid)->told.leaving_ps, std::vector<int>{1});
+}
+
 TEST(CoordinatorGatewayTest, AWallClockThatIsSetBackDoesNotHoldUpTheNextQuestion) {
   Process coordinator;
   coordinator.Reply(Training(1));

@@ -16,6 +16,13 @@ namespace {
 constexpr absl::Duration kAfterNoAnswer = absl::Milliseconds(20);
 constexpr absl::Duration kAfterRefusal = absl::Milliseconds(100);
 
+// Where a standby can take over, the loss of a ps is to be noticed soon; a thousand of them are asked no more often.
+absl::Duration PeriodOf(const CoordinatorOptions& options) {
+  if (options.config.replication_factor() < 2) return options.directive_period;
+  return std::min(options.directive_period,
+                  std::max(absl::Milliseconds(100), options.config.ps_replicas() * absl::Milliseconds(10)));
+}
+
 }  // namespace
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
@@ -24,7 +31,7 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
       last_activity_(now),
       next_timer_(now),
       registry_(options_.config.ps_replicas()),
-      calls_(options_.directive_pace, options_.directive_period),
+      calls_(options_.directive_pace, PeriodOf(options_)),
       layout_({.incarnation = options_.incarnation, .patience = options_.lease, .bug = options_.bug}),
       gathering_since_(now),
       tasks_(options_.config.keep_best()),
@@ -63,9 +70,9 @@ void CoordinatorCore::Step(Time now) {
   }
   if (phase_ == Phase::kSeeking) StartHistory(now);
   if (states_.all_have_view() && view_.has_stamp()) mode_taken_ = view_.mode_epoch();
-  if (phase_ == Phase::kInstalling && states_.all_have_view()) phase_ = Phase::kInitialising;
+  if (phase_ == Phase::kInstalling && states_.all_have_view() && committed_) phase_ = Phase::kInitialising;
   if (phase_ == Phase::kInitialising && states_.all_initialised()) phase_ = Phase::kTraining;
-  if (phase_ == Phase::kSwitching && IsCommitted() && mode_taken_ == view_.mode_epoch()) phase_ = Phase::kTraining;
+  if (phase_ == Phase::kSwitching && committed_ && mode_taken_ == view_.mode_epoch()) phase_ = Phase::kTraining;
   if (phase_ == Phase::kTraining) StepTraining(now);
   if (phase_ == Phase::kFinishing) StepFinishing();
   StepCheckpoints(now);
@@ -114,7 +121,8 @@ void CoordinatorCore::StepTraining(Time now) {
   leases_->Confirm(states_.least_members_version());
   if (search_.has_value()) return StepSearch();
   while (leases_->Advance()) AddEvaluation();
-  if (leases_->done()) phase_ = Phase::kFinishing;
+  // A slice that is about to move gets there first: nobody could read it.
+  if (leases_->done() && may_revise) phase_ = Phase::kFinishing;
 }
 
 void CoordinatorCore::AddEvaluation() {
@@ -167,7 +175,7 @@ void CoordinatorCore::StepSearch() {
   if (EvaluatesPoint()) tasks_.Add({leases_->watermark(), v1::TASK_EVALUATE});
   const bool awaited = options_.bug != PlantedBug::kNextPointNotAwaited;
   leases_->SetEndOfGrants(awaited ? search_->end_of_grants() : leases_->watermark() + 1);
-  if (!search_->done()) return;
+  if (!search_->done() || layout_.HasFrozen()) return;
   if (search_->lbfgs().outcome() == sandblaster::Lbfgs::Outcome::kNotFinite) {
     return Fail(search_->lbfgs().Describe(), v1::FAILURE_MODEL_NOT_FINITE);
   }
@@ -206,7 +214,7 @@ void CoordinatorCore::BeginMode() {
 
 std::set<std::uint64_t> CoordinatorCore::Quorum() const {
   std::set<std::uint64_t> quorum;
-  if (!IsCommitted()) return {view_.quorum().begin(), view_.quorum().end()};
+  if (!committed_) return {view_.quorum().begin(), view_.quorum().end()};
   for (const v1::PsMember& member : view_.ps()) quorum.insert(member.session());
   return quorum;
 }
@@ -216,14 +224,16 @@ void CoordinatorCore::SetQuorum(const std::set<std::uint64_t>& quorum) {
   for (const std::uint64_t session : quorum) view_.add_quorum(session);
 }
 
-bool CoordinatorCore::IsCommitted() const {
-  return view_.quorum_size() == 0 ? states_.all_have_view() : IsCommittedBy(view_, stored_);
+void CoordinatorCore::NoteStored(std::uint64_t session) {
+  stored_.insert(session);
+  if (committed_) return;
+  committed_ = view_.quorum_size() == 0 ? states_.all_have_view() : IsCommittedBy(view_, stored_);
 }
 
 std::vector<std::uint32_t> CoordinatorCore::Told() const {
   std::vector<std::uint32_t> told;
   std::set<std::uint64_t> deciding;
-  if (!IsCommitted()) deciding = Quorum();
+  if (!committed_) deciding = Quorum();
   for (const v1::PsMember& member : view_.ps()) deciding.insert(member.session());
   for (const auto& [index, registration] : registry_.registrations()) {
     if (deciding.count(registration.self().session()) != 0) told.push_back(index);
@@ -235,6 +245,7 @@ void CoordinatorCore::TakeUpView(bool sessions) {
   std::set<std::uint32_t> ps;
   for (const v1::PsMember& member : view_.ps()) ps.insert(member.index());
   stored_.clear();
+  committed_ = view_.quorum_size() != 0 && IsCommittedBy(view_, stored_);
   states_.SetPs(ps);
   states_.ForgetViews(sessions);
   leases_->SetPs(ps);
@@ -245,16 +256,20 @@ void CoordinatorCore::TakeUpView(bool sessions) {
 
 void CoordinatorCore::StepLayout(Time now) {
   if (const std::optional<std::uint32_t> wanted = layout_.wanted(); wanted.has_value()) registry_.SetCount(*wanted);
+  if (!layout_.Due(now)) return;
   const bool begun = phase_ == Phase::kInstalling || phase_ == Phase::kInitialising || phase_ == Phase::kTraining ||
                      phase_ == Phase::kSwitching || phase_ == Phase::kFinishing;
   if (!begun) return;
   Cuts& cuts = checkpoints_.cuts();
   using Moves = LayoutKeeper::Moves;
-  const bool quiet = phase_ == Phase::kTraining && !adopt_until_.has_value() && cuts.phase() == Cuts::Phase::kIdle;
-  // A cut that is due, and a command on vectors, come before other moves; but they wait for slices that are frozen.
-  const bool awaited = cuts.Due(now) || (search_.has_value() && !search_->settled());
+  const bool quiet = phase_ == Phase::kTraining && cuts.phase() == Cuts::Phase::kIdle;
+  // A cut that is due, and a command on vectors, come before other moves; but they wait for slices that are frozen. And
+  // whoever is to leave is known once somebody has told.
+  const bool knows = layout_.heard() || now - started_ > options_.lease;
+  const bool awaited =
+      !knows || adopt_until_.has_value() || checkpoints_.CutIsDue(now) || (search_.has_value() && !search_->settled());
   const Moves moves = !quiet ? Moves::kNone : awaited ? Moves::kUnderWay : Moves::kAll;
-  const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), IsCommitted(), registry_, calls_, moves, now);
+  const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), committed_, registry_, calls_, moves, now);
   switch (decision.kind) {
     case LayoutKeeper::Decision::Kind::kNothing:
       return ForgetGone(now);
@@ -340,15 +355,21 @@ void CoordinatorCore::ConsiderGathered(Time now) {
   v1::View rest = *newest;
   PsConditions conditions = layout_.Conditions(registry_, calls_, now);
   for (auto& [index, condition] : conditions) condition.lives = !condition.ended;  // they have come, and promised
+  for (const v1::PsMember& member : newest->ps()) {
+    if (conditions.count(member.index()) != 0 || !registry_.HasEnded(member)) continue;
+    conditions[member.index()] = {.member = member, .lives = false, .ended = true};
+  }
   const AfterLoss after = PlanAfterLoss(*newest, conditions, options_.bug);
-  bool goes_on = after.kind == AfterLoss::Kind::kNothing;
+  // Enough of those that decide on it have to be there to make it count.
+  bool goes_on = after.kind == AfterLoss::Kind::kNothing && (!own || IsCommittedBy(*newest, registry_.live()));
   if (after.kind == AfterLoss::Kind::kGoesOn && !own) {
-    goes_on = options_.bug == PlantedBug::kMajoritySkipped || MayTakeOver(*newest, registry_.sessions());
+    goes_on = options_.bug == PlantedBug::kMajoritySkipped ||
+              (MayTakeOver(*newest, registry_.sessions()) && MayGoOn(*newest, registry_.live()));
     rest.mutable_layout()->Assign(after.next.layout.begin(), after.next.layout.end());
     rest.mutable_ps()->Assign(after.next.ps.begin(), after.next.ps.end());
     if (after.next.failovers > 0 && rest.replication_lag() > 0) rest.set_lost_epoch(rest.stamp().epoch() + 1);
   }
-  if (!goes_on && !all) return;
+  if (!goes_on && (!all || after.kind == AfterLoss::Kind::kWaits)) return;
   if (!own) {
     // A history that another coordinator made: who was a member of mine is none of it.
     if (view_.has_stamp()) {
@@ -483,6 +504,7 @@ void CoordinatorCore::BeginHistory(v1::View view, const Ledger& ledger) {
   initialiser_ = 0;
   updates_seen_ = 0;
   phase_ = Phase::kInstalling;
+  registry_.ForgetViews();
 }
 
 // ---- ps
@@ -504,7 +526,8 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
                                         " of the coordinator; this is ", options_.incarnation));
     return refuse(v1::SYNC_REFUSED, "an older coordinator");
   }
-  if (self.index() >= registry_.count() && registry_.Find(self.index()) == nullptr) {
+  const bool stranger = self.index() >= registry_.count() && registry_.Find(self.index()) == nullptr;
+  if (stranger && !request.has_holds()) {
     // Whoever started it may know of more than this coordinator has been told.
     return refuse(v1::SYNC_WAIT, absl::StrCat("this job has ", registry_.count(), " ps"));
   }
@@ -535,7 +558,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
 
 bool CoordinatorCore::IsSettled(std::uint32_t ps) const {
   return states_.has_view(ps) && states_.members_version(ps) == members_.version() && states_.initialised(ps) &&
-         !leases_->asking() && !layout_.Awaits(ps) && states_.committed(ps) == IsCommitted() &&
+         !leases_->asking() && !layout_.Awaits(ps) && states_.committed(ps) == committed_ &&
          states_.watermark(ps) == leases_->watermark() && checkpoints_.cuts().Told(ps) && !SearchAsks();
 }
 
@@ -545,7 +568,7 @@ v1::DirectRequest CoordinatorCore::MakeDirective(std::uint32_t ps) const {
   request.set_session(registry_.Find(ps)->session());
   *request.mutable_stamp() = view_.stamp();
   if (stored_.count(registry_.Find(ps)->session()) == 0) *request.mutable_view() = view_;
-  request.set_committed(IsCommitted());
+  request.set_committed(committed_);
   members_.Tell(states_.members_version(ps), &request);
   leases_->Ask(ps, &request);
   request.set_watermark(leases_->watermark());
@@ -587,7 +610,7 @@ std::vector<DirectCall> CoordinatorCore::TakeDirectives(Time now) {
 
 void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1::DirectReply>& reply, Time now) {
   const std::optional<std::uint32_t> ps = calls_.End(call);
-  if (!ps.has_value()) return;
+  if (!ps.has_value() || registry_.Find(*ps) == nullptr) return;
   // Silence is not loss: its slices may be all right. Only another process in its place says that they are gone.
   if (!reply.ok()) {
     if (absl::IsUnavailable(reply.status())) calls_.Broken(*ps, now);
@@ -601,8 +624,8 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
   if (reply->status() != v1::SYNC_OK) return calls_.Postpone(*ps, now + kAfterRefusal);
   states_.SetStats(*ps, reply->stats());
   if (CompareStamps(reply->stamp(), view_.stamp()) == 0) {
-    stored_.insert(registry_.Find(*ps)->session());
     states_.Confirm(*ps, *reply);
+    NoteStored(registry_.Find(*ps)->session());
     layout_.OnReply(*ps, *reply);
     for (const v1::ShardBitmap& answer : reply->shards()) {
       const std::optional<ShardKey> retired = leases_->Answer(*ps, answer);
@@ -820,7 +843,7 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   if (!leases_.has_value()) return progress;
   layout_.Report(view_, &progress);
   // Who decides on the view that is under way is needed for it.
-  if (!IsCommitted()) {
+  if (!committed_) {
     const std::set<std::uint64_t> deciding = Quorum();
     for (const auto& [index, registration] : registry_.registrations()) {
       if (deciding.count(registration.self().session()) != 0) progress.add_placed_ps(index);

@@ -124,8 +124,8 @@ class CoordinatorCore {
   void SetQuorum(const std::set<std::uint64_t>& quorum);
   // Another view than before is in force: who is asked, and about what.
   void TakeUpView(bool sessions);
-  // The view counts, whoever else has not heard of it yet.
-  bool IsCommitted() const;
+  // A ps has the view in force.
+  void NoteStored(std::uint64_t session);
   // Who is told: the ps of the view, and until it counts those that decide on it.
   std::vector<std::uint32_t> Told() const;
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
@@ -185,6 +185,7 @@ class CoordinatorCore {
   JobModel model_;
   v1::View view_;
   std::set<std::uint64_t> stored_;  // sessions of the ps that have the view
+  bool committed_ = false;          // it counts, whoever else has not heard of it yet
   std::uint32_t mode_taken_ = 0;    // the mode epoch that every ps has taken up
   bool parameters_lost_ = false;
   std::optional<DataLeases> leases_;           // from the first view on

@@ -94,6 +94,8 @@ class JobCheckpoints {
   // While the view is in force and the parameters have values.
   void Step(Time now, const Situation& situation);
   Time next_timer() const;
+  // One begins as soon as nothing is in its way.
+  bool CutIsDue(Time now) const { return enabled() && numbers_known_ && cuts_.Due(now); }
 
   void Report(Time now, v1::ProgressReply* progress) const;
 

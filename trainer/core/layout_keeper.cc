@@ -7,6 +7,7 @@ namespace downpour::core {
 namespace {
 
 constexpr int kFewPs = 3;
+constexpr absl::Duration kLookPeriod = absl::Milliseconds(10);
 
 bool HasMajority(const google::protobuf::RepeatedField<std::uint64_t>& of, const std::set<std::uint64_t>& sessions) {
   const auto there =
@@ -37,12 +38,21 @@ bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions) 
   return HasMajority(ps, sessions) && IsCommittedBy(view, sessions);
 }
 
+bool MayGoOn(const v1::View& view, const std::set<std::uint64_t>& sessions) {
+  google::protobuf::RepeatedField<std::uint64_t> ps;
+  for (const v1::PsMember& member : view.ps()) ps.Add(member.session());
+  return ps.size() < kFewPs || HasMajority(ps, sessions);
+}
+
 void LayoutKeeper::OnWish(const v1::ProgressRequest& request) {
   if (request.has_ps() && request.ps().revision() >= wanted_revision_ && request.ps().count() > 0) {
     wanted_revision_ = request.ps().revision();
     wanted_ = request.ps().count();
   }
+  // Whoever only asks for progress wishes nothing.
+  if (!request.has_ps()) return;
   leaving_ = {request.leaving_ps().begin(), request.leaving_ps().end()};
+  heard_ = true;
 }
 
 void LayoutKeeper::OnView(const v1::View& view) {
@@ -62,7 +72,11 @@ void LayoutKeeper::OnReply(std::uint32_t ps, const v1::DirectReply& reply) {
   if (moving_.count(ps) == 0) return;
   for (const v1::ReplicaState& state : reply.replicas()) {
     if (state.level()) reconsider_ = known_.level.emplace(state.slice(), state.replica()).second || reconsider_;
-    if (state.frozen()) reconsider_ = known_.frozen.insert(state.slice()).second || reconsider_;
+    if (state.frozen()) {
+      reconsider_ = known_.frozen.insert(state.slice()).second || reconsider_;
+    } else {
+      known_.frozen.erase(state.slice());
+    }
   }
 }
 
@@ -84,6 +98,7 @@ LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set
                                             const PsRegistry& registry, const DirectCalls& calls, Moves moves,
                                             Time now) {
   Decision decision;
+  next_look_ = now + kLookPeriod;
   PsConditions conditions = Conditions(registry, calls, now);
   const bool news = std::exchange(reconsider_, false) || !Alike(conditions, conditions_) || moves > moves_then_;
   conditions_ = std::move(conditions);

@@ -25,6 +25,9 @@ bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions
 // come to it: whatever another coordinator may have made of the view, one of them would know.
 bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions);
 
+// Whether so many of the ps of the view are among `sessions` that they can decide on the next one.
+bool MayGoOn(const v1::View& view, const std::set<std::uint64_t>& sessions);
+
 // Which ps live and which are to stay, and what follows for the layout in force. Not thread-safe.
 class LayoutKeeper {
  public:
@@ -66,6 +69,10 @@ class LayoutKeeper {
   // The ps is the primary of slices whose state decides what comes next.
   bool Awaits(std::uint32_t ps) const { return moving_.count(ps) != 0; }
   bool HasFrozen() const { return has_frozen_; }
+  // Decide has to look: something has been told, or has not been for a while.
+  bool Due(Time now) const { return reconsider_ || now >= next_look_; }
+  // What is wished of the ps.
+  bool heard() const { return heard_; }
   void Report(const v1::View& view, v1::ProgressReply* progress) const;
   // What was decided has become a view.
   void OnChange(const NextLayout& next);
@@ -81,6 +88,8 @@ class LayoutKeeper {
   std::set<std::uint32_t> moving_;
   bool has_frozen_ = false;
   bool reconsider_ = true;
+  bool heard_ = false;
+  Time next_look_ = absl::ZeroDuration();
   PsConditions conditions_;          // when it was last considered
   Moves moves_then_ = Moves::kNone;  // likewise
   std::string message_;

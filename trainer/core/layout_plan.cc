@@ -8,8 +8,9 @@
 namespace downpour::core {
 namespace {
 
-// Copies at one time, over all ps: each holds memory at its primary.
+// Copies at one time, over all ps, and for each of them: each holds memory at its primary.
 constexpr std::uint32_t kMostCopies = 16;
+constexpr std::uint32_t kMostCopiesOfEach = 4;
 // The fullest ps may have more than the mean by this part of it.
 constexpr std::uint64_t kNotFelt = 20;
 
@@ -168,7 +169,7 @@ class Planner {
   }
 
   void Copy(std::uint32_t slice, bool leads, const std::string& reason) {
-    if (copies_ >= kMostCopies) return;
+    if (copies_ >= most_copies()) return;
     v1::SlicePlacement& placement = next_.layout[slice];
     std::optional<std::uint32_t> best;
     const auto rank = [&](std::uint32_t index) {
@@ -200,9 +201,9 @@ class Planner {
 
   // From the fullest to the emptiest, as long as that makes them more alike.
   void Balance() {
-    while (copies_ + moves_begun_ < kMostCopies && BalanceOne(/*leads=*/true)) {
+    while (copies_ + moves_begun_ < most_copies() && BalanceOne(/*leads=*/true)) {
     }
-    while (copies_ + moves_begun_ < kMostCopies && WantsStandby() && BalanceOne(/*leads=*/false)) {
+    while (copies_ + moves_begun_ < most_copies() && WantsStandby() && BalanceOne(/*leads=*/false)) {
     }
   }
 
@@ -258,6 +259,10 @@ class Planner {
       after.insert(condition.member.session());
     }
     if (before != after) Because("another list of ps");
+  }
+
+  std::uint32_t most_copies() const {
+    return std::max(kMostCopies, kMostCopiesOfEach * static_cast<std::uint32_t>(load_.size()));
   }
 
   const v1::View& view_;

@@ -96,7 +96,8 @@ absl::Status PsCore::BeginHistory(const v1::View& view) {
 absl::Status PsCore::ChangeView(const v1::View& view) {
   const std::vector<std::uint32_t> before = replicas_.primaries();
   if (absl::Status changed = replicas_.Change(view); !changed.ok()) return changed;
-  const bool another_mode = view.mode_epoch() != view_.mode_epoch();
+  // Two coordinators may have given the same number to different modes, of which one never counted.
+  const bool another_mode = view.mode_epoch() != view_.mode_epoch() || ModeOf(view) != ModeOf(view_);
   view_ = view;
   SetLearningRate();
   replication_.SetView(view_, uid_);
@@ -118,6 +119,7 @@ absl::Status PsCore::ChangeView(const v1::View& view) {
   } else if (now != before) {
     open_cut_.reset();  // its slices are not those that are here
     SetStepWidth();
+    ForgetPulledOfOthers();
   }
   // Those of slices that are elsewhere by now are asked for there.
   for (auto& [number, session] : sessions_) {
@@ -264,8 +266,9 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
         return reply;
       }
     }
-    for (const v1::ShardId& shard : request.retire()) replicas_.Confirm(shard, /*inspect=*/false, &reply);
-    for (const v1::ShardId& shard : request.inspect()) replicas_.Confirm(shard, /*inspect=*/true, &reply);
+    const bool settled = JoiningAreSettled();
+    for (const v1::ShardId& shard : request.retire()) replicas_.Confirm(shard, /*inspect=*/false, settled, &reply);
+    for (const v1::ShardId& shard : request.inspect()) replicas_.Confirm(shard, /*inspect=*/true, settled, &reply);
     reply.set_watermark(replicas_.Advance(request.watermark()));
     DescribeReplicas(&reply);
     if (members_incarnation_ == request.stamp().incarnation()) reply.set_members_version(members_version_);
@@ -279,11 +282,19 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   return reply;
 }
 
+bool PsCore::JoiningAreSettled() const {
+  for (const auto& [number, entry] : replicas_.entries()) {
+    if (entry.role != PsReplicas::Role::kPrimary) continue;
+    const bool joins = view_.layout(static_cast<int>(number)).has_joining();
+    if (joins && replication_.held(number) < entry.replica.sequence()) return false;
+  }
+  return true;
+}
+
 void PsCore::DescribeReplicas(v1::DirectReply* reply) const {
-  for (int slice = 0; slice < view_.layout_size(); ++slice) {
-    const v1::SlicePlacement& placement = view_.layout(slice);
-    if (placement.primary() != options_.index || !(placement.has_joining() || placement.frozen())) continue;
-    const auto number = static_cast<std::uint32_t>(slice);
+  for (const std::uint32_t number : replicas_.primaries()) {
+    const v1::SlicePlacement& placement = view_.layout(static_cast<int>(number));
+    if (!(placement.has_joining() || placement.frozen())) continue;
     v1::ReplicaState* state = reply->add_replicas();
     state->set_slice(number);
     state->set_replica(placement.joining_replica());
@@ -690,11 +701,23 @@ void PsCore::ForgetPulled(std::uint64_t session) {
   if (!NeedsPulledValues(view_.optimizer())) return;
   for (const std::uint32_t slice : replicas_.primaries()) {
     Entry& entry = *replicas_.Primary(slice);
-    if (!entry.replica.keeps(session)) continue;
+    // What is frozen stays as it is, whoever has it next.
+    if (entry.frozen || !entry.replica.keeps(session)) continue;
     Frame record;
     record.header.session = session;
     Record(entry, RecordKind::kSessionEnded, std::move(record)).IgnoreError();
   }
+}
+
+void PsCore::ForgetPulledOfOthers() {
+  if (!NeedsPulledValues(view_.optimizer())) return;
+  std::set<std::uint64_t> over;
+  for (const std::uint32_t slice : replicas_.primaries()) {
+    for (const std::uint64_t session : replicas_.Primary(slice)->replica.pulled_sessions()) {
+      if (sessions_.count(session) == 0) over.insert(session);
+    }
+  }
+  for (const std::uint64_t session : over) ForgetPulled(session);
 }
 
 // ---- to and from other ps
@@ -708,7 +731,8 @@ DataReply PsCore::TakeReplicaFrames(CallId call, const std::vector<Frame>& frame
     const bool mine = header.job_uid == uid_ && view_.has_stamp() && header.generation == generation;
     bool applied = false;
     reply.frames.push_back(replicas_.Take(frame, mine, &applied));
-    if (!applied) continue;
+    const bool copied = header.kind == FrameKind::kCopy && reply.frames.back().header.status == ReplyStatus::kApplied;
+    if (!applied && !copied) continue;
     highest_cut_ = std::max(highest_cut_, header.cut);
     applied_cut_ = std::max(applied_cut_, header.cut);
   }
@@ -719,7 +743,9 @@ std::vector<ReplicationCall> PsCore::TakeReplicationCalls(Time now) {
   return replication_.Take(now, [this](std::uint32_t slice) -> std::optional<ReplicaCopy> {
     const Entry* entry = replicas_.Primary(slice);
     if (entry == nullptr || !entry->replica.state().initialised()) return std::nullopt;
-    return entry->replica.Export();
+    ReplicaCopy copy = entry->replica.Export();
+    copy.cut = applied_cut_;
+    return copy;
   });
 }
 

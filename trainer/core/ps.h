@@ -187,6 +187,10 @@ class PsCore {
   void KeepPulled(const FrameHeader& header);
   // 0: every session.
   void ForgetPulled(std::uint64_t session);
+  // Of sessions that ended while the slices were elsewhere, or frozen.
+  void ForgetPulledOfOthers();
+  // Whoever is being copied to has all that there is: then what the tables say is safe with it too.
+  bool JoiningAreSettled() const;
   // Now, or when the standbys are as far.
   void Answer(DataReply reply, Needs needs, std::vector<DataReply>* replies);
   // Up to which record nobody has to wait.

@@ -52,8 +52,24 @@ void PsRegistry::OnEnded(std::uint32_t index, std::uint32_t process_incarnation)
 
 bool PsRegistry::HasEnded(std::uint32_t index) const {
   const v1::PsMember* member = Find(index);
-  const auto ended = ended_.find(index);
-  return member != nullptr && ended != ended_.end() && ended->second >= member->process_incarnation();
+  return member != nullptr && HasEnded(*member);
+}
+
+bool PsRegistry::HasEnded(const v1::PsMember& process) const {
+  const auto ended = ended_.find(process.index());
+  return ended != ended_.end() && ended->second >= process.process_incarnation();
+}
+
+std::set<std::uint64_t> PsRegistry::live() const {
+  std::set<std::uint64_t> live;
+  for (const auto& [index, registration] : registrations_) {
+    if (!HasEnded(index)) live.insert(registration.self().session());
+  }
+  return live;
+}
+
+void PsRegistry::ForgetViews() {
+  for (auto& [index, registration] : registrations_) registration.clear_view();
 }
 
 void PsRegistry::SetAddress(const v1::PsMember& self) {

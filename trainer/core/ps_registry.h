@@ -30,8 +30,13 @@ class PsRegistry {
   void Register(const v1::RegisterPsRequest& request) { registrations_[request.self().index()] = request; }
   // The process of this start has ended, and all before it.
   void OnEnded(std::uint32_t index, std::uint32_t process_incarnation);
-  // The process that came is known to have.
+  // The process is known to have; that which came.
+  bool HasEnded(const v1::PsMember& process) const;
   bool HasEnded(std::uint32_t index) const;
+  // Sessions of those that have come and not ended.
+  std::set<std::uint64_t> live() const;
+  // Nobody needs what they held any more: a newer view is in force.
+  void ForgetViews();
   // Nobody has to know any more who it was.
   void Forget(std::uint32_t index) { registrations_.erase(index); }
   // A process that is known comes again.

@@ -168,15 +168,19 @@ Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
   Replica& replica = entry.replica;
   if (header.kind == FrameKind::kCopy) {
     if (!entry.assembly.has_value()) return answer(ReplyStatus::kApplied);  // a late part
-    if (!entry.assembly->Add(frame).ok()) return answer(ReplyStatus::kMalformed);
+    const auto anew = [&] {
+      entry.assembly.emplace(header.slice, slices_[header.slice]);
+      return answer(ReplyStatus::kMalformed);
+    };
+    if (!entry.assembly->Add(frame).ok()) return anew();
     absl::StatusOr<std::optional<ReplicaCopy>> copy = entry.assembly->Take();
-    if (!copy.ok()) return answer(ReplyStatus::kMalformed);
+    if (!copy.ok()) return anew();
     if (!copy->has_value()) return answer(ReplyStatus::kApplied);
     if (bug_ == PlantedBug::kTableNotReplicated) {
       (*copy)->snapshot.table.clear_epochs();
       (*copy)->snapshot.table.set_watermark(0);
     }
-    if (!replica.Import(**copy).ok()) return answer(ReplyStatus::kMalformed);
+    if (!replica.Import(**copy).ok()) return anew();
     entry.assembly.reset();
     return answer(ReplyStatus::kApplied);
   }
@@ -196,11 +200,12 @@ Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
   return answer(ReplyStatus::kApplied);
 }
 
-void PsReplicas::Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply) {
+void PsReplicas::Confirm(const v1::ShardId& shard, bool inspect, bool settled, v1::DirectReply* reply) {
   v1::ShardBitmap* answer = reply->add_shards();
   *answer->mutable_shard() = shard;
   const ShardKey key{shard.dataset_epoch(), shard.shard()};
   if (!plan_.Contains({key.first, key.second, 0})) return;
+  if (!settled) return;  // it will be asked again
   const bool retired = key.first < least_watermark_;
   const bool complete = retired || complete_.Complete(key, counted_);
   answer->set_complete(complete);

@@ -62,8 +62,9 @@ class PsReplicas {
   void OnRestored(std::uint32_t slice);
 
   // ---- what the tables say together
-  // Whether each has all of the data shard; then it is retired. Appends an answer.
-  void Confirm(const v1::ShardId& shard, bool inspect, v1::DirectReply* reply);
+  // Whether each has all of the data shard; then it is retired. Appends an answer, which says nothing unless `settled`:
+  // somebody who may be the primary soon does not have all of it yet.
+  void Confirm(const v1::ShardId& shard, bool inspect, bool settled, v1::DirectReply* reply);
   // Raises their watermarks as far as they go; the least of them.
   std::uint32_t Advance(std::uint32_t watermark);
   void Describe(v1::RegisterPsRequest* request) const;

@@ -110,6 +110,13 @@ bool Replica::has_pulled(std::uint64_t session) const {
   return found != pulled_.end() && !found->second.empty() && found->second.back().version == state_.version();
 }
 
+std::vector<std::uint64_t> Replica::pulled_sessions() const {
+  std::vector<std::uint64_t> sessions;
+  sessions.reserve(pulled_.size());
+  for (const auto& [session, values] : pulled_) sessions.push_back(session);
+  return sessions;
+}
+
 void Replica::KeepPulled(std::uint64_t session) {
   if (has_pulled(session)) return;
   std::vector<PulledValue>& values = pulled_[session];

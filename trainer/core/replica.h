@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "trainer/core/frame.h"
@@ -43,6 +44,7 @@ class Replica {
   // Whether anything is kept of the session (0: of any), or the value as it is already.
   bool keeps(std::uint64_t session) const { return session == 0 ? !pulled_.empty() : pulled_.count(session) != 0; }
   bool has_pulled(std::uint64_t session) const;
+  std::vector<std::uint64_t> pulled_sessions() const;
 
   ReplicaCopy Export() const;
   // Becomes the copy. kInvalidArgument: it does not fit; then nothing has changed.

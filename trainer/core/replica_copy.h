@@ -34,6 +34,7 @@ struct ReplicaCopy {
   std::uint64_t sequence = 0;    // of the last record that it has
   std::uint32_t step_width = 0;  // updates a step that it was in, 0: each is one
   std::vector<double> sums;      // see SliceSums, of the newest command
+  std::uint32_t cut = 0;         // the newest that a push to its ps had; travels in the headers
 };
 
 inline constexpr std::size_t kMostCopyParts = 1u << 16;

@@ -112,6 +112,7 @@ bool Replication::BeginCopy(const Key& key, Link& link, Follower& follower, cons
   link.copying = key;
   follower.has = made->sequence;
   follower.parts = *std::move(parts);
+  for (Frame& part : follower.parts) part.header.cut = made->cut;
   follower.has_part.assign(follower.parts.size(), false);
   return true;
 }
@@ -208,6 +209,8 @@ bool Replication::OnAnswers(const Sent& sent, absl::Span<const Frame> answers) {
     again = again || !done;
     if (!sent.part.has_value()) {
       follower->has = std::max(follower->has, std::min(answer.header.sequence, logs_.at(sent.slice).end));
+    } else if (answer.header.status == ReplyStatus::kMalformed) {
+      follower->has_part.assign(follower->has_part.size(), false);  // it begins anew
     } else if (done && *sent.part < follower->has_part.size()) {
       follower->has_part[*sent.part] = true;
     }

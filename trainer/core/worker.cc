@@ -138,7 +138,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
   if (same_history) {
     // In another mode an update begins with other values: what is under way is done again, but for a task that has its
     // values. And what was acknowledged may be gone, if a ps was lost that ran ahead of its standby.
-    const bool lost = view.lost_epoch() > view_.stamp().epoch();
+    const bool lost = view.lost_epoch() != view_.lost_epoch();
     if (view.mode_epoch() != view_.mode_epoch() || lost) {
       const bool task = phase_ == Phase::kTask;
       const std::uint64_t token = token_;

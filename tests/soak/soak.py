@@ -82,6 +82,7 @@ class Faults:
         self.until = None  # the end of the stop or the cut that is under way
         self.stopped = None
         self.count = {}
+        self.role = self.chance.choice(ROLES)
 
     def step(self):
         now = time.monotonic()
@@ -99,8 +100,8 @@ class Faults:
         slices = status.get("status", {}).get("slices", {})
         protected = slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"]
         servers = [name for name in processes if name.startswith("ps-")]
-        role = self.chance.choice(ROLES)
-        if role == "ps" and (not protected or len(servers) < PS or now < self.next + 0.3):
+        role = self.role
+        if role == "ps" and (not protected or len(servers) < PS):
             return  # once it is protected again
         names = sorted(name for name in processes if name.startswith(role))
         if not names:
@@ -125,6 +126,7 @@ class Faults:
         except ProcessLookupError:
             return
         self.count[kind] = self.count.get(kind, 0) + 1
+        self.role = self.chance.choice(ROLES)
         self.next = now + self.chance.uniform(2, 5) + (0 if kind == "kill" else length)
         print(f"{now - self.begun:7.1f} s  {kind:5} {name} ({pid})" + ("" if kind == "kill" else f" for {length:.1f} s"), flush=True)
 

@@ -842,11 +842,14 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   tasks_.Report(&progress);
   if (!leases_.has_value()) return progress;
   layout_.Report(view_, &progress);
-  // Who decides on the view that is under way is needed for it.
-  if (!committed_) {
-    const std::set<std::uint64_t> deciding = Quorum();
+  // Who had a place in the view before is needed until this one counts for another coordinator as well.
+  const bool few = view_.quorum_size() < 3;
+  if (few ? !states_.all_have_view() : !committed_) {
     for (const auto& [index, registration] : registry_.registrations()) {
-      if (deciding.count(registration.self().session()) != 0) progress.add_placed_ps(index);
+      const auto& before = view_.quorum();
+      const bool needed = std::find(before.begin(), before.end(), registration.self().session()) != before.end();
+      const auto& placed = progress.placed_ps();
+      if (needed && std::find(placed.begin(), placed.end(), index) == placed.end()) progress.add_placed_ps(index);
     }
   }
   ReportDecisions(options_.config, view_, &progress);

@@ -94,6 +94,7 @@ class Planner {
   }
   bool IsEligible(std::uint32_t index) const { return std::binary_search(eligible_.begin(), eligible_.end(), index); }
   const std::string& NodeOf(std::uint32_t index) const { return ps_.at(index).member.node(); }
+  bool OnOneNode(std::uint32_t a, std::uint32_t b) const { return !NodeOf(a).empty() && NodeOf(a) == NodeOf(b); }
   bool WantsStandby() const { return view_.replication_factor() > 1; }
 
   // What is under way goes as far as it can.
@@ -157,6 +158,10 @@ class Planner {
       Copy(slice, /*leads=*/false, "slices without a standby");
     } else if (!IsEligible(placement.standby())) {
       Copy(slice, /*leads=*/false, "a ps is to leave");
+    } else if (OnOneNode(placement.primary(), placement.standby()) &&
+               std::any_of(eligible_.begin(), eligible_.end(),
+                           [&](std::uint32_t index) { return !OnOneNode(placement.primary(), index); })) {
+      Copy(slice, /*leads=*/false, "standbys go to another node");
     }
   }
 
@@ -173,9 +178,8 @@ class Planner {
     v1::SlicePlacement& placement = next_.layout[slice];
     std::optional<std::uint32_t> best;
     const auto rank = [&](std::uint32_t index) {
-      const bool same_node = !leads && !NodeOf(index).empty() && NodeOf(index) == NodeOf(placement.primary());
       const Load& load = load_[index];
-      return std::make_pair(same_node, leads ? load.primary : load.standby);
+      return std::make_pair(!leads && OnOneNode(index, placement.primary()), leads ? load.primary : load.standby);
     };
     for (const std::uint32_t index : eligible_) {
       if (index == placement.primary() || (placement.has_standby() && placement.standby() == index)) continue;
@@ -229,7 +233,8 @@ class Planner {
       if (placement.frozen() || placement.has_joining() || slices_[slice].bytes() >= gap) continue;
       const bool there =
           leads ? placement.primary() == fullest
-                : placement.has_standby() && placement.standby() == fullest && placement.primary() != emptiest;
+                : placement.has_standby() && placement.standby() == fullest && placement.primary() != emptiest &&
+                      (OnOneNode(placement.primary(), fullest) || !OnOneNode(placement.primary(), emptiest));
       if (there && (!best.has_value() || rest(slice) < rest(*best))) best = slice;
     }
     if (!best.has_value()) return false;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/testing/ps_messages.h"
@@ -1005,6 +1006,201 @@ TEST_F(CompensatingPsTest, GivesALateSliceTheStepThatItHadInTime) {
   ASSERT_EQ(ps_->OnDirect(directive, absl::ZeroDuration()).status(), v1::SYNC_OK);
   ASSERT_TRUE(ps_->TakeCutToWrite().has_value());
   EXPECT_EQ(*ps_->TakeSnapshot(1, 0)->value, All(1)) << "where nothing came between";
+}
+
+// Slices 0 and 1 have a standby at another ps, which hears what the test lets through.
+class PsWithAStandbyTest : public PsTest {
+ protected:
+  static constexpr std::uint64_t kStandbySession = 78;
+
+  PsWithAStandbyTest() {
+    PsOptions options;
+    options.job_uid = kJobUid;
+    options.index = 1;
+    options.session = kStandbySession;
+    standby_ = *PsCore::Create(options);
+  }
+
+  // A view of slices 0 and 1 from what their placement is.
+  v1::View ViewOf(std::uint32_t epoch, const std::function<void(v1::SlicePlacement*)>& place) const {
+    v1::View view = MakeView(1, 1, epoch);
+    view.set_mode_epoch(1);
+    view.set_replication_factor(2);
+    view.set_replication_lag(lag_);
+    for (std::uint32_t index = 0; index < 2; ++index) {
+      v1::PsMember* member = view.add_ps();
+      member->set_index(index);
+      member->set_address(absl::StrCat("ps", index));
+    }
+    for (const int slice : {0, 1}) place(view.mutable_layout(slice));
+    return view;
+  }
+  v1::View Protected(std::uint32_t epoch) const {
+    return ViewOf(epoch, [](v1::SlicePlacement* placement) {
+      placement->set_standby(1);
+      placement->set_standby_replica(9);
+    });
+  }
+  v1::View FailedOver(std::uint32_t epoch) const {
+    return ViewOf(epoch, [](v1::SlicePlacement* placement) {
+      placement->set_primary(1);
+      placement->set_primary_replica(9);
+    });
+  }
+  v1::DirectReply Direct(PsCore& ps, const v1::View& view, bool committed = true) {
+    v1::DirectRequest request = MakeDirective(view, {kWorker}, ++members_version_);
+    if (&ps == standby_.get()) request.set_session(kStandbySession);
+    request.set_committed(committed);
+    v1::DirectReply reply = ps.OnDirect(request, now_);
+    EXPECT_EQ(reply.status(), v1::SYNC_OK) << reply.message();
+    for (DataReply& owed : ps.TakeOwedReplies()) told_.push_back(std::move(owed));
+    return reply;
+  }
+  // Until the standbys are in sync.
+  void Protect() {
+    const v1::View joining = ViewOf(1, [](v1::SlicePlacement* placement) {
+      placement->set_joining(1);
+      placement->set_joining_replica(9);
+    });
+    Direct(*standby_, joining);
+    Direct(*ps_, joining);
+    Initialise();
+    Ship();
+    const v1::DirectReply reply = Direct(*ps_, joining);
+    ASSERT_EQ(reply.replicas_size(), 2);
+    for (const v1::ReplicaState& state : reply.replicas()) EXPECT_TRUE(state.level());
+    Direct(*standby_, Protected(2));
+    Direct(*ps_, Protected(2));
+  }
+  // All that is to be sent arrives, and so do the answers.
+  void Ship() {
+    for (;;) {
+      const std::vector<ReplicationCall> calls = ps_->TakeReplicationCalls(now_);
+      if (calls.empty()) return;
+      for (const ReplicationCall& call : calls) Arrive(call);
+    }
+  }
+  void Arrive(const ReplicationCall& call) {
+    EXPECT_EQ(call.address, "ps1");
+    Replies replies;
+    standby_->OnData(1, call.frames, &replies);
+    ASSERT_EQ(replies.size(), 1u);
+    ps_->OnReplicationReply(call.call, replies[0].frames, now_, &told_);
+  }
+  // What the worker hears at once of a call with one frame; kNone: nothing yet.
+  ReplyStatus Hears(PsCore::CallId call, const Frame& frame) {
+    const Replies replies = Send(call, {frame});
+    return replies.empty() ? ReplyStatus::kNone : replies.at(0).frames.at(0).header.status;
+  }
+  std::vector<std::pair<PsCore::CallId, ReplyStatus>> Told() {
+    std::vector<std::pair<PsCore::CallId, ReplyStatus>> told;
+    for (const DataReply& reply : std::exchange(told_, {}))
+      told.emplace_back(reply.call, reply.frames[0].header.status);
+    return told;
+  }
+  const SliceState& AtStandby(std::uint32_t slice) const {
+    return standby_->replicas().entries().at(slice).replica.state();
+  }
+
+  Time now_ = absl::Seconds(5);
+  std::uint32_t lag_ = 0;
+  std::uint64_t members_version_ = 0;
+  std::unique_ptr<PsCore> standby_;
+  Replies told_;  // that became due later
+};
+
+using ToldOf = std::vector<std::pair<PsCore::CallId, ReplyStatus>>;
+
+TEST_F(PsWithAStandbyTest, NothingIsSaidThatTheStandbyDoesNotHold) {
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  EXPECT_EQ(Hears(1, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNone);
+  EXPECT_EQ(Hears(2, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNone) << "a duplicate of it";
+  EXPECT_EQ(Hears(3, MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kNone) << "its value";
+  EXPECT_EQ(Hears(4, MakeFrame(FrameKind::kPull, 1)), ReplyStatus::kValue) << "of another slice";
+  std::vector<ReplicationCall> calls = ps_->TakeReplicationCalls(now_);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_FALSE(AtStandby(0).table().Contains(kFirst));
+  // It is lost on its way.
+  ps_->OnReplicationReply(calls[0].call, absl::DeadlineExceededError("no answer"), now_, &told_);
+  EXPECT_EQ(Told(), ToldOf{});
+  EXPECT_GT(ps_->stats().log_bytes(), 0u);
+  now_ = ps_->replication_timer();
+  calls = ps_->TakeReplicationCalls(now_);
+  ASSERT_EQ(calls.size(), 1u);
+  Arrive(calls[0]);
+  EXPECT_EQ(Told(), (ToldOf{{1, ReplyStatus::kApplied}, {2, ReplyStatus::kDuplicate}, {3, ReplyStatus::kValue}}));
+  EXPECT_TRUE(AtStandby(0).table().Contains(kFirst));
+  EXPECT_EQ(*AtStandby(0).value(), Value(0));
+  EXPECT_EQ(ps_->stats().log_bytes(), 0u);
+  EXPECT_EQ(Hears(5, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kDuplicate);
+  // A call of several slices waits for all of them.
+  EXPECT_TRUE(Send(6, {Push(0, kSecond, Verdict::kApply), Push(1, kSecond, Verdict::kApply)}).empty());
+  Ship();
+  EXPECT_EQ(Told(), (ToldOf{{6, ReplyStatus::kApplied}}));
+}
+
+TEST_F(PsWithAStandbyTest, OfALagSoManyUpdatesAreSaidEarlier) {
+  lag_ = 2;
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  for (std::uint32_t group = 0; group < 4; ++group) {
+    const ReplyStatus heard = Hears(group, Push(0, {0, 0, group}, Verdict::kApply));
+    EXPECT_EQ(heard, group < 2 ? ReplyStatus::kApplied : ReplyStatus::kNone) << group;
+  }
+  EXPECT_EQ(Hears(9, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNone) << "with the newest of the slice";
+  Ship();
+  EXPECT_EQ(Told().size(), 3u);
+}
+
+TEST_F(PsWithAStandbyTest, ALostStandbyIsWaitedForUntilTheViewWithoutItCounts) {
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  EXPECT_EQ(Hears(1, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNone);
+  const v1::View alone = ViewOf(3, [](v1::SlicePlacement*) {});
+  EXPECT_FALSE(Direct(*ps_, alone, /*committed=*/false).committed());
+  EXPECT_EQ(Told(), ToldOf{}) << "another coordinator may yet let the standby take over";
+  EXPECT_EQ(Hears(2, Push(0, kSecond, Verdict::kApply)), ReplyStatus::kNone);
+  EXPECT_TRUE(Direct(*ps_, alone).committed());
+  EXPECT_EQ(Told(), (ToldOf{{1, ReplyStatus::kApplied}, {2, ReplyStatus::kApplied}}));
+  EXPECT_EQ(Hears(3, Push(1, kFirst, Verdict::kApply)), ReplyStatus::kApplied);
+  EXPECT_EQ(ps_->stats().log_bytes(), 0u);
+}
+
+TEST_F(PsWithAStandbyTest, AStandbyThatTakesOverKnowsWhatWasSaid) {
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  Send(1, {Push(0, kFirst, Verdict::kApply)});
+  Ship();
+  EXPECT_EQ(Told(), (ToldOf{{1, ReplyStatus::kApplied}}));
+  EXPECT_EQ(Hears(2, Push(0, kSecond, Verdict::kApply)), ReplyStatus::kNone) << "this one it never hears of";
+  Direct(*standby_, FailedOver(3));
+  const auto ask = [this](const Frame& frame) {
+    Replies replies;
+    standby_->OnData(7, {frame}, &replies);
+    return replies.empty() ? ReplyStatus::kNone : replies.at(0).frames.at(0).header.status;
+  };
+  EXPECT_EQ(ask(Push(0, kFirst, Verdict::kApply)), ReplyStatus::kDuplicate);
+  EXPECT_EQ(ask(Push(0, kSecond, Verdict::kApply)), ReplyStatus::kApplied) << "nobody waits for the one before";
+  EXPECT_EQ(*standby_->value(0), All(2));
+  // If the one before lives on, it finds out: what waited there is asked for elsewhere.
+  Direct(*ps_, FailedOver(3));
+  EXPECT_EQ(Told(), (ToldOf{{2, ReplyStatus::kWrongOwner}}));
+  EXPECT_EQ(Hears(3, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kWrongOwner);
+  EXPECT_EQ(ps_->value(0), nullptr);
+}
+
+TEST_F(PsWithAStandbyTest, WhatIsFrozenTakesNothingAndSaysWhenTheOthersHaveAll) {
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  EXPECT_EQ(Hears(1, Push(0, kFirst, Verdict::kApply)), ReplyStatus::kNone);
+  v1::View frozen = Protected(3);
+  frozen.mutable_layout(0)->set_frozen(true);
+  v1::DirectReply reply = Direct(*ps_, frozen);
+  ASSERT_EQ(reply.replicas_size(), 1);
+  EXPECT_FALSE(reply.replicas(0).frozen()) << "the standby lacks one";
+  EXPECT_EQ(Hears(2, Push(0, kSecond, Verdict::kApply)), ReplyStatus::kBehind);
+  Ship();
+  EXPECT_EQ(Told(), (ToldOf{{1, ReplyStatus::kApplied}}));
+  reply = Direct(*ps_, frozen);
+  EXPECT_TRUE(reply.replicas(0).frozen());
+  EXPECT_EQ(Hears(3, MakeFrame(FrameKind::kPull, 0)), ReplyStatus::kBehind);
+  EXPECT_EQ(Hears(4, MakeFrame(FrameKind::kPull, 1)), ReplyStatus::kValue);
 }
 
 }  // namespace

@@ -41,8 +41,11 @@ void Replication::Follow(std::uint32_t slice, std::uint32_t ps, std::uint64_t re
   Follower& follower = entry->second;
   follower.ps = ps;
   follower.copied = has_all;
-  if (has_all) follower.has = follower.level_at = sequence;
-  links_[ps].ready.emplace(slice, replica);
+  if (has_all) {
+    follower.has = follower.level_at = sequence;
+  } else {
+    links_[ps].ready.emplace(slice, replica);
+  }
 }
 
 void Replication::Unfollow(std::uint32_t slice, std::uint64_t replica) {

@@ -92,6 +92,7 @@ void Faults::OnCheckpoint() {
 }
 
 void Faults::Strike() {
+  if (job_->options_.replicas && random_.Chance(0.08)) return Divide();
   const double what = random_.Uniform();
   if (what < 0.6) return StrikeProcess();
   if (what < 0.68) {
@@ -272,6 +273,29 @@ void Faults::CutOff() {
   job_->Trace(absl::StrCat("nothing of ", from->name(), " reaches ", to->name(), " for ",
                            absl::FormatDuration(until - world().now())));
   job_->network_->CutOff(*from, *to, until);
+}
+
+void Faults::Divide() {
+  const ProcessPointer first = job_->Coordinator();
+  const auto index = static_cast<std::uint32_t>(random_.Below(job_->config_.ps_replicas()));
+  const ProcessPointer left = job_->Current(Kind::kPs, index);
+  if (first == nullptr || left == nullptr || !first->alive || !left->alive) return;
+  job_->Count("divided");
+  job_->Trace(absl::StrCat(first->name(), " and ", left->name(), " do not hear each other"));
+  const Time until = Until(absl::Seconds(4), absl::Seconds(8));
+  job_->network_->CutOff(*first, *left, until);
+  job_->network_->CutOff(*left, *first, until);
+  world().At(world().now() + random_.Delay(absl::Seconds(3), absl::Seconds(5)), [this, first, left] {
+    if (job_->done_ || !job_->network_->faulty() || job_->Coordinator() != first || !first->alive) return;
+    job_->Kill(first, "and the next one hears nobody else");
+    const ProcessPointer next = job_->Start(Kind::kCoordinator, 0);
+    const Time end = Until(absl::Seconds(4), absl::Seconds(9));
+    for (const auto& [role, process] : job_->current_) {
+      if (role.first != Kind::kPs || process == left) continue;
+      job_->network_->CutOff(*next, *process, end);
+      job_->network_->CutOff(*process, *next, end);
+    }
+  });
 }
 
 // ---- the disk

@@ -208,6 +208,8 @@ class Faults {
   void WholeJob();
   void LeapClock(const ProcessPointer& process);
   void CutOff();
+  // The coordinator loses a ps; then it dies, and the next one has that ps alone.
+  void Divide();
   // A random one of those there are.
   ProcessPointer Any();
   Time Until(absl::Duration low, absl::Duration high);

@@ -527,7 +527,7 @@ v1::RegisterPsReply CoordinatorCore::OnRegisterPs(const v1::RegisterPsRequest& r
     return refuse(v1::SYNC_REFUSED, "an older coordinator");
   }
   const bool stranger = self.index() >= registry_.count() && registry_.Find(self.index()) == nullptr;
-  if (stranger && !request.has_holds()) {
+  if (stranger && phase_ != Phase::kGathering && !request.has_holds()) {
     // Whoever started it may know of more than this coordinator has been told.
     return refuse(v1::SYNC_WAIT, absl::StrCat("this job has ", registry_.count(), " ps"));
   }

@@ -44,7 +44,7 @@ enum class FrameKind : std::uint8_t {
 enum class RecordKind : std::uint8_t {
   kNone = 0,          // not a record
   kUpdate = 1,        // a push was applied: its header and payload, with the learning rate in force
-  kStepWidth = 2,     // updates a step, in `clock`: of another mode
+  kStepWidth = 2,     // updates a step, in `version`: of another mode
   kPulled = 3,        // the session got the value as it is, and its next gradient may be of that
   kSessionEnded = 4,  // what was kept of the session's pulled values is gone; session 0: of everybody's
   kVectors = 5,       // a VectorCommand, serialised in the payload
@@ -101,7 +101,8 @@ struct FrameHeader {
   // Multiplies the gradient before the optimizer sees it, 0 to 1. It is known with the verdict and travels with it: a
   // push that waits takes the factor that its verdict has. Buffers take no part.
   float factor = 1;
-  // Of the session, in mode BOUNDED_STALENESS; push: with this update, reply: as far as the slice knows.
+  // Of the session, in mode BOUNDED_STALENESS; push: with this update, reply: as far as the slice knows. Of a record
+  // the number of the replica that it comes from.
   std::uint64_t clock = 0;
   // Of a push or a verdict: the mean over the update's samples. It is known with the verdict, and travels as the
   // factor.

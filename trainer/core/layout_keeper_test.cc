@@ -249,6 +249,7 @@ TEST_F(LayoutKeeperTest, APauseOfTheCoordinatorGivesNobodyUp) {
 TEST_F(LayoutKeeperTest, MovesBeginOnlyWhereTheyMay) {
   Begin(3, 2);
   v1::ProgressRequest wish;
+  wish.mutable_ps()->set_count(3);
   wish.add_leaving_ps(0);
   keeper_.OnWish(wish);
   EXPECT_EQ(Decide(Moves::kNone).kind, Kind::kNothing);

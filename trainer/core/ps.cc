@@ -184,7 +184,7 @@ void PsCore::SetStepWidth() {
     Entry& entry = *replicas_.Primary(slice);
     if (entry.replica.state().step_width() == step_width_) continue;
     Frame record;
-    record.header.clock = step_width_;
+    record.header.version = step_width_;
     Record(entry, RecordKind::kStepWidth, std::move(record)).IgnoreError();
   }
 }
@@ -251,7 +251,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
     }
     view_since_ = now;
   }
-  thawed_ = options_.bug == PlantedBug::kFrozenThawed && now - view_since_ > absl::Milliseconds(20);
+  thawed_ = options_.bug == PlantedBug::kFrozenThawed && now - view_since_ > absl::Milliseconds(2);
   const bool in_force = view_.has_stamp() && CompareStamps(request.stamp(), view_.stamp()) == 0;
   if (in_force) {
     if (request.committed()) Commit();
@@ -579,6 +579,7 @@ absl::StatusOr<Replica::Done> PsCore::Record(Entry& entry, RecordKind kind, Fram
   record.header.record = kind;
   record.header.slice = entry.replica.state().number();
   record.header.sequence = entry.replica.sequence() + 1;
+  record.header.clock = entry.replica.number();
   absl::StatusOr<Replica::Done> done = entry.replica.Do(record);
   if (done.ok()) replication_.Append(record.header.slice, std::move(record));
   return done;

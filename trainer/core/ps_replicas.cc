@@ -26,7 +26,8 @@ absl::StatusOr<PsReplicas::Entry> PsReplicas::Make(const v1::View& view, std::ui
   absl::StatusOr<std::unique_ptr<Optimizer>> optimizer =
       buffer ? CreateBufferUpdate() : CreateOptimizer(view.optimizer(), tensor.name(), slice.elements);
   if (!optimizer.ok()) return optimizer.status();
-  Entry entry{Replica(replica, SliceState(number, slice, *std::move(optimizer), plan_), buffer), role, false, {}, 0};
+  Entry entry{Replica(replica, SliceState(number, slice, *std::move(optimizer), plan_), buffer), role, false, {}, 0, 0};
+  entry.leader = view.layout(static_cast<int>(number)).primary_replica();
   if (role == Role::kJoining) entry.assembly.emplace(number, slice);
   return entry;
 }
@@ -88,6 +89,7 @@ absl::Status PsReplicas::Change(const v1::View& view) {
     }
     counts_change = counts_change || entry->second.counted() != (place->role != Role::kJoining);
     entry->second.role = place->role;
+    entry->second.leader = placement.primary_replica();
     entry->second.frozen = place->role == Role::kPrimary && placement.frozen();
     ++entry;
   }
@@ -184,6 +186,9 @@ Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
     entry.assembly.reset();
     return answer(ReplyStatus::kApplied);
   }
+  // Who was the primary before may not have heard of it, and what it did is no part of the history: also where this
+  // replica was the primary since, and has other records under these numbers.
+  if (header.clock != entry.leader) return answer(ReplyStatus::kWrongOwner);
   reply.header.sequence = replica.sequence();
   if (entry.assembly.has_value() || header.sequence > replica.sequence() + 1) return answer(ReplyStatus::kNotReady);
   if (header.sequence <= replica.sequence()) return answer(ReplyStatus::kApplied);

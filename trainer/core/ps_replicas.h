@@ -27,6 +27,7 @@ class PsReplicas {
     Role role = Role::kPrimary;
     bool frozen = false;                   // kPrimary
     std::optional<CopyAssembly> assembly;  // kJoining: until the copy is there
+    std::uint64_t leader = 0;              // the replica of the primary
     std::uint64_t restored = 0;            // updates that came with a checkpoint
     bool counted() const { return role != Role::kJoining; }
   };

@@ -80,7 +80,7 @@ bool IsComplete(PsReplicas& replicas, std::uint32_t shard = 0) {
   v1::ShardId id;
   id.set_shard(shard);
   v1::DirectReply reply;
-  replicas.Confirm(id, /*inspect=*/false, &reply);
+  replicas.Confirm(id, /*inspect=*/false, /*settled=*/true, &reply);
   return reply.shards(0).complete();
 }
 
@@ -403,7 +403,7 @@ TEST(PsReplicasTest, AnInspectionTellsWhatEveryReplicaThatCountsHas) {
   ASSERT_EQ(Take(replicas, Record(1, 11, 1, kSecond)), ReplyStatus::kApplied);
   v1::ShardId shard;
   v1::DirectReply reply;
-  replicas.Confirm(shard, /*inspect=*/true, &reply);
+  replicas.Confirm(shard, /*inspect=*/true, /*settled=*/true, &reply);
   ASSERT_TRUE(reply.shards(0).inspected());
   const Bitmap applied = Bitmap::FromBytes(4, reply.shards(0).applied());
   EXPECT_FALSE(applied.Test(0));

@@ -39,7 +39,7 @@ absl::Status Replica::Check(const Frame& record) const {
       }
       return absl::OkStatus();
     case RecordKind::kStepWidth:
-      return header.clock <= UINT32_MAX ? absl::OkStatus() : wrong("too many updates a step");
+      return header.version <= UINT32_MAX ? absl::OkStatus() : wrong("too many updates a step");
     case RecordKind::kPulled:
     case RecordKind::kSessionEnded:
       return absl::OkStatus();
@@ -80,7 +80,7 @@ absl::StatusOr<Replica::Done> Replica::Do(const Frame& record) {
       break;
     }
     case RecordKind::kStepWidth:
-      state_.SetStepWidth(static_cast<std::uint32_t>(header.clock));
+      state_.SetStepWidth(static_cast<std::uint32_t>(header.version));
       break;
     case RecordKind::kPulled:
       KeepPulled(header.session);

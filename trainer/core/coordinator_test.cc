@@ -1030,7 +1030,7 @@ TEST_F(ShardFailureTest, ThePlatformsDoNotCount) {
   for (std::uint32_t incarnation = 1; incarnation <= 6; ++incarnation) {
     LiveAndDie(incarnation);
     Report(incarnation, /*platform=*/true);
-    Report(incarnation, /*platform=*/false, "ps");
+    Report(0, /*platform=*/false, "ps");  // a start before the one that is there
   }
   EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
 }
@@ -1068,6 +1068,124 @@ TEST_F(ShardFailureTest, ANewCoordinatorCountsFromTheBeginning) {
   coordinator_ = MakeCoordinator(2);
   for (const std::uint32_t incarnation : {1u, 2u, 3u}) Report(incarnation, /*platform=*/false);
   EXPECT_NE(Progress().phase(), v1::PHASE_FAILED);
+}
+
+// Two ps, each with the standbys of the other's slices.
+class ReplicatedCoordinatorTest : public CoordinatorTest {
+ protected:
+  void Begin(std::uint32_t factor) {
+    config_.set_replication_factor(factor);
+    coordinator_ = MakeCoordinator(1);
+    Join(worker_);
+    Run(absl::Seconds(2));
+    EXPECT_EQ(coordinator_->phase(), Phase::kTraining);
+    ASSERT_EQ(coordinator_->view().layout_size(), 4);
+    EXPECT_EQ(Progress().replication().in_sync(), 4u);
+    EXPECT_EQ(Progress().replication().factor(), factor);
+    ASSERT_EQ(PushAll({0, 0, 0}), ReplyStatus::kApplied);
+  }
+  // Directives, what the ps tell each other, and time; a ps that is `away_` has no answer but that.
+  void Run(absl::Duration time) {
+    for (const Time end = now_ + time; now_ < end; now_ += kTick) {
+      for (std::uint32_t index = 0; index < 2; ++index) {
+        if (away_.has_value() && lost_ == index) continue;
+        if (!ps_[index]->ShouldRegister(now_)) continue;
+        const v1::RegisterPsReply reply = coordinator_->OnRegisterPs(ps_[index]->MakeRegistration(), now_);
+        EXPECT_TRUE(ps_[index]->OnRegisterReply(reply, now_).ok());
+      }
+      for (const DirectCall& call : coordinator_->TakeDirectives(now_)) {
+        if (away_.has_value() && lost_ == call.ps) {
+          coordinator_->OnDirectReply(call.call, *away_, now_);
+        } else {
+          coordinator_->OnDirectReply(call.call, ps_[call.ps]->OnDirect(call.request, now_), now_);
+        }
+      }
+      EXPECT_EQ(Sync(worker_), v1::SYNC_OK);
+      Ship();
+    }
+  }
+  void Ship() {
+    for (std::uint32_t index = 0; index < 2; ++index) {
+      for (const ReplicationCall& call : ps_[index]->TakeReplicationCalls(now_)) {
+        std::vector<PsCore::DataReply> replies;
+        if (away_.has_value()) {
+          ps_[index]->OnReplicationReply(call.call, *away_, now_, &replies);
+        } else {
+          ps_[1 - index]->OnData(1, call.frames, &replies);
+          const std::vector<Frame> answers = replies.at(0).frames;
+          replies.clear();
+          ps_[index]->OnReplicationReply(call.call, answers, now_, &replies);
+        }
+        for (const PsCore::DataReply& reply : replies) answers_.push_back(reply.frames.at(0).header.status);
+      }
+    }
+  }
+  // To the primary of each slice, as the view has it; kNone: somebody has not answered.
+  ReplyStatus PushAll(const UpdateId& update) {
+    worker_.view = coordinator_->view();
+    answers_.clear();
+    for (std::uint32_t slice = 0; slice < 4; ++slice) {
+      std::vector<PsCore::DataReply> replies;
+      const std::uint32_t owner = worker_.view.layout(static_cast<int>(slice)).primary();
+      ps_[owner]->OnData(100 + slice, {MakeFrame(worker_, FrameKind::kPush, slice, update)}, &replies);
+      for (const PsCore::DataReply& reply : replies) answers_.push_back(reply.frames.at(0).header.status);
+    }
+    Ship();
+    const bool alike = answers_.size() == 4 && std::count(answers_.begin(), answers_.end(), answers_[0]) == 4;
+    return alike ? answers_[0] : ReplyStatus::kNone;
+  }
+  void ExpectAllOn(std::uint32_t index) const {
+    for (const v1::SlicePlacement& placement : coordinator_->view().layout()) {
+      EXPECT_EQ(placement.primary(), index);
+      EXPECT_FALSE(placement.has_standby());
+    }
+    EXPECT_EQ(coordinator_->view().ps_size(), 1);
+    EXPECT_EQ(coordinator_->view().stamp().generation(), 1u);
+    EXPECT_EQ(Progress().replication().failovers(), 2u);
+  }
+
+  Worker worker_{.index = 0, .session = 7};
+  std::uint32_t lost_ = 1;
+  std::optional<absl::Status> away_;
+  std::vector<ReplyStatus> answers_;
+};
+
+TEST_F(ReplicatedCoordinatorTest, StandbysTakeOverWhenConnectionsBreak) {
+  ASSERT_NO_FATAL_FAILURE(Begin(2));
+  away_ = absl::UnavailableError("connection refused");
+  Run(absl::Seconds(1));
+  ExpectAllOn(0);
+  EXPECT_EQ(coordinator_->phase(), Phase::kTraining);
+  EXPECT_NE(PushAll({0, 0, 0}), ReplyStatus::kApplied) << "what was said is there";
+  EXPECT_EQ(answers_, std::vector<ReplyStatus>(4, ReplyStatus::kDuplicate));
+  EXPECT_EQ(PushAll({0, 0, 1}), ReplyStatus::kApplied) << "nobody waits for the one that is lost";
+}
+
+TEST_F(ReplicatedCoordinatorTest, StandbysTakeOverFromAPsThatIsSilent) {
+  ASSERT_NO_FATAL_FAILURE(Begin(2));
+  lost_ = 0;
+  away_ = absl::DeadlineExceededError("no answer");
+  Run(absl::Seconds(2));
+  EXPECT_EQ(coordinator_->view().ps_size(), 2) << "it may be slow";
+  Run(absl::Seconds(3));
+  ExpectAllOn(1);
+  EXPECT_EQ(PushAll({0, 0, 1}), ReplyStatus::kApplied);
+}
+
+TEST_F(ReplicatedCoordinatorTest, WithoutStandbysAPsIsWaitedFor) {
+  ASSERT_NO_FATAL_FAILURE(Begin(1));
+  const std::string before = coordinator_->view().SerializeAsString();
+  for (const absl::Status& away : {absl::UnavailableError("connection refused"), absl::DeadlineExceededError("")}) {
+    away_ = away;
+    Run(absl::Seconds(10));
+    EXPECT_EQ(coordinator_->view().SerializeAsString(), before);
+    EXPECT_NE(Progress().replication().message().find("waiting for ps-1"), std::string::npos)
+        << Progress().replication().message();
+  }
+  away_.reset();
+  Run(absl::Seconds(1));
+  EXPECT_EQ(coordinator_->view().SerializeAsString(), before) << "it is back";
+  EXPECT_EQ(coordinator_->phase(), Phase::kTraining);
 }
 
 }  // namespace

@@ -606,6 +606,8 @@ ReplyStatus PsCore::Apply(Entry& entry, const Frame& frame, const Decision& deci
   highest_cut_ = std::max(highest_cut_, header.cut);
   applied_cut_ = std::max(applied_cut_, header.cut);
   Frame record = frame;
+  // Whatever the push says: it was found to fit, and the standby has to find so too.
+  if (decision.verdict == Verdict::kApply) record.header.elements = state.slice().elements;
   record.header.verdict = decision.verdict;
   record.header.factor = decision.factor;
   record.header.loss = decision.loss;

@@ -1093,9 +1093,10 @@ class PsWithAStandbyTest : public PsTest {
     return replies.empty() ? ReplyStatus::kNone : replies.at(0).frames.at(0).header.status;
   }
   std::vector<std::pair<PsCore::CallId, ReplyStatus>> Told() {
+    const Replies replies = std::exchange(told_, {});
     std::vector<std::pair<PsCore::CallId, ReplyStatus>> told;
-    for (const DataReply& reply : std::exchange(told_, {}))
-      told.emplace_back(reply.call, reply.frames[0].header.status);
+    told.reserve(replies.size());
+    for (const DataReply& reply : replies) told.emplace_back(reply.call, reply.frames[0].header.status);
     return told;
   }
   const SliceState& AtStandby(std::uint32_t slice) const {
@@ -1137,6 +1138,19 @@ TEST_F(PsWithAStandbyTest, NothingIsSaidThatTheStandbyDoesNotHold) {
   EXPECT_TRUE(Send(6, {Push(0, kSecond, Verdict::kApply), Push(1, kSecond, Verdict::kApply)}).empty());
   Ship();
   EXPECT_EQ(Told(), (ToldOf{{6, ReplyStatus::kApplied}}));
+}
+
+// A sparse gradient of so many bytes may be one of any number of elements.
+TEST_F(PsWithAStandbyTest, WhatThePrimaryTakesTheStandbyTakes) {
+  ASSERT_NO_FATAL_FAILURE(Protect());
+  Frame push = Push(0, kFirst, Verdict::kApply);
+  push.header.elements = 99;
+  EXPECT_EQ(Hears(1, push), ReplyStatus::kNone);
+  Frame skip = Push(0, kSecond, Verdict::kSkip);
+  skip.payload = Payload();
+  EXPECT_EQ(Hears(2, skip), ReplyStatus::kNone);
+  Ship();
+  EXPECT_EQ(Told(), (ToldOf{{1, ReplyStatus::kApplied}, {2, ReplyStatus::kApplied}}));
 }
 
 TEST_F(PsWithAStandbyTest, OfALagSoManyUpdatesAreSaidEarlier) {

@@ -941,5 +941,98 @@ TEST_F(WorkerTest, LeavingIsNotTriedTwice) {
   }
 }
 
+// A ps is lost, or slices move: the update is the same, whoever has the slices.
+TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
+  MakeWorker();
+  bool moved = false;
+  answer_ = [&](const v1::WorkerSyncRequest& request) {
+    v1::WorkerSyncReply reply = Grant(request);
+    if (!moved) return reply;
+    v1::View& view = *reply.mutable_view();
+    view.mutable_stamp()->set_epoch(2);
+    for (auto& placement : *view.mutable_layout()) placement.set_primary(1);
+    view.mutable_ps(0)->set_index(1);
+    view.mutable_ps(0)->set_address("ps:2");
+    view.mutable_ps(0)->set_session(kPsSession + 1);
+    return reply;
+  };
+  WorkerOutput output;
+  worker_->Start(now_, &output);
+  std::optional<Work> work = Carry(std::move(output));
+  for (int i = 0; i < 50 && !work.has_value(); ++i) {
+    WorkerOutput next;
+    now_ = std::max(now_, worker_->next_timer());
+    worker_->OnTimer(now_, &next);
+    work = Carry(std::move(next));
+  }
+  ASSERT_TRUE(work.has_value());
+  const UpdateId update = work->update;
+  WorkerOutput pushes;
+  ComputeResult result;
+  result.samples = 1;
+  worker_->OnComputed(work->token, result, now_, &pushes);
+  ASSERT_FALSE(pushes.exchanges.empty());
+  for (const ExchangeCall& call : pushes.exchanges) EXPECT_EQ(call.ps, 0u);
+
+  // Nobody answers any more there, and the next view says where the slices are.
+  moved = true;
+  std::vector<ExchangeCall> again;
+  for (int i = 0; i < 50 && worker_->epoch() != 2; ++i) {
+    WorkerOutput next;
+    now_ = std::max(now_, worker_->next_timer());
+    worker_->OnTimer(now_, &next);
+    for (const SyncCall& call : next.syncs) {
+      WorkerOutput after;
+      worker_->OnSyncReply(call.call, answer_(call.request), now_, &after);
+      EXPECT_FALSE(after.work.has_value()) << "it is computed";
+      for (ExchangeCall& exchange : after.exchanges) again.push_back(std::move(exchange));
+    }
+  }
+  ASSERT_EQ(worker_->epoch(), 2u);
+  WorkerOutput late;
+  for (const ExchangeCall& call : pushes.exchanges) {
+    worker_->OnExchangeReply(call.call, absl::UnavailableError("gone"), now_, &late);
+  }
+  EXPECT_TRUE(late.exchanges.empty());
+  std::vector<std::uint32_t> slices;
+  WorkerOutput next;
+  for (const ExchangeCall& call : again) {
+    EXPECT_EQ(call.ps, 1u);
+    EXPECT_EQ(call.address, "ps:2");
+    std::vector<Frame> answers = call.frames;
+    for (Frame& frame : answers) {
+      ASSERT_EQ(frame.header.kind, FrameKind::kPush);
+      EXPECT_EQ(frame.header.update, update);
+      EXPECT_EQ(frame.header.verdict, Verdict::kApply);
+      EXPECT_EQ(frame.header.epoch, 2u);
+      EXPECT_EQ(frame.payload.size(), kElements * sizeof(float)) << "the gradient that it has";
+      slices.push_back(frame.header.slice);
+      frame.header.kind = FrameKind::kReply;
+      // Of the first the standby had it already.
+      Deny(frame.header.slice == 0 ? ReplyStatus::kDuplicate : ReplyStatus::kApplied, &frame);
+    }
+    worker_->OnExchangeReply(call.call, answers, now_, &next);
+  }
+  EXPECT_THAT(slices, ::testing::UnorderedElementsAre(0, 1, 2)) << "each once";
+  for (int i = 0; i < 50 && !next.work.has_value(); ++i) {
+    std::vector<ExchangeCall> exchanges = std::exchange(next.exchanges, {});
+    for (ExchangeCall& call : exchanges) {
+      for (Frame& frame : call.frames) {
+        EXPECT_EQ(frame.header.kind, FrameKind::kPull);
+        frame.header.kind = FrameKind::kReply;
+        frame.header.status = ReplyStatus::kValue;
+        frame.header.version = 9;
+        frame.header.type = DataType::kFloat32;
+        frame.header.codec = FrameCodec::kFp32;
+        frame.header.elements = kElements;
+        frame.payload = host_.InitialValue(0, {0, 0, kElements});
+      }
+      worker_->OnExchangeReply(call.call, call.frames, now_, &next);
+    }
+  }
+  ASSERT_TRUE(next.work.has_value());
+  EXPECT_EQ(next.work->update.group, update.group + 1);
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -58,7 +58,9 @@ class Job {
   };
   static Standing StandingOf(const Process& ps);
   // It has heard a directive.
-  void NoteView(const Process& ps, const Standing& before);
+  void NoteView(Process& ps, const Standing& before);
+  // What it has of the slice counts from now on: the view does, or workers know it.
+  static void TakeUp(Process& ps, std::uint32_t slice);
   // Frames come to it.
   void Receive(Process& ps, const std::vector<core::Frame>& frames,
                std::function<void(std::vector<core::Frame>)> reply);

@@ -104,6 +104,7 @@ struct Process {
   std::uint64_t session = 0;
   bool registering = false;
   Time replicate_at = absl::InfiniteDuration();
+  std::map<std::uint32_t, std::function<void()>> takes_up;  // slices, by a view that may not count yet
 
   // worker
   bool leaving = false;            // was asked to

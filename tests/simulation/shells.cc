@@ -185,6 +185,9 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
           evaluation_checks_->OnView(HistoryOf(target), target.ps->view());
         }
         NoteView(target, before);
+        if (answer.committed() && core::CompareStamps(request.stamp(), target.ps->view().stamp()) == 0) {
+          for (const std::uint32_t slice : target.ps->replicas().primaries()) TakeUp(target, slice);
+        }
         CheckReplies(target, target.ps->TakeOwedReplies());
         NoteSessions(target, request, answer);
         StepStore(addresses_[target.address]);
@@ -209,7 +212,7 @@ Job::Standing Job::StandingOf(const Process& ps) {
   return standing;
 }
 
-void Job::NoteView(const Process& ps, const Standing& before) {
+void Job::NoteView(Process& ps, const Standing& before) {
   const v1::View& view = ps.ps->view();
   const v1::ViewStamp& stamp = view.stamp();
   if (core::CompareStamps(stamp, before.stamp) == 0) return;
@@ -220,18 +223,31 @@ void Job::NoteView(const Process& ps, const Standing& before) {
     Trace(absl::StrCat("epoch ", stamp.epoch(), ": ", v1::Mode_Name(view.mode()), ", at most ", view.staleness(),
                        " ahead, ", view.updates_per_step(), " updates a step"));
   }
+  ps.takes_up.clear();
   for (const std::uint32_t slice : ps.ps->replicas().primaries()) {
     const std::uint64_t sequence = ps.ps->replicas().Primary(slice)->replica.sequence();
     const auto known = before.sequences.find(slice);
     const std::uint64_t had = same_history && known != before.sequences.end() ? known->second : 0;
-    const bool promoted = checks_->OnPrimary(HistoryOf(ps), slice, ps.number, stamp, had, view.replication_lag(),
-                                             *core::DataPlan::Create(view.data()));
-    if (promoted) {
-      Trace(absl::StrCat(ps.name(), " takes slice ", slice, " over at record ", had, ", epoch ", stamp.epoch()));
-    }
-    if (promoted || another_mode) checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), slice, sequence);
+    ps.takes_up[slice] = [this, &ps, slice, view, sequence, had, another_mode] {
+      const bool promoted = checks_->OnPrimary(HistoryOf(ps), slice, ps.number, view.stamp(), had,
+                                               view.replication_lag(), *core::DataPlan::Create(view.data()));
+      if (promoted) {
+        Trace(
+            absl::StrCat(ps.name(), " takes slice ", slice, " over at record ", had, ", epoch ", view.stamp().epoch()));
+      }
+      if (promoted || another_mode) checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), slice, sequence);
+    };
+    if (!same_history) TakeUp(ps, slice);
   }
   if (view.mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnMode(EraOf(ps), view.staleness());
+}
+
+void Job::TakeUp(Process& ps, std::uint32_t slice) {
+  const auto pending = ps.takes_up.find(slice);
+  if (pending == ps.takes_up.end()) return;
+  const std::function<void()> take_up = std::move(pending->second);
+  ps.takes_up.erase(pending);
+  take_up();
 }
 
 void Job::Replicate(const ProcessPointer& process) {
@@ -379,7 +395,9 @@ void Job::CheckAnswer(Process& ps, const Frame& push, core::ReplyStatus status) 
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
   if (!there || push.header.generation != ps.ps->view().stamp().generation()) return;
   checks_->OnAcknowledged(HistoryOf(ps), BeginningOf(ps), ps.name(), push.header, ps.ps->view().replication_lag());
-  if (lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
+  // An answer of a ps that was given up meanwhile is late: its worker has had another one.
+  const bool counts = checks_->Owns(HistoryOf(ps), push.header.slice, ps.number);
+  if (counts && lossy() && push.payload.size() != 0 && !IsBuffer(push.header.slice)) {
     residual_checks_->OnAnswer(push, status,
                                MakeGradient(*core::DataPlan::Create(ps.ps->view().data()), push.header.update));
   }
@@ -387,6 +405,7 @@ void Job::CheckAnswer(Process& ps, const Frame& push, core::ReplyStatus status) 
 
 // What a ps does with a push, whether it can say so already or not.
 void Job::OnPush(Process& ps, const Frame& push, core::ReplyStatus status, std::uint64_t sequence) {
+  TakeUp(ps, push.header.slice);
   if (!checks_->Owns(HistoryOf(ps), push.header.slice, ps.number)) return;  // nobody will hear of it
   const bool there = status == core::ReplyStatus::kApplied || status == core::ReplyStatus::kDuplicate;
   if (there && ps.ps->view().mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnUpdate(EraOf(ps), push.header);

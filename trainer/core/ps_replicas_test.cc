@@ -41,8 +41,9 @@ v1::View Promoted(v1::View view) {
 }
 
 Frame Record(std::uint32_t slice, std::uint64_t replica, std::uint64_t sequence, const UpdateId& update,
-             Verdict verdict = Verdict::kApply) {
+             Verdict verdict = Verdict::kApply, std::uint64_t from = 10) {
   Frame frame = Push(slice, update, verdict);
+  frame.header.clock = from;
   frame.header.kind = FrameKind::kRecord;
   frame.header.record = RecordKind::kUpdate;
   frame.header.replica = replica;

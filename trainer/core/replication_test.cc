@@ -484,6 +484,7 @@ class TwoPs {
     record.header.kind = FrameKind::kRecord;
     record.header.record = RecordKind::kUpdate;
     record.header.sequence = replica.sequence() + 1;
+    record.header.clock = replica.number();
     record.header.learning_rate = 0.01 * Random(10);
     ASSERT_TRUE(replica.Do(record).ok());
     replication_->Append(slice, std::move(record));

@@ -1076,6 +1076,9 @@ class ReplicatedCoordinatorTest : public CoordinatorTest {
   void Begin(std::uint32_t factor) {
     config_.set_replication_factor(factor);
     coordinator_ = MakeCoordinator(1);
+    v1::ProgressRequest wish;
+    wish.mutable_ps()->set_count(2);
+    coordinator_->ReportFailures(wish);
     Join(worker_);
     Run(absl::Seconds(2));
     EXPECT_EQ(coordinator_->phase(), Phase::kTraining);

@@ -74,7 +74,7 @@ Frame UpdateOf(const UpdateId& update, std::vector<float> gradient = std::vector
 
 Frame StepWidthOf(std::uint64_t width) {
   Frame record = RecordOf(RecordKind::kStepWidth);
-  record.header.clock = width;
+  record.header.version = width;
   return record;
 }
 

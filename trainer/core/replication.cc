@@ -167,16 +167,13 @@ std::vector<ReplicationCall> Replication::Take(Time now, const MakeCopy& copy) {
       Call under_way{ps, {}};
       std::size_t bytes = 0;
       while (next != link.ready.end() && bytes < options_.message_bytes) {
-        const std::size_t before = call.frames.size();
         const std::optional<Sent> sent = FramesFor(*next, link, copy, &bytes, &call.frames);
         if (sent.has_value()) {
           Find(*next)->in_flight = true;
           under_way.sent.push_back(*sent);
           next = link.ready.erase(next);
-        } else if (call.frames.size() == before && !call.frames.empty()) {
-          // It does not fit, or it is a copy whose turn has not come.
-          ++next;
         } else {
+          // There is nothing, it does not fit, or it is a copy whose turn has not come.
           ++next;
         }
       }

@@ -44,7 +44,7 @@ inline v1::View MakeView(std::uint64_t generation = 1, std::uint32_t incarnation
   return view;
 }
 
-inline v1::DirectRequest MakeDirective(const v1::View& view, std::vector<std::uint64_t> sessions,
+inline v1::DirectRequest MakeDirective(const v1::View& view, const std::vector<std::uint64_t>& sessions,
                                        std::uint64_t members_version) {
   v1::DirectRequest request;
   request.set_job_uid(kJobUid);

@@ -237,7 +237,8 @@ void Job::NoteView(Process& ps, const Standing& before) {
       }
       if (promoted || another_mode) checks_->OnMode(HistoryOf(ps), view, BeginningOf(ps), slice, sequence);
     };
-    if (!same_history) TakeUp(ps, slice);
+    // Nobody else has it: it goes on.
+    if (!same_history || checks_->Owns(HistoryOf(ps), slice, ps.number)) TakeUp(ps, slice);
   }
   if (view.mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnMode(EraOf(ps), view.staleness());
 }

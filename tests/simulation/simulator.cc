@@ -434,7 +434,9 @@ void Job::ChangeMode() {
 }
 
 void Job::CheckMode(const v1::ProgressReply& progress) {
-  if (progress.phase() != v1::PHASE_TRAINING || now() < std::max(mode_changed_, faults_end_) + absl::Seconds(20))
+  // Without one it is on its way: if it never came, the job would hang.
+  if (progress.phase() != v1::PHASE_TRAINING || !progress.has_mode() ||
+      now() < std::max(mode_changed_, faults_end_) + absl::Seconds(20))
     return;
   const v1::ModeInForce& mode = progress.mode();
   const bool same = mode.mode() == config_.mode() && mode.staleness() == config_.staleness() &&

@@ -821,16 +821,18 @@ v1::WorkerSyncReply CoordinatorCore::OnSyncWorker(const v1::WorkerSyncRequest& r
 v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   v1::ProgressReply progress;
   const bool again = options_.incarnation > 1 || parameters_lost_;
-  progress.set_phase(JobPhaseOf(phase_, again, adopt_until_.has_value()));
-  progress.set_message(phase_ == Phase::kFailed ? message_
-                                                : Awaited(phase_, registry_, members_, tasks_, checkpoints_));
+  // Training goes on while slices go elsewhere.
+  const bool moves = phase_ == Phase::kSwitching && mode_taken_ == view_.mode_epoch();
+  const Phase phase = moves ? Phase::kTraining : phase_;
+  progress.set_phase(JobPhaseOf(phase, again, adopt_until_.has_value()));
+  progress.set_message(phase_ == Phase::kFailed ? message_ : Awaited(phase, registry_, members_, tasks_, checkpoints_));
   progress.set_failure(failure_);
   if (view_.has_stamp()) *progress.mutable_view() = view_.stamp();
   progress.set_epochs(options_.config.epochs());
   progress.set_parameters_lost(parameters_lost_);
   progress.set_first_update_milliseconds(first_update_milliseconds_);
   progress.set_lease_expirations(lease_expirations_);
-  if (phase_ == Phase::kTraining || phase_ == Phase::kFinishing || phase_ == Phase::kDone) {
+  if (phase == Phase::kTraining || phase == Phase::kFinishing || phase == Phase::kDone) {
     progress.mutable_mode()->set_mode(view_.mode());
     progress.mutable_mode()->set_staleness(view_.staleness());
     progress.mutable_mode()->set_updates_per_step(view_.updates_per_step());

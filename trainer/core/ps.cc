@@ -242,7 +242,9 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
   }
   highest_incarnation_ = std::max(highest_incarnation_, request.stamp().incarnation());
   last_directive_ = now;
-  if (request.has_view() && (!view_.has_stamp() || CompareStamps(request.view().stamp(), view_.stamp()) > 0)) {
+  const int age = view_.has_stamp() ? CompareStamps(request.view().stamp(), view_.stamp()) : 1;
+  const bool newer = age > 0 || (age < 0 && options_.bug == PlantedBug::kTwoCoordinatorsObeyed);
+  if (request.has_view() && newer) {
     const absl::Status installed = Install(request.view());
     if (!installed.ok()) {
       reply.set_status(v1::SYNC_REFUSED);
@@ -581,7 +583,7 @@ absl::StatusOr<Replica::Done> PsCore::Record(Entry& entry, RecordKind kind, Fram
   record.header.sequence = entry.replica.sequence() + 1;
   record.header.clock = entry.replica.number();
   absl::StatusOr<Replica::Done> done = entry.replica.Do(record);
-  if (done.ok()) replication_.Append(record.header.slice, std::move(record));
+  if (done.ok()) replication_.Append(entry.replica.state().number(), std::move(record));
   return done;
 }
 

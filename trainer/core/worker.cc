@@ -183,9 +183,10 @@ void WorkerCore::AdoptView(const v1::View& view) {
 void WorkerCore::Reroute() {
   std::map<std::uint32_t, std::uint64_t> sessions;
   for (const v1::PsMember& member : view_.ps()) sessions[member.index()] = member.session();
-  for (const auto& [ps, session] : ps_sessions_) {
+  for (const auto& before : ps_sessions_) {
+    const std::uint32_t ps = before.first;
     const auto now = sessions.find(ps);
-    if (now != sessions.end() && now->second == session) continue;
+    if (now != sessions.end() && now->second == before.second) continue;
     links_.erase(ps);
     std::erase_if(calls_, [ps](const auto& call) { return call.second.ps == ps; });
   }

@@ -1038,7 +1038,7 @@ constexpr Relation kRelations[] = {
      "must have at least one of roles, onPodConditions, onContainerReasons, onExitCodes"},
 };
 
-static_assert(ParameterServerSpec{}.replicas == 1, "a relation above has it as well");
+static_assert(kParameterServers == 1, "a relation above has it as well");
 static_assert(LocalOptimizerSpec{}.learning_rate == 0.01, "a relation above has it as well");
 static_assert(Backoff{}.initial_seconds == 1 && Backoff{}.max_seconds == 300, "a relation above has them as well");
 

@@ -62,8 +62,9 @@ struct ReplicationSpec {
   friend bool operator==(const ReplicationSpec&, const ReplicationSpec&) = default;
 };
 
+inline constexpr int kParameterServers = 1;  // unless the manifest says how many
 struct ParameterServerSpec {
-  int replicas = 1;
+  int replicas = kParameterServers;
   int replication_factor = 1;  // so many hold each slice
   std::optional<ReplicationSpec> replication = std::nullopt;
   DisruptionPolicy disruption = DisruptionPolicy::kProtect;

@@ -220,8 +220,11 @@ class Planner {
     const std::uint64_t gap = bytes(fullest) - bytes(emptiest);
     std::uint64_t sum = 0;
     for (const std::uint32_t index : eligible_) sum += bytes(index);
-    // Not for what is hardly felt.
-    if (kNotFelt * (bytes(fullest) * eligible_.size() - sum) <= sum) return false;
+    // Not for what is hardly felt, and is no more than a slice.
+    std::uint64_t largest = 0;
+    for (const Slice& slice : slices_) largest = std::max(largest, slice.bytes());
+    const std::uint64_t over = bytes(fullest) * eligible_.size() - sum;  // so many times
+    if (kNotFelt * over <= sum && over <= largest * eligible_.size()) return false;
     // The one that makes them most alike. With one that is smaller than the gap the fullest of both is less full.
     std::optional<std::uint32_t> best;
     const auto rest = [&](std::uint32_t slice) {

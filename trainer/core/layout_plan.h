@@ -58,9 +58,9 @@ AfterLoss PlanAfterLoss(const v1::View& view, const PsConditions& ps, PlantedBug
 
 // The next step from a layout of which everything lives to the one that is wanted: each slice with a standby on another
 // ps, and on another node where there is one, if `view.replication_factor` is 2; nothing on a ps that is leaving; the
-// fullest ps with at most the mean and one slice of primaries, and of standbys. `replica`: the number that replicas get
-// which this makes. Unless it `may_begin`, only what is under way goes on. Nullopt: nothing can be done now; `why`, if
-// not null, is set to what is waited for, or nothing.
+// fullest ps with at most the mean and one slice of primaries, and of standbys where their nodes allow it. `replica`:
+// the number that replicas get which this makes. Unless it `may_begin`, only what is under way goes on. Nullopt:
+// nothing can be done now; `why`, if not null, is set to what is waited for, or nothing.
 std::optional<NextLayout> PlanNextLayout(const v1::View& view, absl::Span<const Slice> slices, const PsConditions& ps,
                                          const MovesKnown& known, std::uint64_t replica, bool may_begin = true,
                                          std::string* why = nullptr);

@@ -29,13 +29,14 @@ bench-loader: setup
 	cmake --build --preset release --target loader_bench
 	python3 tests/bench/loader.py --bin $(BUILD)/bin --output build/bench-loader.json
 
-# A job with standbys whose processes are killed, stopped and cut off for ten minutes, or SOAK_SECONDS.
+# A job with standbys whose processes are killed and stopped, and where nft and ss are there cut off, for ten minutes, or
+# SOAK_SECONDS.
 .PHONY: soak
 soak: setup
 	cmake --preset release >/dev/null
 	cmake --build --preset release --target downpour downpour-server counter_worker
 	python3 tests/soak/soak.py --downpour $(BUILD)/bin/downpour --server $(BUILD)/bin/downpour-server \
-	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) --network
+	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
 
 # Every network of deploy/examples/zoo for 100 updates; ten minutes.
 .PHONY: zoo

@@ -214,7 +214,6 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     {
       absl::MutexLock lock(&mutex_);
       if (core_ == nullptr) return;
-      replication_at_ = absl::InfiniteDuration();  // the timer has gone off
       output = Collect({});
     }
     Deliver(std::move(output));
@@ -240,9 +239,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       held_.erase(held);
     }
     output.calls = core_->TakeReplicationCalls(service::MonotonicNow());
-    // Waking the timer's thread for each push would cost more than the push.
-    if (const core::Time at = core_->replication_timer(); at != replication_at_) replication_timer_.Set(at);
-    replication_at_ = core_->replication_timer();
+    replication_timer_.Set(core_->replication_timer());
     ++answering_;
     return output;
   }
@@ -351,7 +348,6 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   service::Metrics metrics_;
   wire::GrpcDataService data_;
   std::unique_ptr<wire::DataClient> peers_ = wire::MakeGrpcDataClient();
-  core::Time replication_at_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();
   service::Timer replication_timer_;
   std::unique_ptr<CheckpointThread> checkpoints_;
   std::unique_ptr<grpc::Server> server_;

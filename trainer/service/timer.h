@@ -22,8 +22,10 @@ class Timer {
 
   void Set(core::Time at) {
     absl::MutexLock lock(&mutex_);
+    // A later time needs no wake-up: the thread looks again when the earlier one has come. One for each call would
+    // cost more than most calls.
+    if (at < at_) changed_ = true;
     at_ = at;
-    changed_ = true;
   }
 
   // No call of on_timer is under way or comes after it returned. Not from inside on_timer.

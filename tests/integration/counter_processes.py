@@ -54,14 +54,23 @@ class Failure(Exception):
     pass
 
 
-def read_processes(folder):
-    """The run's processes that are alive, by name."""
+def read_status(folder):
+    """What the run says of itself; empty: nothing yet."""
     try:
         with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
-            processes = json.load(file)["processes"]
+            return json.load(file)
     except FileNotFoundError:
         return {}
-    return {process["name"]: process for process in processes if process.get("finishTime") is None}
+
+
+def alive(status):
+    """Those that run, by name."""
+    return {process["name"]: process for process in status.get("processes", []) if process.get("finishTime") is None}
+
+
+def read_processes(folder):
+    """The run's processes that are alive, by name."""
+    return alive(read_status(folder))
 
 
 def read_progress(folder):
@@ -105,6 +114,15 @@ def belongs_to(folder, pid):
             return os.path.join(folder, "config.json").encode() in file.read()
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def go_on(folder, pid):
+    """Ends a pause."""
+    if belongs_to(folder, pid):
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
 
 
 class Faults:
@@ -185,11 +203,7 @@ class Faults:
     def resume(self, entries):
         for entry in entries:
             self.paused.remove(entry)
-            if belongs_to(self.folder, entry[1]):
-                try:
-                    os.kill(entry[1], signal.SIGCONT)
-                except ProcessLookupError:
-                    pass
+            go_on(self.folder, entry[1])
 
     def resume_all(self):
         self.resume(list(self.paused))
@@ -261,7 +275,8 @@ def prepare(arguments, scenario, folder):
         "kind": "TrainingJob",
         "metadata": {"name": "counter"},
         "spec": {
-            "parameterServer": {"replicas": scenario["ps"]},
+            "parameterServer": {"replicas": scenario["ps"],
+                                "replicationFactor": scenario.get("replication_factor", 1)},
             "worker": {"replicas": WORKERS},
             "model": {"name": "MLP"},
             "dataset": {"format": "IDX", "path": data},

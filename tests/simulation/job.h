@@ -38,6 +38,8 @@ class Job {
   ProcessPointer Start(Kind kind, std::uint32_t index);
   ProcessPointer Current(Kind kind, std::uint32_t index) const;
   ProcessPointer Coordinator() const { return Current(Kind::kCoordinator, 0); }
+  // Which listens there; null: none.
+  ProcessPointer At(const std::string& address) const;
   void Kill(const ProcessPointer& process, const char* why, bool platform = true);
   // Starts another one in its place, unless there is one by then.
   void ReplaceSoon(const ProcessPointer& process);

@@ -170,12 +170,7 @@ void Job::TickCoordinator(const ProcessPointer& process) {
 void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
   checks_->OnHistory({process->job_uid, call.request.stamp().generation()}, process->found);
   network_->Call<v1::DirectReply>(
-      process,
-      [this, address = call.address] {
-        const auto found = addresses_.find(address);
-        return found == addresses_.end() ? nullptr : found->second;
-      },
-      call.deadline,
+      process, [this, address = call.address] { return At(address); }, call.deadline,
       [this, request = call.request](Process& target, const std::function<void(v1::DirectReply)>& reply) {
         if (target.ps == nullptr) return;
         const Standing before = StandingOf(target);
@@ -243,6 +238,11 @@ void Job::NoteView(Process& ps, const Standing& before) {
   if (view.mode() == v1::BOUNDED_STALENESS) staleness_checks_->OnMode(EraOf(ps), view.staleness());
 }
 
+ProcessPointer Job::At(const std::string& address) const {
+  const auto found = addresses_.find(address);
+  return found == addresses_.end() ? nullptr : found->second;
+}
+
 void Job::TakeUp(Process& ps, std::uint32_t slice) {
   const auto pending = ps.takes_up.find(slice);
   if (pending == ps.takes_up.end()) return;
@@ -254,12 +254,7 @@ void Job::TakeUp(Process& ps, std::uint32_t slice) {
 void Job::Replicate(const ProcessPointer& process) {
   for (core::ReplicationCall& call : process->ps->TakeReplicationCalls(process->clock(now()))) {
     network_->Call<std::vector<Frame>>(
-        process,
-        [this, address = call.address] {
-          const auto found = addresses_.find(address);
-          return found == addresses_.end() ? nullptr : found->second;
-        },
-        call.deadline,
+        process, [this, address = call.address] { return At(address); }, call.deadline,
         [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
           if (target.ps != nullptr) Receive(target, frames, std::move(reply));
         },
@@ -502,12 +497,7 @@ void Job::Exchange(const ProcessPointer& process, const core::ExchangeCall& call
     if (lossy() && of_parameter) residual_checks_->OnSend(*process, frame.header);
   }
   network_->Call<std::vector<Frame>>(
-      process,
-      [this, address = call.address] {
-        const auto found = addresses_.find(address);
-        return found == addresses_.end() ? nullptr : found->second;
-      },
-      call.deadline,
+      process, [this, address = call.address] { return At(address); }, call.deadline,
       [this, frames = call.frames](Process& target, std::function<void(std::vector<Frame>)> reply) {
         if (target.ps == nullptr) return;
         Receive(target, frames, std::move(reply));

@@ -22,28 +22,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import counter_processes  # noqa: E402
-from counter_processes import Failure, belongs_to, check, read_progress  # noqa: E402
-import json  # noqa: E402
+from counter_processes import Failure, alive, belongs_to, check, go_on, read_progress, read_status  # noqa: E402
 
 PS = 3
-SAMPLES = 6000
-BATCH_SIZE = 30
 UPDATES_A_SECOND = 18  # less than is done, faults included
 STEP_MILLISECONDS = 40
 ROLES = ["worker"] * 3 + ["ps"] * 4 + ["coordinator"] * 2
 LONGEST_STOP = 7.0  # seconds; a lease is 3
-
-
-def read_status(folder):
-    try:
-        with open(os.path.join(folder, "status.json"), encoding="utf-8") as file:
-            return json.load(file)
-    except (FileNotFoundError, json.JSONDecodeError):
-        return {}
-
-
-def alive(status):
-    return {process["name"]: process for process in status.get("processes", []) if process.get("finishTime") is None}
 
 
 class Network:
@@ -134,35 +119,18 @@ class Faults:
         self.until = None
         if self.stopped is not None:
             pid, self.stopped = self.stopped, None
-            if belongs_to(self.folder, pid):
-                try:
-                    os.kill(pid, signal.SIGCONT)
-                except ProcessLookupError:
-                    pass
+            go_on(self.folder, pid)
         elif self.network is not None:
             self.network.mend()
 
 
-def prepare(arguments, folder, epochs):
-    scenario = {"ps": PS, "seed": arguments.seed}
-    manifest, programs = counter_processes.prepare(arguments, scenario, folder)
-    with open(manifest, encoding="utf-8") as file:
-        job = json.load(file)
-    spec = job["spec"]
-    spec["parameterServer"]["replicationFactor"] = 2
-    spec["training"]["epochs"] = epochs
-    spec["failurePolicy"]["backoff"] = {"initialSeconds": 1, "maxSeconds": 1}
-    with open(manifest, "w", encoding="utf-8") as file:
-        json.dump(job, file)
-    return manifest, programs
-
-
 def run(arguments, folder):
-    updates_an_epoch = -(-SAMPLES // BATCH_SIZE)
+    updates_an_epoch = -(-counter_processes.SAMPLES // counter_processes.BATCH_SIZE)
     epochs = max(2, -(-int(arguments.seconds * UPDATES_A_SECOND) // updates_an_epoch))
     counter_processes.EPOCHS = epochs
     counter_processes.UPDATES = epochs * updates_an_epoch
-    manifest, programs = prepare(arguments, folder, epochs)
+    scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed}
+    manifest, programs = counter_processes.prepare(arguments, scenario, folder)
     network = Network() if arguments.network else None
     faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network)
     summary = counter_processes.supervise(

@@ -23,6 +23,12 @@ absl::Duration PeriodOf(const CoordinatorOptions& options) {
                   std::max(absl::Milliseconds(100), options.config.ps_replicas() * absl::Milliseconds(10)));
 }
 
+std::set<std::uint64_t> QuorumOf(const v1::View& view) { return {view.quorum().begin(), view.quorum().end()}; }
+
+void SetQuorum(const std::set<std::uint64_t>& quorum, v1::View* view) {
+  view->mutable_quorum()->Assign(quorum.begin(), quorum.end());
+}
+
 }  // namespace
 
 CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
@@ -195,7 +201,7 @@ void CoordinatorCore::Revise(v1::View view, Time now) {
   view_ = std::move(view);
   view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
   view_.set_mode_epoch(view_.stamp().epoch());
-  SetQuorum(quorum);
+  SetQuorum(quorum, &view_);
   FitEnd(leases_->plan(), &view_);
   SetEnd();
   checkpoints_.cuts().Abort(now);
@@ -212,17 +218,7 @@ void CoordinatorCore::BeginMode() {
 
 // ---- the layout
 
-std::set<std::uint64_t> CoordinatorCore::Quorum() const {
-  std::set<std::uint64_t> quorum;
-  if (!committed_) return {view_.quorum().begin(), view_.quorum().end()};
-  for (const v1::PsMember& member : view_.ps()) quorum.insert(member.session());
-  return quorum;
-}
-
-void CoordinatorCore::SetQuorum(const std::set<std::uint64_t>& quorum) {
-  view_.clear_quorum();
-  for (const std::uint64_t session : quorum) view_.add_quorum(session);
-}
+std::set<std::uint64_t> CoordinatorCore::Quorum() const { return committed_ ? PsSessions(view_) : QuorumOf(view_); }
 
 void CoordinatorCore::NoteStored(std::uint64_t session) {
   stored_.insert(session);
@@ -231,14 +227,9 @@ void CoordinatorCore::NoteStored(std::uint64_t session) {
 }
 
 std::vector<std::uint32_t> CoordinatorCore::Told() const {
-  std::vector<std::uint32_t> told;
-  std::set<std::uint64_t> deciding;
-  if (!committed_) deciding = Quorum();
-  for (const v1::PsMember& member : view_.ps()) deciding.insert(member.session());
-  for (const auto& [index, registration] : registry_.registrations()) {
-    if (deciding.count(registration.self().session()) != 0) told.push_back(index);
-  }
-  return told;
+  std::set<std::uint64_t> told = PsSessions(view_);
+  if (!committed_) told.merge(QuorumOf(view_));
+  return registry_.IndicesOf(told);
 }
 
 void CoordinatorCore::TakeUpView(bool sessions) {
@@ -272,7 +263,7 @@ void CoordinatorCore::StepLayout(Time now) {
   const LayoutKeeper::Decision decision = layout_.Decide(view_, Quorum(), committed_, registry_, calls_, moves, now);
   switch (decision.kind) {
     case LayoutKeeper::Decision::Kind::kNothing:
-      return ForgetGone(now);
+      return ForgetGone();
     case LayoutKeeper::Decision::Kind::kChange:
       return Relayout(decision.next, decision.loss, now);
     case LayoutKeeper::Decision::Kind::kLost:
@@ -282,10 +273,10 @@ void CoordinatorCore::StepLayout(Time now) {
   }
 }
 
-void CoordinatorCore::ForgetGone(Time now) {
+void CoordinatorCore::ForgetGone() {
   const std::vector<std::uint32_t> told = Told();
-  for (const auto& [index, condition] : layout_.Conditions(registry_, calls_, now)) {
-    if (!condition.lives && std::find(told.begin(), told.end(), index) == told.end()) registry_.Forget(index);
+  for (const auto& [index, condition] : layout_.conditions()) {
+    if (!condition.lives && !std::binary_search(told.begin(), told.end(), index)) registry_.Forget(index);
   }
 }
 
@@ -294,7 +285,7 @@ void CoordinatorCore::Relayout(const NextLayout& next, bool loss, Time now) {
   view_.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
   view_.mutable_layout()->Assign(next.layout.begin(), next.layout.end());
   view_.mutable_ps()->Assign(next.ps.begin(), next.ps.end());
-  SetQuorum(quorum);
+  SetQuorum(quorum, &view_);
   checkpoints_.cuts().Abort(now);
   layout_.OnChange(next);
   // What may be gone is done again, and nothing that was computed before counts any more.
@@ -419,8 +410,7 @@ void CoordinatorCore::Resume(v1::View view, const v1::View& before, Time now) {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   const Ledger ledger = registry_.LedgerOf(view, *plan);
   view.mutable_stamp()->set_incarnation(options_.incarnation);
-  view.clear_quorum();
-  for (const v1::PsMember& member : before.ps()) view.add_quorum(member.session());
+  SetQuorum(PsSessions(before), &view);
   const UpdateMode mode = Wanted(view);
   const bool lost = view.lost_epoch() > view.stamp().epoch();
   const bool another_mode = mode != ModeOf(view);
@@ -845,13 +835,10 @@ v1::ProgressReply CoordinatorCore::GetProgress(Time now) const {
   if (!leases_.has_value()) return progress;
   layout_.Report(view_, &progress);
   // Who had a place in the view before is needed until this one counts for another coordinator as well.
-  const bool few = view_.quorum_size() < 3;
-  if (few ? !states_.all_have_view() : !committed_) {
-    for (const auto& [index, registration] : registry_.registrations()) {
-      const auto& before = view_.quorum();
-      const bool needed = std::find(before.begin(), before.end(), registration.self().session()) != before.end();
-      const auto& placed = progress.placed_ps();
-      if (needed && std::find(placed.begin(), placed.end(), index) == placed.end()) progress.add_placed_ps(index);
+  if (IsDecidedAlone(view_) ? !states_.all_have_view() : !committed_) {
+    const std::set<std::uint32_t> placed(progress.placed_ps().begin(), progress.placed_ps().end());
+    for (const std::uint32_t index : registry_.IndicesOf(QuorumOf(view_))) {
+      if (placed.count(index) == 0) progress.add_placed_ps(index);
     }
   }
   ReportDecisions(options_.config, view_, &progress);

@@ -116,12 +116,11 @@ class CoordinatorCore {
   // Losses of ps, and slices that move.
   void StepLayout(Time now);
   // Ps that have no place and do not answer.
-  void ForgetGone(Time now);
+  void ForgetGone();
   // The history at hand goes on in another layout.
   void Relayout(const NextLayout& next, bool loss, Time now);
   // Those of the ps that decide on the next view.
   std::set<std::uint64_t> Quorum() const;
-  void SetQuorum(const std::set<std::uint64_t>& quorum);
   // Another view than before is in force: who is asked, and about what.
   void TakeUpView(bool sessions);
   // A ps has the view in force.

@@ -184,6 +184,29 @@ struct Frame {
   Payload payload;
 };
 
+// Whether it says that what was asked for is done.
+inline bool IsSuccess(ReplyStatus status) {
+  return status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
+}
+
+// What a request, or another answer to it, is answered with; without a value.
+inline Frame ReplyTo(const FrameHeader& request, ReplyStatus status) {
+  Frame reply;
+  reply.header = request;
+  reply.header.kind = FrameKind::kReply;
+  reply.header.status = status;
+  reply.header.type = DataType::kNone;
+  reply.header.codec = FrameCodec::kNone;
+  reply.header.elements = 0;
+  reply.header.factor = 1;
+  reply.header.loss = 0;
+  reply.header.want_bf16 = false;
+  reply.header.record = RecordKind::kNone;
+  reply.header.sequence = 0;
+  reply.header.learning_rate = 0;
+  return reply;
+}
+
 }  // namespace downpour::core
 
 #endif  // DOWNPOUR_TRAINER_CORE_FRAME_H_

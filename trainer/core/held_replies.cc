@@ -4,15 +4,6 @@
 
 namespace downpour::core {
 
-void Deny(ReplyStatus status, Frame* reply) {
-  FrameHeader& header = reply->header;
-  header.status = status;
-  header.type = DataType::kNone;
-  header.codec = FrameCodec::kNone;
-  header.elements = 0;
-  reply->payload = Payload();
-}
-
 void HeldReplies::Add(DataReply reply, Needs needs) {
   const std::uint64_t id = next_++;
   for (const auto& [slice, record] : needs) waiting_[slice].emplace(record, id);
@@ -46,7 +37,7 @@ void HeldReplies::Deny(std::uint32_t slice, ReplyStatus status, std::vector<Data
   waiting_.erase(waiting);
   for (const auto& [record, id] : by_record) {
     for (Frame& frame : held_.at(id).reply.frames) {
-      if (frame.header.slice == slice) core::Deny(status, &frame);
+      if (frame.header.slice == slice) frame = ReplyTo(frame.header, status);
     }
     Settle(id, slice, replies);
   }
@@ -55,7 +46,7 @@ void HeldReplies::Deny(std::uint32_t slice, ReplyStatus status, std::vector<Data
 void HeldReplies::DenyAll(ReplyStatus status, std::vector<DataReply>* replies) {
   waiting_.clear();
   for (auto& [id, held] : std::exchange(held_, {})) {
-    for (Frame& frame : held.reply.frames) core::Deny(status, &frame);
+    for (Frame& frame : held.reply.frames) frame = ReplyTo(frame.header, status);
     replies->push_back(std::move(held.reply));
   }
 }

@@ -16,9 +16,6 @@ struct DataReply {
   std::vector<Frame> frames;  // one for each frame of the request, in order
 };
 
-// A success that turns out to be none.
-void Deny(ReplyStatus status, Frame* reply);
-
 // Answers that say something which the standbys of their slices do not hold yet: nobody hears it before. Not
 // thread-safe.
 class HeldReplies {

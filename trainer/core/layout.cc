@@ -76,6 +76,12 @@ std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint
   return primary;
 }
 
+std::set<std::uint64_t> PsSessions(const v1::View& view) {
+  std::set<std::uint64_t> sessions;
+  for (const v1::PsMember& member : view.ps()) sessions.insert(member.session());
+  return sessions;
+}
+
 int CompareStamps(const v1::ViewStamp& a, const v1::ViewStamp& b) {
   const auto key = [](const v1::ViewStamp& stamp) {
     return std::make_tuple(stamp.generation(), stamp.incarnation(), stamp.epoch());

@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_LAYOUT_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ std::vector<std::uint32_t> PlaceSlices(absl::Span<const Slice> slices, std::uint
 // same names, types, kinds and shapes in the same order.
 std::string TensorDifference(absl::Span<const v1::TensorSpec> ours,
                              const google::protobuf::RepeatedPtrField<v1::TensorSpec>& theirs);
+
+// Of the ps that have a place in the view.
+std::set<std::uint64_t> PsSessions(const v1::View& view);
 
 // Negative, zero or positive as a is older than, the same as or newer than b.
 int CompareStamps(const v1::ViewStamp& a, const v1::ViewStamp& b);

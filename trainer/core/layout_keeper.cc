@@ -1,18 +1,20 @@
 #include "trainer/core/layout_keeper.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <utility>
 
 namespace downpour::core {
 namespace {
 
-constexpr int kFewPs = 3;
+constexpr std::size_t kFewPs = 3;
 constexpr absl::Duration kLookPeriod = absl::Milliseconds(10);
 
-bool HasMajority(const google::protobuf::RepeatedField<std::uint64_t>& of, const std::set<std::uint64_t>& sessions) {
+template <typename Sessions>
+bool HasMajority(const Sessions& of, const std::set<std::uint64_t>& sessions) {
   const auto there =
       std::count_if(of.begin(), of.end(), [&](std::uint64_t session) { return sessions.count(session) != 0; });
-  return 2 * there > of.size();
+  return 2 * there > static_cast<std::ptrdiff_t>(of.size());
 }
 
 bool Alike(const PsConditions& a, const PsConditions& b) {
@@ -25,22 +27,20 @@ bool Alike(const PsConditions& a, const PsConditions& b) {
 
 }  // namespace
 
+bool IsDecidedAlone(const v1::View& view) { return static_cast<std::size_t>(view.quorum_size()) < kFewPs; }
+
 bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  return view.quorum_size() < kFewPs || HasMajority(view.quorum(), sessions);
+  return IsDecidedAlone(view) || HasMajority(view.quorum(), sessions);
 }
 
 bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  google::protobuf::RepeatedField<std::uint64_t> ps;
-  for (const v1::PsMember& member : view.ps()) ps.Add(member.session());
-  if (ps.size() < kFewPs) {
-    return std::all_of(ps.begin(), ps.end(), [&](std::uint64_t session) { return sessions.count(session) != 0; });
-  }
+  const std::set<std::uint64_t> ps = PsSessions(view);
+  if (ps.size() < kFewPs) return std::includes(sessions.begin(), sessions.end(), ps.begin(), ps.end());
   return HasMajority(ps, sessions) && IsCommittedBy(view, sessions);
 }
 
 bool MayGoOn(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  google::protobuf::RepeatedField<std::uint64_t> ps;
-  for (const v1::PsMember& member : view.ps()) ps.Add(member.session());
+  const std::set<std::uint64_t> ps = PsSessions(view);
   return ps.size() < kFewPs || HasMajority(ps, sessions);
 }
 

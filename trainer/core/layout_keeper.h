@@ -18,8 +18,10 @@
 
 namespace downpour::core {
 
-// Whether a majority of the ps that decide on a view is among `sessions`. Of fewer than three nobody has to be asked:
-// the coordinator decides alone, as another one would need all of them.
+// So few ps decide on the view that nobody has to be asked: the coordinator does it alone, as another one would need
+// all of them.
+bool IsDecidedAlone(const v1::View& view);
+// Whether a majority of the ps that decide on a view is among `sessions`, if any of them has to be asked.
 bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions);
 // Whether a coordinator that did not make the view may go on from it, if no other ps than those with `sessions` has
 // come to it: whatever another coordinator may have made of the view, one of them would know.
@@ -54,6 +56,8 @@ class LayoutKeeper {
 
   // ---- what follows
   PsConditions Conditions(const PsRegistry& registry, const DirectCalls& calls, Time now) const;
+  // When Decide was called last.
+  const PsConditions& conditions() const { return conditions_; }
   struct Decision {
     enum class Kind { kNothing, kChange, kLost } kind = Kind::kNothing;
     NextLayout next;    // kChange
@@ -90,7 +94,7 @@ class LayoutKeeper {
   bool reconsider_ = true;
   bool heard_ = false;
   Time next_look_ = absl::ZeroDuration();
-  PsConditions conditions_;          // when it was last considered
+  PsConditions conditions_;          // see conditions()
   Moves moves_then_ = Moves::kNone;  // likewise
   std::string message_;
   std::uint32_t failovers_ = 0, moves_ = 0;

@@ -14,22 +14,16 @@ constexpr std::uint32_t kMostCopiesOfEach = 4;
 // The fullest ps may have more than the mean by this part of it.
 constexpr std::uint64_t kNotFelt = 20;
 
-bool LivesIn(const v1::View& view, const PsConditions& ps, std::uint32_t index) {
+// Of a ps of the view, with the sessions of all of them.
+bool Lives(const PsConditions& ps, std::uint32_t index, const std::set<std::uint64_t>& sessions) {
   const auto condition = ps.find(index);
-  if (condition == ps.end() || !condition->second.lives) return false;
-  return std::any_of(view.ps().begin(), view.ps().end(), [&](const v1::PsMember& member) {
-    return member.index() == index && member.session() == condition->second.member.session();
-  });
+  return condition != ps.end() && condition->second.lives && sessions.count(condition->second.member.session()) != 0;
 }
 
-// It has ended, or another process has its place.
-bool IsGone(const v1::View& view, const PsConditions& ps, std::uint32_t index) {
+// Likewise: it has ended, or another process has its place.
+bool IsGone(const PsConditions& ps, std::uint32_t index, const std::set<std::uint64_t>& sessions) {
   const auto condition = ps.find(index);
-  if (condition == ps.end()) return false;
-  if (condition->second.ended) return true;
-  return std::none_of(view.ps().begin(), view.ps().end(), [&](const v1::PsMember& member) {
-    return member.index() == index && member.session() == condition->second.member.session();
-  });
+  return condition != ps.end() && (condition->second.ended || sessions.count(condition->second.member.session()) == 0);
 }
 
 void ClearStandby(v1::SlicePlacement* placement) {
@@ -53,6 +47,7 @@ class Planner {
       if (condition.lives) load_[index] = Load();
       if (condition.lives && !condition.leaving) eligible_.push_back(index);
     }
+    for (const Slice& slice : slices_) largest_slice_ = std::max(largest_slice_, slice.bytes());
   }
 
   std::optional<NextLayout> Plan(bool may_begin, std::string* why) {
@@ -221,10 +216,8 @@ class Planner {
     std::uint64_t sum = 0;
     for (const std::uint32_t index : eligible_) sum += bytes(index);
     // Not for what is hardly felt, and is no more than a slice.
-    std::uint64_t largest = 0;
-    for (const Slice& slice : slices_) largest = std::max(largest, slice.bytes());
     const std::uint64_t over = bytes(fullest) * eligible_.size() - sum;  // so many times
-    if (kNotFelt * over <= sum && over <= largest * eligible_.size()) return false;
+    if (kNotFelt * over <= sum && over <= largest_slice_ * eligible_.size()) return false;
     // The one that makes them most alike. With one that is smaller than the gap the fullest of both is less full.
     std::optional<std::uint32_t> best;
     const auto rest = [&](std::uint32_t slice) {
@@ -259,14 +252,13 @@ class Planner {
       if (placement.has_standby()) placed.insert(placement.standby());
       if (placement.has_joining()) placed.insert(placement.joining());
     }
-    std::set<std::uint64_t> before, after;
-    for (const v1::PsMember& member : view_.ps()) before.insert(member.session());
+    std::set<std::uint64_t> after;
     for (const auto& [index, condition] : ps_) {
       if (!condition.lives || (condition.leaving && placed.count(index) == 0)) continue;
       next_.ps.push_back(condition.member);
       after.insert(condition.member.session());
     }
-    if (before != after) Because("another list of ps");
+    if (after != PsSessions(view_)) Because("another list of ps");
   }
 
   std::uint32_t most_copies() const {
@@ -280,6 +272,7 @@ class Planner {
   std::uint64_t replica_;
   NextLayout next_;
   std::vector<std::uint32_t> eligible_;  // in order
+  std::uint64_t largest_slice_ = 0;      // in bytes
   std::map<std::uint32_t, Load> load_;
   std::uint32_t copies_ = 0;       // under way
   std::uint32_t moves_begun_ = 0;  // slices that are frozen
@@ -292,9 +285,10 @@ class Planner {
 
 AfterLoss PlanAfterLoss(const v1::View& view, const PsConditions& ps, PlantedBug bug) {
   AfterLoss after;
+  const std::set<std::uint64_t> sessions = PsSessions(view);
   std::set<std::uint32_t> lost;
   for (const v1::PsMember& member : view.ps()) {
-    if (!LivesIn(view, ps, member.index())) lost.insert(member.index());
+    if (!Lives(ps, member.index(), sessions)) lost.insert(member.index());
   }
   if (lost.empty()) return after;
   NextLayout& next = after.next;
@@ -321,7 +315,7 @@ AfterLoss PlanAfterLoss(const v1::View& view, const PsConditions& ps, PlantedBug
       ++next.failovers;
       continue;
     }
-    const bool gone = IsGone(view, ps, placement.primary());
+    const bool gone = IsGone(ps, placement.primary(), sessions);
     const std::string where = absl::StrCat("ps-", placement.primary());
     if (gone || after.kind != AfterLoss::Kind::kLost) {
       after.kind = gone ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;

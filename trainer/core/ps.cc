@@ -135,9 +135,10 @@ absl::Status PsCore::ChangeView(const v1::View& view) {
 
 void PsCore::SetFollowers() {
   followers_to_drop_.clear();
-  for (const std::uint32_t slice : replicas_.primaries()) {
+  for (const auto& [slice, entry] : replicas_.entries()) {
+    if (!entry.leads()) continue;
     const v1::SlicePlacement& placement = view_.layout(static_cast<int>(slice));
-    const std::uint64_t sequence = replicas_.Primary(slice)->replica.sequence();
+    const std::uint64_t sequence = entry.replica.sequence();
     std::set<std::uint64_t> wanted;
     if (placement.has_standby()) {
       // One that this ps has not brought up itself came with a slice that moved here: it has what the slice had then.
@@ -180,9 +181,8 @@ void PsCore::BeginMode() {
 
 void PsCore::SetStepWidth() {
   step_width_ = StepWidth(view_);
-  for (const std::uint32_t slice : replicas_.primaries()) {
-    Entry& entry = *replicas_.Primary(slice);
-    if (entry.replica.state().step_width() == step_width_) continue;
+  for (auto& [slice, entry] : replicas_.entries()) {
+    if (!entry.leads() || entry.replica.state().step_width() == step_width_) continue;
     Frame record;
     record.header.version = step_width_;
     Record(entry, RecordKind::kStepWidth, std::move(record)).IgnoreError();
@@ -268,7 +268,8 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
         return reply;
       }
     }
-    const bool settled = JoiningAreSettled();
+    const bool asked = request.retire_size() + request.inspect_size() > 0;
+    const bool settled = asked && JoiningAreSettled();
     for (const v1::ShardId& shard : request.retire()) replicas_.Confirm(shard, /*inspect=*/false, settled, &reply);
     for (const v1::ShardId& shard : request.inspect()) replicas_.Confirm(shard, /*inspect=*/true, settled, &reply);
     reply.set_watermark(replicas_.Advance(request.watermark()));
@@ -286,7 +287,7 @@ v1::DirectReply PsCore::OnDirect(const v1::DirectRequest& request, Time now) {
 
 bool PsCore::JoiningAreSettled() const {
   for (const auto& [number, entry] : replicas_.entries()) {
-    if (entry.role != PsReplicas::Role::kPrimary) continue;
+    if (!entry.leads()) continue;
     const bool joins = view_.layout(static_cast<int>(number)).has_joining();
     if (joins && replication_.held(number) < entry.replica.sequence()) return false;
   }
@@ -294,14 +295,13 @@ bool PsCore::JoiningAreSettled() const {
 }
 
 void PsCore::DescribeReplicas(v1::DirectReply* reply) const {
-  for (const std::uint32_t number : replicas_.primaries()) {
+  for (const auto& [number, entry] : replicas_.entries()) {
     const v1::SlicePlacement& placement = view_.layout(static_cast<int>(number));
-    if (!(placement.has_joining() || placement.frozen())) continue;
+    if (!entry.leads() || !(placement.has_joining() || placement.frozen())) continue;
     v1::ReplicaState* state = reply->add_replicas();
     state->set_slice(number);
     state->set_replica(placement.joining_replica());
     state->set_level(placement.has_joining() && replication_.level(number, placement.joining_replica()));
-    const Entry& entry = *replicas_.Primary(number);
     state->set_frozen(entry.frozen && replication_.AllHave(number, entry.replica.sequence()));
   }
 }
@@ -309,10 +309,10 @@ void PsCore::DescribeReplicas(v1::DirectReply* reply) const {
 absl::Status PsCore::CarryOut(const v1::VectorCommand& command, v1::VectorReply* reply) {
   std::uint64_t highest = 0;
   reply->set_number(command.number());
-  for (const std::uint32_t number : replicas_.primaries()) {
-    Entry& entry = *replicas_.Primary(number);
+  for (auto& [number, entry] : replicas_.entries()) {
+    if (!entry.leads()) continue;
     SliceState& state = entry.replica.state();
-    const sandblaster::Vectors* vectors = entry.replica.state().search_vectors();
+    const sandblaster::Vectors* vectors = state.search_vectors();
     if (vectors == nullptr || !state.initialised()) continue;
     const bool again =
         options_.bug == PlantedBug::kCommandRepeated && command.number() != 0 && vectors->number() == command.number();
@@ -516,25 +516,13 @@ ReplyStatus PsCore::Check(const Frame& frame) const {
 }
 
 Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {
-  Frame reply;
-  reply.header = frame.header;
-  reply.header.kind = FrameKind::kReply;
-  reply.header.status = status;
-  reply.header.type = DataType::kNone;
-  reply.header.codec = FrameCodec::kNone;
-  reply.header.elements = 0;
-  reply.header.factor = 1;
-  reply.header.loss = 0;
-  reply.header.want_bf16 = false;
-  reply.header.record = RecordKind::kNone;
+  Frame reply = ReplyTo(frame.header, status);
   if (view_.has_stamp()) {
     reply.header.generation = view_.stamp().generation();
     reply.header.incarnation = view_.stamp().incarnation();
     reply.header.epoch = view_.stamp().epoch();
   }
-  const bool success =
-      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
-  if (!success || frame.header.kind == FrameKind::kVerdict) return reply;
+  if (!IsSuccess(status) || frame.header.kind == FrameKind::kVerdict) return reply;
   const SliceState& state = replicas_.Primary(frame.header.slice)->replica.state();
   reply.header.version = state.version();
   if (bound_.has_value()) reply.header.clock = bound_->clock(frame.header.slice, frame.header.session);
@@ -670,10 +658,8 @@ Frame PsCore::CarryOut(const Frame& frame, const Decision& decision, Needs* need
   Frame reply = MakeReply(frame, status);
   stats_.set_sent_bytes(stats_.sent_bytes() + reply.payload.size());
   if (reply.payload.size() != 0) KeepPulled(header);
-  const bool tells =
-      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
   const bool early = options_.bug == PlantedBug::kDuplicateBeforeStandby && status == ReplyStatus::kDuplicate;
-  if (tells && header.kind != FrameKind::kVerdict && !early) {
+  if (IsSuccess(status) && header.kind != FrameKind::kVerdict && !early) {
     const std::uint64_t record = replicas_.Primary(header.slice)->replica.sequence();
     if (released(header.slice) < record) (*needs)[header.slice] = record;
   }
@@ -704,10 +690,9 @@ void PsCore::KeepPulled(const FrameHeader& header) {
 
 void PsCore::ForgetPulled(std::uint64_t session) {
   if (!NeedsPulledValues(view_.optimizer())) return;
-  for (const std::uint32_t slice : replicas_.primaries()) {
-    Entry& entry = *replicas_.Primary(slice);
+  for (auto& [slice, entry] : replicas_.entries()) {
     // What is frozen stays as it is, whoever has it next.
-    if (entry.frozen || !entry.replica.keeps(session)) continue;
+    if (!entry.leads() || entry.frozen || !entry.replica.keeps(session)) continue;
     Frame record;
     record.header.session = session;
     Record(entry, RecordKind::kSessionEnded, std::move(record)).IgnoreError();
@@ -717,8 +702,9 @@ void PsCore::ForgetPulled(std::uint64_t session) {
 void PsCore::ForgetPulledOfOthers() {
   if (!NeedsPulledValues(view_.optimizer())) return;
   std::set<std::uint64_t> over;
-  for (const std::uint32_t slice : replicas_.primaries()) {
-    for (const std::uint64_t session : replicas_.Primary(slice)->replica.pulled_sessions()) {
+  for (const auto& [slice, entry] : replicas_.entries()) {
+    if (!entry.leads()) continue;
+    for (const std::uint64_t session : entry.replica.pulled_sessions()) {
       if (sessions_.count(session) == 0) over.insert(session);
     }
   }

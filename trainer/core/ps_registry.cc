@@ -99,6 +99,14 @@ std::set<std::uint64_t> PsRegistry::sessions() const {
   return sessions;
 }
 
+std::vector<std::uint32_t> PsRegistry::IndicesOf(const std::set<std::uint64_t>& sessions) const {
+  std::vector<std::uint32_t> indices;
+  for (const auto& [index, registration] : registrations_) {
+    if (sessions.count(registration.self().session()) != 0) indices.push_back(index);
+  }
+  return indices;
+}
+
 std::uint32_t PsRegistry::HighestCut() const {
   std::uint32_t highest = 0;
   for (const auto& [index, registration] : registrations_) highest = std::max(highest, registration.highest_cut());
@@ -123,11 +131,6 @@ bool PsRegistry::DropZombies(const v1::View& view) {
     return true;
   }
   return false;
-}
-
-bool PsRegistry::IsWhole(const v1::View& view) const {
-  return static_cast<std::size_t>(view.ps_size()) == registrations_.size() &&
-         std::all_of(view.ps().begin(), view.ps().end(), [this](const v1::PsMember& member) { return Knows(member); });
 }
 
 bool PsRegistry::HasBegun(const v1::View& view) const {

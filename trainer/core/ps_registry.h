@@ -51,6 +51,8 @@ class PsRegistry {
   const std::map<std::uint32_t, v1::RegisterPsRequest>& registrations() const { return registrations_; }
   // Sessions of the processes that have come.
   std::set<std::uint64_t> sessions() const;
+  // Of the processes that have come with these, in order.
+  std::vector<std::uint32_t> IndicesOf(const std::set<std::uint64_t>& sessions) const;
   // Of the cuts that any of them was told of.
   std::uint32_t HighestCut() const;
 
@@ -60,8 +62,6 @@ class PsRegistry {
   bool DropZombies(const v1::View& view);
 
   // ---- of a view whose ps are processes that have come
-  // Each of the view is the process that is registered, and there is no other.
-  bool IsWhole(const v1::View& view) const;
   // Each that counts with a slice holds the view's history, with all that it began with.
   bool HasBegun(const v1::View& view) const;
   // The sessions that some ps accepts, and whether each that counts with a slice does.

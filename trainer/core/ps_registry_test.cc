@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "trainer/core/layout.h"
 
 namespace downpour::core {
 namespace {
@@ -64,7 +65,10 @@ TEST(PsRegistryTest, WaitsForEveryPsAndKnowsThemBySessionAndStart) {
   EXPECT_EQ(registry.missing(), std::vector<std::uint32_t>{0});
   registry.Register(RequestOf(0, {}));
   EXPECT_TRUE(registry.complete());
-  EXPECT_TRUE(registry.IsWhole(ViewOf(1)));
+  const v1::View view = ViewOf(1);
+  EXPECT_EQ(registry.sessions(), PsSessions(view));
+  for (const v1::PsMember& member : view.ps()) EXPECT_TRUE(registry.Knows(member));
+  EXPECT_EQ(registry.IndicesOf(PsSessions(view)), (std::vector<std::uint32_t>{0, 1}));
 }
 
 TEST(PsRegistryTest, TheNewestViewCountsAndAZombieOfItIsDropped) {
@@ -78,7 +82,8 @@ TEST(PsRegistryTest, TheNewestViewCountsAndAZombieOfItIsDropped) {
   EXPECT_FALSE(registry.DropZombies(*registry.Newest()));
   v1::View view = ViewOf(2);
   view.mutable_ps(1)->set_session(300);
-  EXPECT_FALSE(registry.IsWhole(view));
+  EXPECT_FALSE(registry.Knows(view.ps(1)));
+  EXPECT_EQ(registry.IndicesOf(PsSessions(view)), std::vector<std::uint32_t>{0});
   view.mutable_ps(1)->set_process_incarnation(2);
   EXPECT_TRUE(registry.DropZombies(view));
   EXPECT_EQ(registry.missing(), std::vector<std::uint32_t>{1});

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/core/buffer_update.h"
-#include "trainer/core/held_replies.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"
 
@@ -43,9 +42,8 @@ absl::Status PsReplicas::Begin(const v1::View& view) {
   }
   PsReplicas fresh(ps_, bug_);
   fresh.slices_ = *std::move(slices);
-  fresh.slice_count_ = static_cast<std::uint32_t>(fresh.slices_.size());
   fresh.plan_ = *std::move(plan);
-  for (std::uint32_t number = 0; number < fresh.slice_count_; ++number) {
+  for (std::uint32_t number = 0; number < fresh.slice_count(); ++number) {
     const std::optional<Place> place = PlaceIn(view.layout(static_cast<int>(number)));
     if (!place.has_value()) continue;
     absl::StatusOr<Entry> entry = fresh.Make(view, number, place->number, place->role);
@@ -59,12 +57,12 @@ absl::Status PsReplicas::Begin(const v1::View& view) {
 }
 
 absl::Status PsReplicas::Change(const v1::View& view) {
-  if (static_cast<std::uint32_t>(view.layout_size()) != slice_count_) {
+  if (static_cast<std::uint32_t>(view.layout_size()) != slice_count()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("view: the layout places ", view.layout_size(), " slices, the tensors have ", slice_count_));
+        absl::StrCat("view: the layout places ", view.layout_size(), " slices, the tensors have ", slice_count()));
   }
   std::map<std::uint32_t, Entry> fresh;
-  for (std::uint32_t number = 0; number < slice_count_; ++number) {
+  for (std::uint32_t number = 0; number < slice_count(); ++number) {
     const std::optional<Place> place = PlaceIn(view.layout(static_cast<int>(number)));
     if (!place.has_value()) continue;
     const auto held = entries_.find(number);
@@ -146,14 +144,7 @@ void PsReplicas::OnRestored(std::uint32_t slice) {
 
 Frame PsReplicas::Take(const Frame& frame, bool mine, bool* applied) {
   const FrameHeader& header = frame.header;
-  Frame reply;
-  reply.header = header;
-  reply.header.kind = FrameKind::kReply;
-  reply.header.record = RecordKind::kNone;
-  reply.header.learning_rate = 0;
-  reply.header.sequence = 0;
-  reply.header.factor = 1;
-  Deny(ReplyStatus::kApplied, &reply);
+  Frame reply = ReplyTo(header, ReplyStatus::kApplied);
   *applied = false;
   const auto answer = [&reply](ReplyStatus status) {
     reply.header.status = status;

@@ -30,6 +30,7 @@ class PsReplicas {
     std::uint64_t leader = 0;              // the replica of the primary
     std::uint64_t restored = 0;            // updates that came with a checkpoint
     bool counted() const { return role != Role::kJoining; }
+    bool leads() const { return role == Role::kPrimary; }
   };
 
   explicit PsReplicas(std::uint32_t ps, PlantedBug bug = PlantedBug::kNone) : ps_(ps), bug_(bug) {}
@@ -42,7 +43,7 @@ class PsReplicas {
   absl::Status Change(const v1::View& view);
 
   // Of the whole model.
-  std::uint32_t slice_count() const { return slice_count_; }
+  std::uint32_t slice_count() const { return static_cast<std::uint32_t>(slices_.size()); }
   const DataPlan& plan() const { return plan_; }
   std::map<std::uint32_t, Entry>& entries() { return entries_; }
   const std::map<std::uint32_t, Entry>& entries() const { return entries_; }
@@ -84,16 +85,13 @@ class PsReplicas {
   };
   std::optional<Place> PlaceIn(const v1::SlicePlacement& placement) const;
   void Count();
-  // How many count.
-  std::uint32_t counted() const { return counted_; }
 
   std::uint32_t ps_;
   PlantedBug bug_;
   std::vector<Slice> slices_;
-  std::uint32_t slice_count_ = 0;
   DataPlan plan_;
   std::map<std::uint32_t, Entry> entries_;
-  std::uint32_t counted_ = 0;
+  std::uint32_t counted_ = 0;  // entries that count
   ShardCompletion complete_;
   std::uint32_t least_watermark_ = 0;
   std::uint64_t tables_looked_at_ = 0;

@@ -32,7 +32,7 @@ void PsStates::Forget(std::uint32_t index) {
 }
 
 void PsStates::ForgetAll() {
-  for (const auto& [index, stats] : std::map<std::uint32_t, v1::PsStats>(stats_)) Forget(index);
+  for (const auto& [index, stats] : stats_) Forget(index);
 }
 
 void PsStates::ForgetViews(bool sessions) {

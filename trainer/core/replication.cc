@@ -80,8 +80,7 @@ void Replication::Append(std::uint32_t slice, Frame record) {
   bool wanted = false;
   for (auto& [replica, follower] : log.followers) {
     // A copy that is not made yet will have it.
-    const bool begun = follower.copied || !follower.parts.empty();
-    wanted = wanted || begun;
+    wanted = wanted || follower.begun();
     if (follower.copied && !follower.in_flight) links_[follower.ps].ready.emplace(slice, replica);
   }
   if (!wanted) return;
@@ -261,8 +260,7 @@ std::vector<std::uint32_t> Replication::OnReply(std::uint64_t call, const absl::
 void Replication::Trim(Log& log) {
   std::uint64_t needed = log.end;
   for (const auto& [replica, follower] : log.followers) {
-    const bool begun = follower.copied || !follower.parts.empty();
-    if (begun) needed = std::min(needed, follower.has);
+    if (follower.begun()) needed = std::min(needed, follower.has);
   }
   while (!log.records.empty() && log.first() <= needed) {
     log_bytes_ -= log.records.front().payload.size();

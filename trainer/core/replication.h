@@ -96,6 +96,8 @@ class Replication {
     std::uint64_t has = 0;       // the newest record that it has
     std::uint64_t level_at = 0;  // what had been acknowledged when the copy was there
     bool in_flight = false;
+    // Later records are needed besides the copy.
+    bool begun() const { return copied || !parts.empty(); }
   };
   struct Log {
     std::uint64_t end = 0;      // of the newest record

@@ -1,6 +1,7 @@
 #include "trainer/core/worker.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -153,8 +154,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
         if (lost) held.next = 0;
       }
     }
-    view_ = view;
-    Reroute();
+    Reroute(std::exchange(view_, view));
     return;
   }
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -176,29 +176,21 @@ void WorkerCore::AdoptView(const v1::View& view) {
     state.ps = view.layout(static_cast<int>(number)).primary();
     slices_.push_back(state);
   }
-  ps_sessions_.clear();
-  for (const v1::PsMember& member : view_.ps()) ps_sessions_[member.index()] = member.session();
 }
 
-void WorkerCore::Reroute() {
-  std::map<std::uint32_t, std::uint64_t> sessions;
-  for (const v1::PsMember& member : view_.ps()) sessions[member.index()] = member.session();
-  for (const auto& before : ps_sessions_) {
-    const std::uint32_t ps = before.first;
-    const auto now = sessions.find(ps);
-    if (now != sessions.end() && now->second == before.second) continue;
-    links_.erase(ps);
-    std::erase_if(calls_, [ps](const auto& call) { return call.second.ps == ps; });
-  }
+void WorkerCore::Reroute(const v1::View& before) {
   // One that is there under the number of another is another.
+  const std::set<std::uint64_t> sessions = PsSessions(view_);
+  std::set<std::uint32_t> gone;
+  for (const v1::PsMember& member : before.ps()) {
+    if (sessions.count(member.session()) == 0) gone.insert(member.index());
+  }
+  for (const std::uint32_t ps : gone) links_.erase(ps);
+  std::erase_if(calls_, [&gone](const auto& call) { return gone.count(call.second.ps) != 0; });
   for (std::uint32_t number = 0; number < slices_.size(); ++number) {
     SliceState& slice = slices_[number];
     const std::uint32_t ps = view_.layout(static_cast<int>(number)).primary();
-    const auto before = ps_sessions_.find(slice.ps);
-    const auto now = sessions.find(ps);
-    const bool stays =
-        ps == slice.ps && before != ps_sessions_.end() && now != sessions.end() && before->second == now->second;
-    if (stays) continue;
+    if (ps == slice.ps && gone.count(ps) == 0) continue;
     slice.ps = ps;
     slice.pull_in_flight = slice.initial_in_flight = false;
     // Who has it now has to hear how far this worker is, or others would wait for it there.
@@ -207,7 +199,6 @@ void WorkerCore::Reroute() {
     slice.push = SliceProgress::kReady;
     slice.maybe_applied = true;
   }
-  ps_sessions_ = std::move(sessions);
 }
 
 void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
@@ -775,8 +766,7 @@ void WorkerCore::BackOff(PsLink& link, Time now) {
 void WorkerCore::HandleFrame(const Call& call, std::uint32_t number, const Frame& reply, Time now, bool* retry) {
   SliceState& slice = slices_[number];
   const ReplyStatus status = reply.header.status;
-  const bool success =
-      status == ReplyStatus::kApplied || status == ReplyStatus::kDuplicate || status == ReplyStatus::kValue;
+  const bool success = IsSuccess(status);
   const bool bf16 = reply.header.codec == FrameCodec::kBf16;
   // What was pulled for another work, a task perhaps, need not be what this one may begin with.
   const bool wanted = call.kind != Call::Kind::kPull || call.token == token_;

@@ -176,7 +176,7 @@ class WorkerCore {
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
   // What was on its way to ps that do not have the slices any more, or are not there, goes to others.
-  void Reroute();
+  void Reroute(const v1::View& before);
   void DropEverything();
   // The update or task under way, and all that is on its way to the ps.
   void DropWork();
@@ -247,7 +247,6 @@ class WorkerCore {
   std::optional<DataPlan> plan_;
   std::vector<SliceState> slices_;
   std::map<std::uint32_t, PsLink> links_;
-  std::map<std::uint32_t, std::uint64_t> ps_sessions_;  // of the view
   std::map<std::uint64_t, HeldLease> leases_;
   std::optional<std::uint32_t> values_epoch_;  // mode SANDBLASTER: what it holds are the values of this dataset epoch
   bool lapsed_ = false;  // it had no lease of a data shard at some time since its newest update began

@@ -169,6 +169,20 @@ class WorkerTest : public ::testing::Test {
     }
   }
 
+  // Starts the worker; the work that it has before long, if any.
+  std::optional<Work> FirstWork() {
+    WorkerOutput output;
+    worker_->Start(now_, &output);
+    std::optional<Work> work = Carry(std::move(output));
+    for (int i = 0; i < 50 && !work.has_value(); ++i) {
+      WorkerOutput next;
+      now_ = std::max(now_, worker_->next_timer());
+      worker_->OnTimer(now_, &next);
+      work = Carry(std::move(next));
+    }
+    return work;
+  }
+
   // Runs until the worker is finished; `verdict` decides about each update. Each takes `update_time` to compute.
   void Run(const std::function<Verdict(const UpdateId&)>& verdict, absl::Duration update_time = absl::ZeroDuration()) {
     WorkerOutput output;
@@ -443,15 +457,7 @@ TEST_F(WorkerTest, ATaskThatHasItsValuesGoesOnUnderAnotherView) {
     *reply.mutable_view() = view;
     return reply;
   };
-  WorkerOutput output;
-  worker_->Start(now_, &output);
-  std::optional<Work> work = Carry(std::move(output));
-  for (int i = 0; i < 50 && !work.has_value(); ++i) {
-    WorkerOutput next;
-    now_ = std::max(now_, worker_->next_timer());
-    worker_->OnTimer(now_, &next);
-    work = Carry(std::move(next));
-  }
+  const std::optional<Work> work = FirstWork();
   ASSERT_TRUE(work.has_value());
   ASSERT_EQ(work->kind, v1::TASK_EVALUATE);
   epoch = 2;
@@ -956,15 +962,7 @@ TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
     view.mutable_ps(0)->set_session(kPsSession + 1);
     return reply;
   };
-  WorkerOutput output;
-  worker_->Start(now_, &output);
-  std::optional<Work> work = Carry(std::move(output));
-  for (int i = 0; i < 50 && !work.has_value(); ++i) {
-    WorkerOutput next;
-    now_ = std::max(now_, worker_->next_timer());
-    worker_->OnTimer(now_, &next);
-    work = Carry(std::move(next));
-  }
+  const std::optional<Work> work = FirstWork();
   ASSERT_TRUE(work.has_value());
   const UpdateId update = work->update;
   WorkerOutput pushes;
@@ -1009,7 +1007,7 @@ TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
       slices.push_back(frame.header.slice);
       frame.header.kind = FrameKind::kReply;
       // Of the first the standby had it already.
-      Deny(frame.header.slice == 0 ? ReplyStatus::kDuplicate : ReplyStatus::kApplied, &frame);
+      frame = ReplyTo(frame.header, frame.header.slice == 0 ? ReplyStatus::kDuplicate : ReplyStatus::kApplied);
     }
     worker_->OnExchangeReply(call.call, answers, now_, &next);
   }

@@ -6,6 +6,7 @@
 #include "cli/ledger/ledger.h"
 #include "cli/ledger/read_ledgers.h"
 #include "cli/ledger/sample_count.h"
+#include "cli/process_backend.h"
 
 namespace downpour::cli {
 
@@ -31,9 +32,15 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   return AuditLedger(expectation, *replies);
 }
 
-bool AuditMayPass(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status) ||
-         absl::IsCancelled(status);
+absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
+                                       const std::string& job_uid) {
+  std::vector<std::string> addresses;
+  for (int index = 0; index < spec.parameter_server->replicas; ++index) {
+    absl::StatusOr<std::string> address = ReadAddress(paths.Address(ProcessName(api::Role::kParameterServer, index)));
+    if (!address.ok()) return address.status();
+    addresses.push_back(*std::move(address));
+  }
+  return AuditJob(spec, job_uid, addresses, kLedgerTimeLimit);
 }
 
 }  // namespace downpour::cli

@@ -6,10 +6,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/run_folder.h"
 #include "cli/run_history.h"
 #include "operator/api/training_job.h"
 
 namespace downpour::cli {
+
+// For what is near: seconds are much.
+inline constexpr absl::Duration kLedgerTimeLimit = absl::Seconds(5);
 
 // Whose word on the size of the data set counts: that of the files, which have to be on this machine, or where they are
 // not there that of the parameter servers.
@@ -21,9 +25,16 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
                                        const std::vector<std::string>& addresses, absl::Duration time_limit,
                                        DataSetSize size = DataSetSize::kOfFiles);
 
+// Those of a run of this machine, at the addresses in its folder. Blocks for kLedgerTimeLimit at most.
+absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
+                                       const std::string& job_uid);
+
 // Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
 // errors are contradictions.
-bool AuditMayPass(const absl::Status& status);
+inline bool AuditMayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) || absl::IsNotFound(status) ||
+         absl::IsCancelled(status);
+}
 
 }  // namespace downpour::cli
 

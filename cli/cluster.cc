@@ -172,11 +172,7 @@ absl::Status Cluster::Scale(const controller::JobRecord& job, std::optional<int>
   if (workers.has_value()) spec["worker"]["replicas"] = *workers;
   // Another job may have taken the name.
   const Json patch = {{"metadata", {{"uid", job.meta.uid}}}, {"spec", std::move(spec)}};
-  const absl::Status patched =
-      client_.MergePatch(kube::kTrainingJobs, job.meta.namespace_name, job.meta.name, patch).status();
-  const std::optional<kube::ApiError> error = kube::GetApiError(patched);
-  if (error.has_value() && error->code == 422) return absl::InvalidArgumentError(error->message);
-  return Explain(patched);
+  return Explain(client_.MergePatch(kube::kTrainingJobs, job.meta.namespace_name, job.meta.name, patch).status());
 }
 
 absl::StatusOr<std::vector<controller::JobRecord>> Cluster::ListJobs() {

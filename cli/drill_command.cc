@@ -21,7 +21,6 @@
 #include "cli/drilled_run.h"
 #include "cli/grpc_life.h"
 #include "cli/render/format.h"
-#include "cli/run_folder.h"
 #include "cli/run_overview.h"
 #include "cli/wake.h"
 #include "operator/kube/wait.h"
@@ -106,10 +105,8 @@ absl::Status CheckLook(const std::string& name, const DrillLook& look, const std
   }
   if (!drill.index.has_value()) return absl::OkStatus();
   const bool any = std::any_of(look.members.begin(), look.members.end(), [&](const DrillMember& member) {
-    if (member.index != *drill.index) return false;
-    return std::any_of(drill.kinds.begin(), drill.kinds.end(), [&](DrillKind kind) {
-      return absl::StrCat(DrillKindName(kind), "-", *drill.index) == member.name();
-    });
+    return member.index == *drill.index &&
+           std::any_of(drill.kinds.begin(), drill.kinds.end(), [&](DrillKind kind) { return IsOfKind(member, kind); });
   });
   return any ? absl::OkStatus()
              : absl::NotFoundError(absl::StrCat("--index ", *drill.index, ": ", name, " has no such member"));

@@ -8,21 +8,15 @@
 #include "cli/audit.h"
 #include "cli/job_view.h"
 #include "operator/api/pod_template.h"
+#include "operator/controller/objects.h"
 #include "operator/planner/conditions.h"
 #include "proto/host_port.h"
 
 namespace downpour::cli {
 namespace {
 
-constexpr absl::Duration kLedgerTimeLimit = absl::Seconds(5);
 constexpr char kRunning[] = "Running";
 constexpr char kDeleted[] = "Deleted";
-
-// As processes are told it; Kubernetes writes it with dashes.
-std::string WithoutDashes(std::string uid) {
-  std::erase(uid, '-');
-  return uid;
-}
 
 }  // namespace
 
@@ -113,7 +107,7 @@ absl::StatusOr<LedgerSummary> DrilledJob::ReadLedger(bool over) {
       addresses.push_back(JoinHostPort(pod.address, api::kControlPort));
     }
   }
-  return AuditJob(record_->job.spec, WithoutDashes(record_->meta.uid), addresses, kLedgerTimeLimit,
+  return AuditJob(record_->job.spec, controller::ProcessJobUid(record_->meta.uid), addresses, kLedgerTimeLimit,
                   DataSetSize::kOfServersIfElsewhere);
 }
 

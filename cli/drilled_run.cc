@@ -1,15 +1,12 @@
 #include "cli/drilled_run.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "cli/audit.h"
 #include "cli/process_handle.h"
 #include "cli/run_loop.h"
@@ -18,8 +15,6 @@
 
 namespace downpour::cli {
 namespace {
-
-constexpr absl::Duration kLedgerTimeLimit = absl::Seconds(5);
 
 DrillProgress ToProgress(const v1::ProgressReply& reply, double word) {
   DrillProgress progress;
@@ -75,16 +70,14 @@ DrillLook MakeRunLook(const RunState& state, const std::optional<v1::ProgressRep
   DrillLook look;
   look.now = reply_time;
   look.training = reply.has_value() && reply->phase() == v1::PHASE_TRAINING;
-  const std::vector<planner::Instance> instances = Observe(state.processes, reply, reply_time).instances;
-  look.members.reserve(instances.size());
-  for (std::size_t i = 0; i < instances.size(); ++i) {
-    const Process& process = state.processes[i];
+  look.members.reserve(state.processes.size());
+  for (const Process& process : state.processes) {
     DrillMember member;
     member.id = process.uid;
     member.role = process.role;
     member.index = process.index;
     member.alive = process.running() && !process.stop_requested && is_there(process);
-    member.member = instances[i].ready;
+    member.member = IsReady(process, reply, reply_time);
     if (member.member) member.heard = HeardOf(process, *reply, reply_time);
     look.members.push_back(std::move(member));
   }
@@ -150,14 +143,7 @@ absl::StatusOr<LedgerSummary> DrilledRun::ReadLedger(bool over) {
   if (over) return ReadEndedLedger(paths.Summary());
   const absl::StatusOr<api::TrainingJob> job = ReadRunJob(root_);
   if (!job.ok()) return job.status();
-  std::vector<std::string> addresses;
-  for (const Process& process : state_.processes) {
-    if (process.role != api::Role::kParameterServer) continue;
-    absl::StatusOr<std::string> address = ReadAddress(paths.Address(process.name));
-    if (!address.ok()) return address.status();
-    addresses.push_back(*std::move(address));
-  }
-  return AuditJob(job->spec, state_.job_uid, addresses, kLedgerTimeLimit);
+  return AuditRun(paths, job->spec, state_.job_uid);
 }
 
 }  // namespace downpour::cli

@@ -8,6 +8,7 @@
 #include "cli/grpc_life.h"
 #include "cli/manifest_input.h"
 #include "cli/render/summary_text.h"
+#include "operator/controller/objects.h"
 
 namespace downpour::cli {
 namespace {
@@ -21,9 +22,7 @@ int LedgerCommand(const LedgerOptions& options) {
   for (const api::FieldError& error : manifest.errors) std::cerr << options.file << ": " << error.ToString() << '\n';
   if (!manifest.errors.empty()) return kExitBadInput;
   if (const absl::Status status = StartGrpc(); !status.ok()) return Complain(status);
-  // As processes are told it; Kubernetes writes it with dashes.
-  std::string job_uid = options.job_uid;
-  std::erase(job_uid, '-');
+  const std::string job_uid = controller::ProcessJobUid(options.job_uid);
   const absl::StatusOr<LedgerSummary> ledger = AuditJob(manifest.job.spec, job_uid, options.addresses, kTimeLimit);
   if (!ledger.ok()) {
     std::cerr << "downpour: the ledger could not be read: " << std::string(ledger.status().message()) << std::endl;

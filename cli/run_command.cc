@@ -37,7 +37,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::Duration kLedgerTimeLimit = absl::Seconds(5);
 constexpr absl::Duration kFinishTimeLimit = absl::Seconds(2);
 
 // What a user can put right in the command line or the manifest is bad input.
@@ -125,18 +124,6 @@ absl::StatusOr<PreparedRun> Prepare(api::TrainingJob job, const RunOptions& opti
                      *std::move(metrics), *std::move(lock)};
 }
 
-absl::StatusOr<LedgerSummary> ReadLedger(const PreparedRun& run) {
-  const api::TrainingJobSpec& spec = run.job.spec;
-  std::vector<std::string> addresses;
-  for (int index = 0; index < spec.parameter_server->replicas; ++index) {
-    absl::StatusOr<std::string> address =
-        ReadAddress(run.folder.paths().Address(ProcessName(api::Role::kParameterServer, index)));
-    if (!address.ok()) return address.status();
-    addresses.push_back(*std::move(address));
-  }
-  return AuditJob(spec, run.job_uid, addresses, kLedgerTimeLimit);
-}
-
 // Whoever does not hear it is told again by the next pass.
 void FinishProcesses(const PreparedRun& run, const std::vector<Process>& running) {
   for (const Process& process : running) {
@@ -189,7 +176,7 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
                            return WriteFileDurably(paths.Status(), RunStateToJson(state));
                          },
                          [&](const std::string& line) { return run.metrics.Append(line); },
-                         [&] { return ReadLedger(run); },
+                         [&] { return AuditRun(run.folder.paths(), run.job.spec, run.job_uid); },
                          [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
                          options.audit_seconds};
     outcome = RunJob(run.job, run.job_uid, start_time, parts);

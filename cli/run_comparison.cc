@@ -17,6 +17,7 @@
 #include "cli/render/test_metrics.h"
 #include "cli/test_metrics_json.h"
 #include "operator/api/manifest.h"
+#include "operator/planner/context.h"
 #include "trainer/core/training_monitor.h"
 
 namespace downpour::cli {
@@ -112,7 +113,7 @@ ComparedRun FiguresOf(const RecordedRun& run, const json& manifest, const std::v
   row.optimizer = TextAt(manifest, "/spec/update/optimizer/type");
   row.codec = TextAt(manifest, "/spec/update/codec");
   row.workers = spec.worker.replicas;
-  row.ps = spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0;
+  row.ps = planner::DesiredReplicas(spec, api::Role::kParameterServer);
   row.loss = NewestLoss(curve);
   row.best = BestOf(run.metrics.evaluations);
   row.samples_per_second = run.samples_per_second.has_value() ? run.samples_per_second : RateOf(curve);

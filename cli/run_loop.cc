@@ -20,13 +20,6 @@ constexpr double kStopGrace = 5;
 constexpr double kKillLimit = 10;  // for the kernel to end what was killed
 constexpr double kLedgerInterval = 1;
 
-// A process is ready when the coordinator counts this very start of it as a member.
-bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time) {
-  if (!process.running() || !reply.has_value() || reply_time < process.created_time) return false;
-  return process.role == api::Role::kCoordinator ||
-         job::IsMember(*reply, process.role, process.index, process.incarnation);
-}
-
 class RunLoop {
  public:
   RunLoop(api::TrainingJob job, std::string job_uid, double start_time, const RunParts& parts)
@@ -57,7 +50,8 @@ class RunLoop {
       absl::Status status = TakeAnswer();
       if (!status.ok()) return {kFailed, std::string(status.message()), false, {}};
       const double now = parts_.clock.Now();
-      const planner::Plan plan = planner::MakePlan(job_, Observe(parts_.processes.List(), reply_, reply_time_), now);
+      const planner::Observed observed = Observe(parts_.processes.List(), reply_, reply_time_);
+      const planner::Plan plan = planner::MakePlan(job_, observed, now);
       status = CarryOut(plan, now);
       DismissWorkers(now);
       if (!status.ok()) return {kFailed, std::string(status.message()), false, {}};
@@ -67,7 +61,7 @@ class RunLoop {
         if (outcome->phase == kSucceeded && reply_.has_value()) outcome->message = job::OutcomeOf(*reply_);
         return *outcome;
       }
-      AskIfDue();
+      AskIfDue(observed.instances);
       double wait = std::max(0.0, next_ask_ - parts_.clock.Now());
       if (plan.requeue_after.has_value()) wait = std::min(wait, std::max(0.0, *plan.requeue_after));
       if (parts_.waiter.Wait(wait, parts_.coordinator.wake_descriptor()) > 0) {
@@ -103,11 +97,10 @@ class RunLoop {
     return std::nullopt;
   }
 
-  void AskIfDue() {
+  void AskIfDue(const std::vector<planner::Instance>& instances) {
     const double now = parts_.clock.Now();
     if (now < next_ask_) return;
-    parts_.coordinator.Ask(
-        job::MakeQuestion(job_uid_, job_.status, Observe(parts_.processes.List(), reply_, reply_time_).instances));
+    parts_.coordinator.Ask(job::MakeQuestion(job_uid_, job_.status, instances));
     const bool started = reply_.has_value() && reply_->updates_applied() > 0;
     next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
   }
@@ -246,6 +239,12 @@ class RunLoop {
 
 RunOutcome RunJob(api::TrainingJob job, const std::string& job_uid, double start_time, const RunParts& parts) {
   return RunLoop(std::move(job), job_uid, start_time, parts).Run();
+}
+
+bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time) {
+  if (!process.running() || !reply.has_value() || reply_time < process.created_time) return false;
+  return process.role == api::Role::kCoordinator ||
+         job::IsMember(*reply, process.role, process.index, process.incarnation);
 }
 
 planner::Observed Observe(const std::vector<Process>& processes, const std::optional<v1::ProgressReply>& reply,

@@ -64,6 +64,9 @@ Snapshot MakeSnapshot(double start_time, double now, const api::TrainingJobStatu
                       const std::vector<Process>& processes, const std::optional<v1::ProgressReply>& reply,
                       double reply_time);
 
+// Whether the coordinator counts this very start of it as a member.
+bool IsReady(const Process& process, const std::optional<v1::ProgressReply>& reply, double reply_time);
+
 // What the planner sees.
 planner::Observed Observe(const std::vector<Process>& processes, const std::optional<v1::ProgressReply>& reply,
                           double reply_time);

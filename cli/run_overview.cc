@@ -16,6 +16,7 @@
 #include "cli/test_metrics_json.h"
 #include "operator/api/manifest.h"
 #include "operator/job/coordinator_client.h"
+#include "operator/planner/context.h"
 
 namespace downpour::cli {
 namespace {
@@ -126,7 +127,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.run_directory = root;
   overview.job = job.metadata.name;
   overview.workers_desired = job.spec.worker.replicas;
-  overview.ps_desired = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
+  overview.ps_desired = planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
   overview.epochs_total = job.spec.training.whole_epochs();
 
   const absl::StatusOr<RunState> state = ReadRunState(root);

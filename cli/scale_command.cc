@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/commands.h"
+#include "operator/planner/context.h"
 
 namespace downpour::cli {
 namespace {
@@ -31,7 +32,7 @@ int ScaleCommand(const Target& target, std::optional<int> ps, std::optional<int>
   const absl::Status scaled = (*cluster)->Scale(*job, ps, workers);
   if (!scaled.ok()) return Complain(scaled);
   const api::TrainingJobSpec& before = job->job.spec;
-  const int ps_before = before.parameter_server.has_value() ? before.parameter_server->replicas : 0;
+  const int ps_before = planner::DesiredReplicas(before, api::Role::kParameterServer);
   const std::string changes =
       absl::StrCat(Change("ps", ps_before, ps), Change("workers", before.worker.replicas, workers));
   std::cout << target.name << ": " << changes.substr(2) << std::endl;

@@ -16,20 +16,6 @@ namespace {
 constexpr DrillKind kKinds[] = {DrillKind::kWorker, DrillKind::kPs, DrillKind::kCoordinator, DrillKind::kNode};
 constexpr char kSucceeded[] = "Succeeded";
 
-bool IsOfKind(const DrillMember& member, DrillKind kind) {
-  switch (kind) {
-    case DrillKind::kWorker:
-      return member.role == api::Role::kWorker;
-    case DrillKind::kPs:
-      return member.role == api::Role::kParameterServer;
-    case DrillKind::kCoordinator:
-      return member.role == api::Role::kCoordinator;
-    case DrillKind::kNode:
-      return !member.node.empty();
-  }
-  return false;
-}
-
 // What can be killed of this kind, in the order of the look.
 std::vector<DrillAttack> Attacks(DrillKind kind, const std::optional<int>& index, const DrillLook& look) {
   std::vector<DrillAttack> attacks;
@@ -105,6 +91,20 @@ void TakeProgress(const DrillLook& look, DrillState* state, std::vector<std::str
 }
 
 }  // namespace
+
+bool IsOfKind(const DrillMember& member, DrillKind kind) {
+  switch (kind) {
+    case DrillKind::kWorker:
+      return member.role == api::Role::kWorker;
+    case DrillKind::kPs:
+      return member.role == api::Role::kParameterServer;
+    case DrillKind::kCoordinator:
+      return member.role == api::Role::kCoordinator;
+    case DrillKind::kNode:
+      return !member.node.empty();
+  }
+  return false;
+}
 
 std::string DrillKindName(DrillKind kind) {
   switch (kind) {

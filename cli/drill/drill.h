@@ -45,6 +45,8 @@ struct DrillMember {
   std::string name() const;  // "worker-2"
 };
 
+bool IsOfKind(const DrillMember& member, DrillKind kind);
+
 struct DrillProgress {
   double word = 0;                    // another one with each time that it is said anew
   std::uint64_t generation = 0;       // another one after parameters were lost

@@ -1,6 +1,5 @@
 #include "cli/drill/drill_loop.h"
 
-#include <optional>
 #include <string>
 #include <utility>
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/audit.h"
 #include "cli/render/format.h"
 #include "cli/render/summary_text.h"
 
@@ -60,10 +61,7 @@ std::string Table(const DrillState& state) {
 }
 
 // Of these errors of the audit: those of silence, and those that say nothing about the tables.
-bool SaysNothing(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
-         absl::IsNotFound(status) || absl::IsCancelled(status);
-}
+bool SaysNothing(const absl::Status& status) { return absl::IsFailedPrecondition(status) || AuditMayPass(status); }
 
 // What a ledger shows that must not be; empty: nothing. While a job trains it has not done all.
 std::string LedgerFault(const DrillEnding& ending) {

@@ -61,8 +61,7 @@ constexpr Description kDescriptions[] = {
      "one. Without a request or limit of its own that container asks for 100m of CPU and 256Mi of memory."},
     {"spec.parameterServer.replicationFactor",
      "How many parameter servers hold each slice of the parameters. With 2 the loss of one costs nothing: another "
-     "takes "
-     "over. Needs as many replicas."},
+     "takes over. Needs as many replicas."},
     {"spec.parameterServer.replication",
      "How updates come to the standbys. Of a replicationFactor of more than 1. Absent: Sync."},
     {"spec.parameterServer.replication.type",

@@ -59,6 +59,8 @@ enum class ReplicationType { kSync, kAsync };
 struct ReplicationSpec {
   ReplicationType type = ReplicationType::kSync;
   std::optional<int> max_lag;  // of kAsync, in updates; absent: kUsualReplicationLag
+  // So many updates a ps may be ahead of its standby.
+  int lag() const { return type == ReplicationType::kSync ? 0 : max_lag.value_or(kUsualReplicationLag); }
   friend bool operator==(const ReplicationSpec&, const ReplicationSpec&) = default;
 };
 

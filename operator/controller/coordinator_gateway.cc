@@ -74,11 +74,13 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
 
   void Follow(const std::string& job_uid, const std::string& key, const std::string& address, Periods periods,
               v1::ProgressRequest question) override {
+    std::string text = question.SerializeAsString();
     absl::MutexLock lock(&mutex_);
     Job& job = jobs_[job_uid];
     job.key = key;
-    const bool tells_more = job.question.SerializeAsString() != question.SerializeAsString();
+    const bool tells_more = job.question_text != text;
     job.question = std::move(question);
+    job.question_text = std::move(text);
     if (job.address != address) {
       Discard(std::move(job.stub));
       job.address = address;
@@ -137,6 +139,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     std::string address;
     Periods periods = {absl::InfiniteDuration(), absl::InfiniteDuration()};
     v1::ProgressRequest question;
+    std::string question_text;                       // serialised: compared often
     std::shared_ptr<v1::Coordinator::Stub> stub;     // from the first question on: channels are expensive
     absl::Duration next = absl::InfiniteDuration();  // when it is asked; all times are of kube::MonotonicNow
     bool asking = false;
@@ -147,6 +150,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   struct Call {
     grpc::ClientContext context;
     v1::ProgressRequest question;
+    std::string question_text;  // serialised: compared often
     v1::ProgressReply reply;
     v1::FinishRequest finish;
     v1::FinishReply finished;
@@ -208,6 +212,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
     if (job.stub == nullptr) job.stub = v1::Coordinator::NewStub(MakeMemberChannel(job.address));
     call->coordinator = job.stub;
     call->question = job.question;
+    call->question_text = job.question_text;
     call->context.set_deadline(DeadlineIn(options_.deadline));
     Call* const raw = call.get();
     calls_.emplace(raw, std::move(call));
@@ -229,7 +234,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
       Job& job = found->second;
       job.asking = false;
       // What came up meanwhile is not told yet.
-      if (job.question.SerializeAsString() != call.question.SerializeAsString()) {
+      if (job.question_text != call.question_text) {
         Schedule(job_uid, job, std::min(job.next, kube::MonotonicNow()));
       }
       if (!status.ok()) return;

@@ -11,6 +11,7 @@
 #include "operator/controller/pod.h"
 #include "operator/controller/pod_spec.h"
 #include "operator/job/training_config.h"
+#include "operator/planner/context.h"
 #include "proto/host_port.h"
 
 namespace downpour::controller {
@@ -303,8 +304,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
   if (spec.value("hostNetwork", Json()) == true && spec.value("dnsPolicy", Json()).is_null()) {
     spec["dnsPolicy"] = "ClusterFirstWithHostNet";
   }
-  const bool standbys = job.spec.parameter_server.has_value() && job.spec.parameter_server->replication_factor > 1;
-  if (standbys && role == api::Role::kParameterServer) SpreadOverNodes(job, role, spec);
+  if (role == api::Role::kParameterServer && planner::HasStandbys(job.spec)) SpreadOverNodes(job, role, spec);
   AddRequests(spec, *FindTrainer(spec), role);
   KeepLastWords(spec);
   return Json{{"apiVersion", "v1"},

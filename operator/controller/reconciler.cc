@@ -10,6 +10,7 @@
 #include "operator/job/training_config.h"
 #include "operator/kube/api_error.h"
 #include "operator/planner/conditions.h"
+#include "operator/planner/context.h"
 #include "operator/planner/update_mode.h"
 #include "proto/host_port.h"
 
@@ -30,7 +31,7 @@ void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_
 // that are to hold nothing, slices without a standby, or a recovery that ends with the first new update.
 bool IsWatched(const api::TrainingJob& job, const Pods& pods) {
   const api::TrainingJobStatus& status = job.status;
-  const int wanted_ps = job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0;
+  const int wanted_ps = planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
   const bool too_many = std::any_of(pods.begin(), pods.end(), [wanted_ps](const PodPointer& pod) {
     return pod->role == api::Role::kParameterServer && pod->index >= wanted_ps && !HasEnded(*pod);
   });

@@ -102,9 +102,6 @@ planner::ReplicationReport ToPlanner(const v1::ReplicationProgress& progress) {
   return report;
 }
 
-// "ps" or "worker".
-const char* RoleName(api::Role role) { return role == api::Role::kWorker ? "worker" : "ps"; }
-
 }  // namespace
 
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time) {
@@ -159,10 +156,11 @@ v1::ProgressRequest MakeQuestion(const std::string& job_uid, const api::Training
   v1::ProgressRequest question;
   question.set_job_uid(job_uid);
   std::vector<v1::MemberFailure> failures = RecentFailures(status);
+  constexpr api::Role kPs = api::Role::kParameterServer;
   // What is counted because somebody asked it to end may answer for a while.
   std::erase_if(failures, [&instances](const v1::MemberFailure& failure) {
     return std::any_of(instances.begin(), instances.end(), [&failure](const planner::Instance& instance) {
-      return RoleName(instance.role) == failure.role() && instance.role == api::Role::kParameterServer &&
+      return instance.role == kPs && failure.role() == api::ToString(kPs) &&
              instance.index == static_cast<int>(failure.index()) &&
              instance.incarnation == static_cast<int>(failure.process_incarnation()) &&
              instance.phase == planner::InstancePhase::kRunning;
@@ -181,7 +179,7 @@ std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& stat
   for (const api::FailureRecord& record : status.recent_failures) {
     if (record.role == api::Role::kCoordinator) continue;
     v1::MemberFailure& failure = failures.emplace_back();
-    failure.set_role(RoleName(record.role));
+    failure.set_role(std::string(api::ToString(record.role)));
     failure.set_index(static_cast<std::uint32_t>(record.index));
     failure.set_process_incarnation(static_cast<std::uint32_t>(record.incarnation));
     failure.set_platform(record.platform);
@@ -193,7 +191,7 @@ std::vector<v1::MemberFailure> RecentFailures(const api::TrainingJobStatus& stat
 
 bool IsMember(const v1::ProgressReply& reply, api::Role role, int index, int incarnation) {
   return std::any_of(reply.members().begin(), reply.members().end(), [&](const v1::MemberProgress& member) {
-    return member.role() == RoleName(role) && static_cast<int>(member.index()) == index &&
+    return member.role() == api::ToString(role) && static_cast<int>(member.index()) == index &&
            static_cast<int>(member.process_incarnation()) == incarnation;
   });
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "operator/api/memory.h"
+#include "operator/planner/context.h"
 
 namespace downpour::job {
 namespace {
@@ -383,9 +384,7 @@ void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
 
 void SetReplication(const api::ParameterServerSpec& spec, v1::TrainingConfig* config) {
   config->set_replication_factor(static_cast<std::uint32_t>(spec.replication_factor));
-  const api::ReplicationSpec replication = spec.replication.value_or(api::ReplicationSpec());
-  if (replication.type == api::ReplicationType::kSync) return;
-  config->set_replication_lag(static_cast<std::uint32_t>(replication.max_lag.value_or(api::kUsualReplicationLag)));
+  config->set_replication_lag(static_cast<std::uint32_t>(spec.replication.value_or(api::ReplicationSpec()).lag()));
 }
 
 }  // namespace
@@ -396,7 +395,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   v1::TrainingConfig config;
   config.set_job_uid(job_uid);
   config.set_job_name(job.metadata.name);
-  config.set_ps_replicas(spec.parameter_server.has_value() ? spec.parameter_server->replicas : 0);
+  config.set_ps_replicas(planner::DesiredReplicas(spec, api::Role::kParameterServer));
   if (spec.parameter_server.has_value()) SetReplication(*spec.parameter_server, &config);
   *config.mutable_model() = ToProto(spec.model);
   *config.mutable_dataset() = ToProto(spec.dataset);
@@ -452,8 +451,7 @@ v1::WantedMode ToWantedMode(const api::TrainingJob& job) {
 v1::WantedPs ToWantedPs(const api::TrainingJob& job) {
   v1::WantedPs wanted;
   wanted.set_revision(static_cast<std::uint64_t>(job.metadata.generation));
-  wanted.set_count(
-      static_cast<std::uint32_t>(job.spec.parameter_server.has_value() ? job.spec.parameter_server->replicas : 0));
+  wanted.set_count(static_cast<std::uint32_t>(planner::DesiredReplicas(job.spec, api::Role::kParameterServer)));
   return wanted;
 }
 

@@ -25,10 +25,9 @@ std::string MissingPs(const Context& context, const std::vector<int>& indices) {
 }
 
 void ReportFailover(Context& context, const std::string& what) {
-  const std::optional<api::ReplicationSpec>& replication = context.job.spec.parameter_server->replication;
+  const int lag = context.job.spec.parameter_server->replication.value_or(api::ReplicationSpec()).lag();
   std::string cost = "nothing that was acknowledged is lost";
-  if (replication.has_value() && replication->type == api::ReplicationType::kAsync) {
-    const int lag = replication->max_lag.value_or(api::kUsualReplicationLag);
+  if (lag > 0) {
     cost = absl::StrCat("up to ", lag, " updates of each of its slices are lost (replication.maxLag)");
   }
   const std::string message = absl::StrCat(what, "; standbys take over, ", cost);

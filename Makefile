@@ -3,7 +3,7 @@ BUILD := build/release
 SHELL := /bin/bash
 .ONESHELL:
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: demo test bench sanitize sanitize-build format lint setup build clean
+.PHONY: demo test bench sanitize sanitize-build format lint lint-text setup build clean
 
 demo: setup
 	cmake --preset release >/dev/null
@@ -93,23 +93,38 @@ tracking-references: setup
 	  DOWNPOUR_MLFLOW_PYTHON=$$PWD/build/references/tracking/bin/python3 \
 	  ctest --preset release -R 'tracking_tensorboard|tracking_mlflow_server'
 
-# AddressSanitizer and UndefinedBehaviorSanitizer over the suite; ThreadSanitizer over what links no gRPC.
+# AddressSanitizer and UndefinedBehaviorSanitizer over the suite; ThreadSanitizer over what links no gRPC, which is what
+# sanitize-core has of the former too. sanitize-rest: the tests that do not start processes, without that core.
+.PHONY: sanitize-core sanitize-core-build sanitize-rest
 sanitize: sanitize-build
 	ctest --preset asan
 	ctest --preset tsan
 
-sanitize-build: setup
+sanitize-core: sanitize-core-build
+	ctest --preset asan -L core
+	ctest --preset tsan
+
+sanitize-rest: sanitize-build
+	ctest --preset asan -LE 'core|integration'
+
+sanitize-core-build: setup
 	cmake --preset asan >/dev/null
-	cmake --build --preset asan
+	cmake --build --preset asan --target core_tests
 	cmake --preset tsan >/dev/null
-	cmake --build --preset tsan --target tsan_tests
+	cmake --build --preset tsan --target core_tests
+
+sanitize-build: sanitize-core-build
+	cmake --build --preset asan
 
 format: setup
 	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
 
-lint: setup
+lint: lint-text
 	cmake --preset release >/dev/null
-	bash tests/tools/lint.sh $(BUILD)
+	bash tests/tools/clang_tidy.sh $(BUILD)
+
+lint-text: setup
+	bash tests/tools/lint_text.sh
 
 setup:
 	@bash docker/setup.sh
@@ -127,6 +142,12 @@ cluster:
 	echo 'images:     make images; e2e/images.py --load'
 	echo 'more verbs: e2e/cluster.py --help'
 	echo 'end it:     make cluster-down'
+
+.PHONY: cluster-build
+cluster-build:
+	@bash docker/setup.sh e2e
+	python3 e2e/cluster.py build
+	e2e/cluster/build.sh versitygw
 
 cluster-down:
 	@python3 e2e/cluster.py down

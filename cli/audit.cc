@@ -2,11 +2,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 
 #include "cli/ledger/ledger.h"
 #include "cli/ledger/read_ledgers.h"
 #include "cli/ledger/sample_count.h"
-#include "cli/process_backend.h"
 
 namespace downpour::cli {
 
@@ -33,9 +33,14 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
 }
 
 absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
-                                       const std::string& job_uid) {
+                                       const std::string& job_uid, const std::vector<Process>& processes) {
+  std::set<int> indices;
+  for (int index = 0; index < spec.parameter_server->replicas; ++index) indices.insert(index);
+  for (const Process& process : processes) {
+    if (process.role == api::Role::kParameterServer && process.running()) indices.insert(process.index);
+  }
   std::vector<std::string> addresses;
-  for (int index = 0; index < spec.parameter_server->replicas; ++index) {
+  for (const int index : indices) {
     absl::StatusOr<std::string> address = ReadAddress(paths.Address(ProcessName(api::Role::kParameterServer, index)));
     if (!address.ok()) return address.status();
     addresses.push_back(*std::move(address));

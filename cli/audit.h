@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cli/process_backend.h"
 #include "cli/run_folder.h"
 #include "cli/run_history.h"
 #include "operator/api/training_job.h"
@@ -25,9 +26,10 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
                                        const std::vector<std::string>& addresses, absl::Duration time_limit,
                                        DataSetSize size = DataSetSize::kOfFiles);
 
-// Those of a run of this machine, at the addresses in its folder. Blocks for kLedgerTimeLimit at most.
+// Those of a run of this machine, at the addresses in its folder: as many as the job is to have, and those of
+// `processes` that are there still though it is to have fewer. Blocks for kLedgerTimeLimit at most.
 absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
-                                       const std::string& job_uid);
+                                       const std::string& job_uid, const std::vector<Process>& processes);
 
 // Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
 // errors are contradictions.

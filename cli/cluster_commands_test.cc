@@ -186,7 +186,7 @@ TEST_F(ClusterCommandsTest, ScaleChangesWhatItIsToldAndNothingElse) {
   EXPECT_EQ(spec(), expected);
 
   EXPECT_THAT(Run({"scale", "lenet", "-n", "team"}, 2), HasSubstr("--ps or --workers"));
-  EXPECT_THAT(Run({"scale", "lenet", "--ps", "2"}, 2), HasSubstr("a run of this machine keeps the number"));
+  EXPECT_THAT(Run({"scale", "lenet", "--ps", "2"}, 2), HasSubstr("no run folder of that name"));
   EXPECT_THAT(Run({"scale", "lanet", "-n", "team", "--ps", "2"}, 2), HasSubstr("there is lenet"));
   server_.Inject("PATCH", "/trainingjobs/lenet",
                  FakeApiServer::Refuse(422, "Invalid", "must be at least replicationFactor"), 1);

@@ -95,11 +95,12 @@ class GrpcCoordinatorLink final : public CoordinatorLink {
     exchange_->changed.notify_all();
   }
 
-  void Ask(const v1::ProgressRequest& question) override {
+  bool Ask(const v1::ProgressRequest& question) override {
     const std::lock_guard<std::mutex> lock(exchange_->mutex);
-    if (!exchange_->idle()) return;
+    if (!exchange_->idle()) return false;
     exchange_->question = question;
     exchange_->changed.notify_all();
+    return true;
   }
 
   std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {

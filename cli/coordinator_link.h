@@ -16,8 +16,8 @@ class CoordinatorLink {
  public:
   virtual ~CoordinatorLink() = default;
 
-  // Sends a question unless one is under way.
-  virtual void Ask(const v1::ProgressRequest& question) = 0;
+  // Sends a question. False, and nothing is sent: one is under way, or its answer was not taken yet.
+  virtual bool Ask(const v1::ProgressRequest& question) = 0;
   // The answer to the last question, once; absent: none came yet. An error says why there is none.
   virtual std::optional<absl::StatusOr<v1::ProgressReply>> Take() = 0;
   // A descriptor that becomes readable when Take has something; -1: there is none.

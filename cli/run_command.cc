@@ -28,6 +28,7 @@
 #include "cli/render/summary_text.h"
 #include "cli/run_folder.h"
 #include "cli/run_loop.h"
+#include "cli/run_scale.h"
 #include "cli/run_view.h"
 #include "cli/wake.h"
 #include "operator/job/coordinator_client.h"
@@ -97,14 +98,19 @@ absl::StatusOr<FileDescriptor> LockOutput(const std::string& output, const RunPa
       absl::StrCat("spec.output.directory: ", output, ": another run that is under way writes its model there"));
 }
 
-// Writes what the processes and the other commands read. Returns the file for the metrics.
-absl::StatusOr<LineFile> FillFolder(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
-  if (absl::Status status = CheckFreeSpace(paths.root, kRunFolderBytes); !status.ok()) return status;
+// Writes what the processes and the other commands read.
+absl::Status WriteJob(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
   const std::string& output = job.spec.output.directory;
   const absl::StatusOr<std::string> config = MakeConfig(job, job_uid, output.empty() ? paths.root : output);
   if (!config.ok()) return config.status();
   if (absl::Status status = WriteFileDurably(paths.Config(), *config); !status.ok()) return status;
-  if (absl::Status status = WriteFileDurably(paths.Job(), api::ToJson(job)); !status.ok()) return status;
+  return WriteFileDurably(paths.Job(), api::ToJson(job));
+}
+
+// Returns the file for the metrics.
+absl::StatusOr<LineFile> FillFolder(const RunPaths& paths, const api::TrainingJob& job, const std::string& job_uid) {
+  if (absl::Status status = CheckFreeSpace(paths.root, kRunFolderBytes); !status.ok()) return status;
+  if (absl::Status status = WriteJob(paths, job, job_uid); !status.ok()) return status;
   return LineFile::Create(paths.Metrics());
 }
 
@@ -122,6 +128,18 @@ absl::StatusOr<PreparedRun> Prepare(api::TrainingJob job, const RunOptions& opti
   }
   return PreparedRun{std::move(job),      job_uid,         *std::move(folder), BinaryDirectory(),
                      *std::move(metrics), *std::move(lock)};
+}
+
+// The job as `downpour scale` wants it, which those started from now on and the other commands read.
+absl::StatusOr<std::optional<api::TrainingJob>> TakeChange(PreparedRun& run, const api::TrainingJob& job) {
+  const absl::StatusOr<std::optional<ScaleWish>> wish = TakeScaleWish(run.folder.paths());
+  if (!wish.ok()) return wish.status();
+  if (!wish->has_value()) return std::optional<api::TrainingJob>();
+  absl::StatusOr<api::TrainingJob> scaled = ScaledJob(job, **wish);
+  if (!scaled.ok()) return scaled.status();
+  if (absl::Status status = WriteJob(run.folder.paths(), *scaled, run.job_uid); !status.ok()) return status;
+  run.job = *scaled;
+  return std::optional<api::TrainingJob>(*std::move(scaled));
 }
 
 // Whoever does not hear it is told again by the next pass.
@@ -176,7 +194,8 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
                            return WriteFileDurably(paths.Status(), RunStateToJson(state));
                          },
                          [&](const std::string& line) { return run.metrics.Append(line); },
-                         [&] { return AuditRun(run.folder.paths(), run.job.spec, run.job_uid); },
+                         [&] { return AuditRun(paths, run.job.spec, run.job_uid, processes.List()); },
+                         [&](const api::TrainingJob& job) { return TakeChange(run, job); },
                          [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
                          options.audit_seconds};
     outcome = RunJob(run.job, run.job_uid, start_time, parts);

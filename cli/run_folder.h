@@ -24,6 +24,7 @@ struct RunPaths {
   std::string Config() const { return root + "/config.json"; }
   std::string Status() const { return root + "/status.json"; }
   std::string Metrics() const { return root + "/metrics.jsonl"; }
+  std::string Scale() const { return root + "/scale.json"; }  // not taken up yet
   std::string Summary() const { return root + "/summary.json"; }
   std::string Report() const { return root + "/report.html"; }
   std::string Log(const std::string& name) const;             // of "worker-2"

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/audit.h"
 #include "operator/job/report.h"
+#include "operator/job/training_config.h"
 #include "operator/planner/conditions.h"
+#include "operator/planner/context.h"
 
 namespace downpour::cli {
 namespace {
@@ -47,10 +49,12 @@ class RunLoop {
   RunOutcome Work() {
     while (true) {
       parts_.processes.Poll();
+      TakeChange();
       absl::Status status = TakeAnswer();
       if (!status.ok()) return {kFailed, std::string(status.message()), false, {}};
       const double now = parts_.clock.Now();
-      const planner::Observed observed = Observe(parts_.processes.List(), reply_, reply_time_);
+      planner::Observed observed = Observe(parts_.processes.List(), reply_, reply_time_);
+      if (observed.report.has_value()) observed.report->told = answered_;
       const planner::Plan plan = planner::MakePlan(job_, observed, now);
       status = CarryOut(plan, now);
       DismissWorkers(now);
@@ -70,6 +74,26 @@ class RunLoop {
     }
   }
 
+  void TakeChange() {
+    const absl::StatusOr<std::optional<api::TrainingJob>> change = parts_.take_change(job_);
+    if (!change.ok()) {
+      parts_.recorder.AddEvent(parts_.clock.Now(), /*warning=*/true, "NotScaled",
+                               std::string(change.status().message()));
+    }
+    if (!change.ok() || !change->has_value()) return;
+    const auto count = [](const api::TrainingJob& job, api::Role role) {
+      return planner::DesiredReplicas(job.spec, role);
+    };
+    parts_.recorder.AddEvent(
+        parts_.clock.Now(), /*warning=*/false, "Scaled",
+        absl::StrCat("ps ", count(job_, api::Role::kParameterServer), " -> ",
+                     count(**change, api::Role::kParameterServer), ", workers ", count(job_, api::Role::kWorker),
+                     " -> ", count(**change, api::Role::kWorker)));
+    job_.metadata = (*change)->metadata;
+    job_.spec = (*change)->spec;
+    next_ask_ = 0;
+  }
+
   // Who stops a run that did not get going wants to know why it did not.
   std::string StoppedMessage() const {
     const bool trained = reply_.has_value() && reply_->updates_applied() > 0;
@@ -83,6 +107,7 @@ class RunLoop {
     if (!answer.has_value() || !answer->ok()) return absl::OkStatus();  // its age tells the planner
     reply_ = **std::move(answer);
     reply_time_ = parts_.clock.Now();
+    answered_ = told_;
     for (const std::string& line :
          parts_.recorder.AddProgress(reply_time_, *reply_, FirstCoordinatorStart(), job_.status.restarts_total)) {
       if (absl::Status status = parts_.append_metrics(line); !status.ok()) return status;
@@ -100,7 +125,9 @@ class RunLoop {
   void AskIfDue(const std::vector<planner::Instance>& instances) {
     const double now = parts_.clock.Now();
     if (now < next_ask_) return;
-    parts_.coordinator.Ask(job::MakeQuestion(job_uid_, job_.status, instances));
+    v1::ProgressRequest question = job::MakeQuestion(job_uid_, job_.status, instances);
+    *question.mutable_ps() = job::ToWantedPs(job_);
+    if (parts_.coordinator.Ask(question)) told_ = job::ToldBy(question);
     const bool started = reply_.has_value() && reply_->updates_applied() > 0;
     next_ask_ = now + (started ? kAskInterval : kAskIntervalAtStart);
   }
@@ -223,6 +250,8 @@ class RunLoop {
 
   std::optional<v1::ProgressReply> reply_;
   double reply_time_ = 0;
+  planner::ToldOfPs told_;      // with the newest question
+  planner::ToldOfPs answered_;  // with the question that `reply_` answers
   double next_ask_ = 0;
   bool bad_input_ = false;
   std::set<std::pair<std::string, int>> members_;  // name and incarnation of each process that was ready once

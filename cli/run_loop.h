@@ -43,6 +43,9 @@ struct RunParts {
   std::function<absl::Status(const std::string& line)> append_metrics;
   // Audits the tables of the ps, within seconds. Silence is asked again for `audit_patience`.
   std::function<absl::StatusOr<LedgerSummary>()> read_ledger;
+  // The job as the user wants it from now on, with the next revision, if he changed it since it was asked last; the
+  // next start of a process follows it. An error is told him, and the job stays as it is.
+  std::function<absl::StatusOr<std::optional<api::TrainingJob>>(const api::TrainingJob& job)> take_change;
   // Tells these processes to exit 0, within seconds.
   std::function<void(const std::vector<Process>& running)> finish;
   double audit_patience = 30;  // seconds

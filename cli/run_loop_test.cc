@@ -4,6 +4,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/testing/fake_run.h"
@@ -75,6 +76,7 @@ class RunLoopTest : public ::testing::Test {
     reply.set_message(failure);
     reply.mutable_view()->set_generation(generation);
     if (restoration.has_value()) *reply.mutable_restoration() = *restoration;
+    reply.mutable_placed_ps()->Assign(placed_ps.begin(), placed_ps.end());
     reply.set_updates_applied(updates);
     reply.set_updates_expected(kUpdates);
     reply.set_updates_per_epoch(kUpdates / 2);
@@ -109,7 +111,8 @@ class RunLoopTest : public ::testing::Test {
                          },
                          [this](const std::string&) { return metrics_error; },
                          [this] { return ReadLedger(); },
-                         [this](const std::vector<Process>& running) { Finish(running); }};
+                         [this](const std::vector<Process>& running) { Finish(running); },
+                         [this](const api::TrainingJob&) { return std::exchange(change, std::nullopt); }};
     RunOutcome outcome = RunJob(job, "uid", clock.now, parts);
     EXPECT_FALSE(processes->AnyRunning());
     return outcome;
@@ -147,6 +150,8 @@ class RunLoopTest : public ::testing::Test {
   std::string failure;
   absl::Status store_error, metrics_error;
   absl::StatusOr<LedgerSummary> ledger = kExactLedger;
+  absl::StatusOr<std::optional<api::TrainingJob>> change = std::optional<api::TrainingJob>();
+  std::vector<std::uint32_t> placed_ps;  // as the coordinator says
   int ledger_reads = 0;
   int heals_after = 0;  // reads; 0: never
 };
@@ -161,6 +166,53 @@ TEST_F(RunLoopTest, TrainsToTheEnd) {
   EXPECT_EQ(ledger_reads, 1);
   EXPECT_EQ(view.last.status.phase, "Succeeded");
   EXPECT_EQ(recorder->history().spans.size(), 6u);
+}
+
+// Those that are wanted are started and told of; those that are not end once they hold nothing, and not before.
+TEST_F(RunLoopTest, AnotherNumberOfProcessesIsTakenUpWhileItTrains) {
+  Prepare(1, 1);
+  int wanted = 2;
+  int looks_with_two = 0;
+  waiter.on_wait = [&] {
+    const std::size_t ps = Running(api::Role::kParameterServer).size();
+    if (updates == 10 && job.spec.parameter_server->replicas == 1 && looks_with_two == 0) {
+      job.spec.parameter_server->replicas = 2;
+      job.spec.worker.replicas = 3;
+      ++job.metadata.generation;
+      change = job;
+      placed_ps = {0, 1};
+    } else if (updates >= 50 && job.spec.parameter_server->replicas == 2) {
+      EXPECT_EQ(ps, 2u);
+      EXPECT_EQ(Running(api::Role::kWorker).size(), 3u);
+      EXPECT_EQ(coordinator.question.ps().count(), 2u);
+      EXPECT_EQ(coordinator.question.ps().revision(), 2u);
+      wanted = 1;
+      job.spec.parameter_server->replicas = 1;
+      ++job.metadata.generation;
+      change = job;
+    } else if (wanted == 1 && placed_ps.size() == 2 && ++looks_with_two > 5) {
+      EXPECT_EQ(ps, 2u) << "it holds slices still";
+      placed_ps = {0};
+    }
+    return 0;
+  };
+  const RunOutcome outcome = Run();
+  EXPECT_EQ(outcome.phase, kSucceeded) << outcome.message;
+  EXPECT_EQ(processes->starts, 1 + 2 + 3);
+  EXPECT_EQ(stored.status.restarts_total, 0);
+  EXPECT_EQ(coordinator.question.ps().count(), 1u);
+  int scaled = 0;
+  for (const auto& event : recorder->history().events) scaled += event.reason == "Scaled" ? 1 : 0;
+  EXPECT_EQ(scaled, 2);
+}
+
+TEST_F(RunLoopTest, AWishThatCannotBeFollowedIsTold) {
+  Prepare(1, 1);
+  change = absl::InvalidArgumentError("scale.json: expected numbers");
+  EXPECT_EQ(Run().phase, kSucceeded);
+  ASSERT_FALSE(recorder->history().events.empty());
+  EXPECT_EQ(recorder->history().events.front().reason, "NotScaled");
+  EXPECT_EQ(recorder->history().events.front().message, "scale.json: expected numbers");
 }
 
 // Any process may be killed at any moment: the job ends well, and every replacement has a number of its own, stored

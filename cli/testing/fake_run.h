@@ -101,9 +101,10 @@ class FakeProcesses final : public ProcessBackend {
 // A coordinator that answers what the test computes, unless it is not running.
 class FakeCoordinator final : public CoordinatorLink {
  public:
-  void Ask(const v1::ProgressRequest& asked_for) override {
+  bool Ask(const v1::ProgressRequest& asked_for) override {
     asked_ = true;
     question = asked_for;
+    return true;
   }
   std::optional<absl::StatusOr<v1::ProgressReply>> Take() override {
     if (!std::exchange(asked_, false)) return std::nullopt;

@@ -150,7 +150,6 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   struct Call {
     grpc::ClientContext context;
     v1::ProgressRequest question;
-    std::string question_text;  // serialised: compared often
     v1::ProgressReply reply;
     v1::FinishRequest finish;
     v1::FinishReply finished;

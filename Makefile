@@ -19,7 +19,7 @@ test: build
 
 bench: setup
 	cmake --preset release >/dev/null
-	cmake --build --preset release --target downpour downpour-server downpour-worker reference_trainer transfer_bench checkpoint_bench
+	cmake --build --preset release --target downpour downpour-server downpour-worker counter_worker reference_trainer transfer_bench checkpoint_bench
 	python3 tests/bench/run.py --bin $(BUILD)/bin --output build/bench.json
 
 # The loader against PyTorch's, of DOWNPOUR_PYTORCH_PYTHON, which needs torchvision too; a few minutes.

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 
+from recovery import recovery_rows
 from rows import print_table, row_of_limit, row_of_pairs, write_rows
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -46,14 +47,15 @@ def peak_resident_bytes(pid):
     return fields["VmHWM"]
 
 
-def run_ours(binaries, manifest, model, workers, batch, samples, epochs):
-    """One job with one ps. Returns steady samples/s, seconds to the first update, and memory."""
+def run_ours(binaries, manifest, model, workers, batch, samples, epochs, ps=1, factor=1):
+    """One job. Returns steady samples/s, seconds to the first update, and memory."""
     folder = tempfile.mkdtemp(prefix="downpour-bench-")
     run = os.path.join(folder, "run")
     command = [os.path.join(binaries, "downpour"), "run", os.path.join(ROOT, f"deploy/examples/{manifest}.yaml"), "--run-dir", run,
                "--output", "json", "--set", f"model.name={model}", "--set", f"training.batchSize={batch}",
                "--set", f"training.epochs={epochs}", "--set", "training.evaluate=false",
-               "--set", f"worker.replicas={workers}", "--set", "parameterServer.replicas=1"]
+               "--set", f"worker.replicas={workers}", "--set", f"parameterServer.replicas={ps}",
+               "--set", f"parameterServer.replicationFactor={factor}"]
     if samples:
         command += ["--set", f"dataset.synthetic.samples={samples}"]
     memory = {}
@@ -161,6 +163,14 @@ def main():
     if not options.only or "checkpoint" in options.only:
         rows += rows_of(options.bin, "checkpoint_bench", "--rounds", str(options.pairs),
                         "--folder", os.path.dirname(os.path.abspath(options.output)))
+
+    if not options.only or options.only in "lenet-with-standbys":
+        ours, reference = [], []
+        for _ in range(options.pairs):
+            for factor, rates in ((2, ours), (1, reference)):
+                rates.append(run_ours(options.bin, "lenet", "LeNet", 3, 256, None, 2, ps=2, factor=factor)[0])
+        rows.append(row_of_pairs("lenet-with-standbys", ours, reference, "samples/s", least=0.9))
+    rows += recovery_rows(options.bin, lambda name: not options.only or options.only in name)
 
     print_table(rows)
     for row in rows:

@@ -1,10 +1,15 @@
 // A worker with a model that counts instead of learning. With a learning rate of 1 that staleness does not change, the
 // trained values say exactly how often each slice was updated and how often each sample was used.
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,6 +28,12 @@ namespace {
 constexpr char kSamplesVariable[] = "DOWNPOUR_COUNTER_SAMPLES";
 // How long a step computes, so that a job lasts as long on every machine; none: no longer than it takes.
 constexpr char kStepVariable[] = "DOWNPOUR_COUNTER_STEP_MILLISECONDS";
+// A folder for a file of each worker with a line for each step: when it began, which is when the update before it was
+// acknowledged by all, and when it was computed; nanoseconds of the monotonic clock. None: nothing is written.
+constexpr char kTimesVariable[] = "DOWNPOUR_COUNTER_TIMES";
+// Of the large tensor, each of 4000 bytes.
+constexpr char kRowsVariable[] = "DOWNPOUR_COUNTER_ROWS";
+constexpr std::int64_t kRows = 2500;
 constexpr std::size_t kSliceElements = std::size_t{1} << 20;
 
 // Sample i is the number i.
@@ -49,9 +60,10 @@ class CounterDataset final : public data::Dataset {
 // Every tensor but the first counts updates in the first element of each of its slices; the first counts samples.
 class CounterModel final : public model::Model {
  public:
-  CounterModel(std::int64_t samples, absl::Duration step)
+  CounterModel(std::int64_t samples, std::int64_t rows, absl::Duration step, const char* times)
       : step_(step),
-        tensors_({{"samples", {samples}}, {"large", {2500, 1000}}, {"small", {7}}, {"scalar", {}}, {"odd", {3, 5}}}) {
+        tensors_({{"samples", {samples}}, {"large", {rows, 1000}}, {"small", {7}}, {"scalar", {}}, {"odd", {3, 5}}}) {
+    if (times != nullptr) times_.open(absl::StrCat(times, "/", getpid()));
     for (const model::Tensor& tensor : tensors_) {
       const auto elements = static_cast<std::size_t>(tensor.elements());
       values_.emplace_back(elements, 0.0f);
@@ -69,7 +81,12 @@ class CounterModel final : public model::Model {
   }
   absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
+    const auto begin = std::chrono::steady_clock::now();
     absl::SleepFor(step_);
+    if (times_.is_open()) {
+      times_ << begin.time_since_epoch() / std::chrono::nanoseconds(1) << ' '
+             << std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1) << std::endl;
+    }
     std::vector<float>& used = gradients_.front();
     std::fill(used.begin(), used.end(), 0.0f);
     for (const std::int64_t sample : batch.inputs[0].values<std::int64_t>())
@@ -85,23 +102,32 @@ class CounterModel final : public model::Model {
 
  private:
   const absl::Duration step_;
+  std::ofstream times_;
   std::vector<model::Tensor> tensors_;
   std::vector<std::vector<float>> values_;
   std::vector<std::vector<float>> gradients_;
 };
 
+// False: it says something, and no number from `least` on.
+bool ReadNumber(const char* variable, std::int64_t least, std::int64_t* number) {
+  const char* text = std::getenv(variable);
+  return text == nullptr || (absl::SimpleAtoi(text, number) && *number >= least);
+}
+
 absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> CreateCounter(worker::WorkerProcessOptions options) {
-  const char* wanted = std::getenv(kSamplesVariable);
-  std::int64_t samples = 0;
-  if (wanted == nullptr || !absl::SimpleAtoi(wanted, &samples) || samples <= 0) {
+  std::int64_t samples = 0, step = 0, rows = kRows;
+  if (!ReadNumber(kSamplesVariable, 1, &samples) || samples == 0) {
     return absl::InvalidArgumentError(absl::StrCat(kSamplesVariable, ": must be a number greater than 0"));
   }
-  std::int64_t step = 0;
-  if (const char* text = std::getenv(kStepVariable); text != nullptr && (!absl::SimpleAtoi(text, &step) || step < 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(kStepVariable, ": must be a number"));
+  for (const auto& [variable, least, number] :
+       {std::tuple(kStepVariable, 0, &step), std::tuple(kRowsVariable, 1, &rows)}) {
+    if (!ReadNumber(variable, least, number)) {
+      return absl::InvalidArgumentError(absl::StrCat(variable, ": must be a number of at least ", least));
+    }
   }
-  return worker::WorkerProcess::Create(std::move(options), std::make_unique<CounterDataset>(samples), nullptr,
-                                       std::make_unique<CounterModel>(samples, absl::Milliseconds(step)));
+  return worker::WorkerProcess::Create(
+      std::move(options), std::make_unique<CounterDataset>(samples), nullptr,
+      std::make_unique<CounterModel>(samples, rows, absl::Milliseconds(step), std::getenv(kTimesVariable)));
 }
 
 }  // namespace

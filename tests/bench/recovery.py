@@ -1,0 +1,272 @@
+"""How long training stands still where parameter servers with standbys are lost or moved, and what standbys cost.
+
+Workers that count (tests/integration/counter_worker.cc) write down when each step began, which is when the update before
+it was acknowledged by every parameter server, and when it was computed. All updates touch every slice. So the first
+update that was computed after a fault and is acknowledged is the first on the slices whose primary died; the time from
+the fault to that acknowledgement is what is told, with the push itself in it. Every run ends with an exact ledger and
+with exact counters, or there is no figure.
+"""
+
+import bisect
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
+import counter_processes  # noqa: E402
+from counter_processes import Failure, alive, belongs_to, check, go_on, read_progress, read_status  # noqa: E402
+from rows import row, row_of_pairs  # noqa: E402
+
+PS = 3
+STEP_MILLISECONDS = 10
+BETWEEN_SECONDS = 1.0  # at least, from the moment that every slice has a standby again to the next fault
+STOP_SECONDS = 8.0
+SETTLED_SECONDS = 2.0  # without a slice that moves: then none is to move any more
+AROUND_SECONDS = 1.5  # before and after a fault, for the pace of those that it does not touch
+
+
+class Arguments:
+    def __init__(self, binaries):
+        self.downpour = os.path.join(binaries, "downpour")
+        self.server = os.path.join(binaries, "downpour-server")
+        self.worker = os.path.join(binaries, "..", "tests", "counter_worker")
+
+
+def read_steps(folder):
+    """By process: the seconds at which each step began, and at which it was computed."""
+    steps = {}
+    for name in os.listdir(folder):
+        begun, computed = [], []
+        with open(os.path.join(folder, name), encoding="utf-8") as file:
+            for line in file.read().splitlines(keepends=True):
+                if line.endswith("\n"):
+                    begin, end = line.split()
+                    begun.append(int(begin) / 1e9)
+                    computed.append(int(end) / 1e9)
+        steps[int(name)] = (begun, computed)
+    return steps
+
+
+def first_acknowledged(steps, moment):
+    """When the first update that was computed after the moment was acknowledged; None: none was."""
+    found = None
+    for begun, computed in steps.values():
+        index = bisect.bisect_right(computed, moment)
+        if index + 1 < len(begun) and (found is None or begun[index + 1] < found):
+            found = begun[index + 1]
+    return found
+
+
+def longest_push(steps, begin, end):
+    """The longest time from computed to acknowledged among the updates that were on their way within it."""
+    longest = 0.0
+    for begun, computed in steps.values():
+        for index in range(len(begun) - 1):
+            if begun[index + 1] >= begin and computed[index] <= end:
+                longest = max(longest, begun[index + 1] - computed[index])
+    return longest
+
+
+def pace(steps, pids, begin, end):
+    """Steps a second of these processes."""
+    return sum(bisect.bisect(steps[pid][0], end) - bisect.bisect(steps[pid][0], begin) for pid in pids) / (end - begin)
+
+
+def run_job(arguments, *, ps, factor, updates, step, patience, environment=None, last=None, workers=3):
+    """Runs a job of so many updates, a few more maybe; `step(folder)` is called again and again. Returns the steps."""
+    folder = tempfile.mkdtemp(prefix="downpour-recovery-")
+    times = os.path.join(folder, "times")
+    os.mkdir(times)
+    an_epoch = -(-counter_processes.SAMPLES // counter_processes.BATCH_SIZE)
+    counter_processes.EPOCHS = max(1, -(-updates // an_epoch))
+    counter_processes.UPDATES = counter_processes.EPOCHS * an_epoch
+    counter_processes.WORKERS = workers
+    manifest, programs = counter_processes.prepare(
+        arguments, {"ps": ps, "replication_factor": factor, "seed": 1}, folder)
+    run_folder = os.path.join(folder, "run")
+    try:
+        summary = counter_processes.supervise(
+            arguments, manifest, programs, folder, lambda: step(run_folder), patience=patience, last=last,
+            environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS), "DOWNPOUR_COUNTER_TIMES": times,
+                         **(environment or {})})
+        check(summary["generation"] == 1, f"generation {summary['generation']}: something was rolled back")
+        counter_processes.check_counts(summary["modelPath"], counter_processes.UPDATES)
+    except Failure as failure:
+        sys.exit(f"bench: {failure}\nThe run is kept in {folder}.")
+    steps = read_steps(times)
+    shutil.rmtree(folder)
+    return steps
+
+
+def in_sync(status):
+    """Every slice has a standby, and nothing moves."""
+    slices = status.get("status", {}).get("slices", {})
+    return slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"] and slices.get("moving", 0) == 0
+
+
+class Strikes:
+    """Faults of one kind, each once everything is as it was before the one before."""
+
+    def __init__(self, role, kind, count):
+        self.role, self.kind, self.count = role, kind, count
+        self.chance = random.Random(7)
+        self.moments = []  # (when, pids of the workers that it does not touch)
+        self.calm = None   # since when every slice has a standby and everybody is there
+        self.stopped = None
+        self.folder = None
+
+    def step(self, folder):
+        self.folder = folder
+        now = time.monotonic()
+        if self.stopped is not None:
+            if now >= self.moments[-1][0] + STOP_SECONDS:
+                self.mend()
+            return
+        status = read_status(folder)
+        processes = alive(status)
+        whole = (in_sync(status) and read_progress(folder) > 0 and
+                 sum(name.startswith("ps-") for name in processes) == PS and
+                 sum(name.startswith("worker-") for name in processes) == counter_processes.WORKERS)
+        if not whole:
+            self.calm = None
+            return
+        if self.calm is None:
+            self.calm = now
+        if len(self.moments) >= self.count or now < self.calm + max(BETWEEN_SECONDS, AROUND_SECONDS):
+            return
+        name = self.chance.choice(sorted(name for name in processes if name.startswith(self.role)))
+        pid = processes[name]["pid"]
+        if not belongs_to(folder, pid):
+            return
+        others = [process["pid"] for other, process in processes.items() if other.startswith("worker-") and other != name]
+        moment = time.monotonic()
+        os.kill(pid, signal.SIGKILL if self.kind == "kill" else signal.SIGSTOP)
+        self.moments.append((moment, others))
+        self.calm = None
+        if self.kind == "stop":
+            self.stopped = pid
+
+    def mend(self):
+        if self.stopped is not None:
+            pid, self.stopped = self.stopped, None
+            go_on(self.folder, pid)
+
+
+def strike(arguments, role, kind, count, updates, patience):
+    strikes = Strikes(role, kind, count)
+    steps = run_job(arguments, ps=PS, factor=2, updates=updates, step=strikes.step, patience=patience, last=strikes.mend)
+    print(f"bench: {len(strikes.moments)} of {count} times: {kind} {role}", file=sys.stderr, flush=True)
+    return strikes.moments, steps
+
+
+def failover_row(name, arguments, kind, count, updates, patience, target, floor):
+    """Milliseconds; the target is of the median, the floor of the longest."""
+    moments, steps = strike(arguments, "ps", kind, count, updates, patience)
+    stood = []
+    for moment, _ in moments:
+        acknowledged = first_acknowledged(steps, moment)
+        if acknowledged is not None:
+            stood.append(1000 * (acknowledged - moment))
+    check(stood, "the job was over before anything could be struck")
+    median, longest = statistics.median(stood), max(stood)
+    print(f"{name}: {len(stood)} times, median {median:.0f} ms, longest {longest:.0f} ms", flush=True)
+    return row(name, median, "ms", reference=target, target=f"< {target}, max < {floor}", holds=median < target and longest < floor,
+               runs=len(stood), spread=[min(stood) / target, longest / target])
+
+
+def worker_row(arguments, count, updates, patience):
+    """The pace of the other workers after one is killed, by theirs before. They get the share of the machine that it had."""
+    moments, steps = strike(arguments, "worker", "kill", count, updates, patience)
+    before = [pace(steps, others, moment - AROUND_SECONDS, moment) for moment, others in moments]
+    after = [pace(steps, others, moment, moment + AROUND_SECONDS) for moment, others in moments]
+    return row_of_pairs("other-workers-after-a-kill", after, before, "updates/s", least=0.95)
+
+
+class Moves:
+    """1 -> 4 -> 2 parameter servers, each once the one before is done."""
+
+    NUMBERS = [4, 2]
+
+    def __init__(self, arguments):
+        self.arguments = arguments
+        self.left = list(self.NUMBERS)
+        self.begun = []  # when each was asked for
+        self.ended = []
+        self.wanted = 1
+        self.settled = None  # since when it looks as wanted
+
+    def step(self, folder):
+        if read_progress(folder) <= 0.05 * (1 + 4 * len(self.begun)):
+            return
+        status = read_status(folder)
+        if len(self.begun) > len(self.ended):
+            slices = status.get("status", {}).get("slices", {})
+            servers = sum(name.startswith("ps-") for name in alive(status))
+            done = (servers == self.wanted and len(slices.get("parameterServers", [])) == self.wanted and
+                    slices.get("moving", 0) == 0)
+            if not done:
+                self.settled = None
+            elif self.settled is None:
+                self.settled = time.monotonic()
+            elif time.monotonic() > self.settled + SETTLED_SECONDS:
+                self.ended.append(self.settled)
+                self.settled = None
+            return
+        if not self.left:
+            return
+        self.wanted = self.left.pop(0)
+        self.begun.append(time.monotonic())
+        subprocess.run([self.arguments.downpour, "scale", folder, "--ps", str(self.wanted)], check=True, timeout=60,
+                       stdout=subprocess.DEVNULL)
+
+
+def moves_rows(arguments, updates, patience):
+    moves = Moves(arguments)
+    steps = run_job(arguments, ps=1, factor=1, updates=updates, step=moves.step, patience=patience)
+    check(len(moves.ended) == len(moves.NUMBERS), f"only {len(moves.ended)} of {len(moves.NUMBERS)} changes were done in the end")
+    quiet = longest_push(steps, moves.begun[0] - 3, moves.begun[0])
+    rows = []
+    for number, begin, end in zip(moves.NUMBERS, moves.begun, moves.ended):
+        longest = 1000 * longest_push(steps, begin, end)
+        print(f"to {number} ps: {end - begin:.1f} s, longest push {longest:.0f} ms, before {1000 * quiet:.0f} ms", flush=True)
+        rows.append(row(f"longest-push-while-moving-to-{number}-ps", longest, "ms", reference=200, target="<= 200, max 500",
+                        holds=longest <= 200))
+    return rows
+
+
+def throughput(arguments, factor, updates, rows):
+    steps = run_job(arguments, ps=2, factor=factor, updates=updates, step=lambda folder: None, patience=240, workers=1,
+                    environment={"DOWNPOUR_COUNTER_ROWS": str(rows), "DOWNPOUR_COUNTER_STEP_MILLISECONDS": "0"})
+    begun = max((begun for begun, _ in steps.values()), key=len)
+    begun = begun[len(begun) // 4:]  # by then the standbys are made
+    return (len(begun) - 1) / (begun[-1] - begun[0])
+
+
+def throughput_row(arguments, pairs):
+    ours, reference = [], []
+    for _ in range(pairs):
+        ours.append(throughput(arguments, 2, 200, 16000))
+        reference.append(throughput(arguments, 1, 200, 16000))
+    return row_of_pairs("standby-64MB-updates", ours, reference, "updates/s", least=0.45)
+
+
+def recovery_rows(binaries, wanted):
+    arguments = Arguments(binaries)
+    rows = []
+    if wanted("failover-kill"):
+        rows.append(failover_row("failover-kill", arguments, "kill", 50, 12000, 900, 500, 1000))
+    if wanted("failover-stop"):
+        rows.append(failover_row("failover-stop", arguments, "stop", 10, 6000, 600, 5000, 8000))
+    if wanted("other-workers"):
+        rows.append(worker_row(arguments, 10, 4000, 300))
+    if wanted("moving"):
+        rows += moves_rows(arguments, 3000, 300)
+    if wanted("standby-64MB"):
+        rows.append(throughput_row(arguments, 3))
+    return rows

@@ -5,6 +5,8 @@
 #include <iterator>
 #include <string>
 
+#include "operator/api/manifest.h"
+
 namespace downpour::job {
 namespace {
 

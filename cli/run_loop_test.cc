@@ -111,8 +111,8 @@ class RunLoopTest : public ::testing::Test {
                          },
                          [this](const std::string&) { return metrics_error; },
                          [this] { return ReadLedger(); },
-                         [this](const std::vector<Process>& running) { Finish(running); },
-                         [this](const api::TrainingJob&) { return std::exchange(change, std::nullopt); }};
+                         [this](const api::TrainingJob&) { return std::exchange(change, std::nullopt); },
+                         [this](const std::vector<Process>& running) { Finish(running); }};
     RunOutcome outcome = RunJob(job, "uid", clock.now, parts);
     EXPECT_FALSE(processes->AnyRunning());
     return outcome;

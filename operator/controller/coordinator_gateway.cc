@@ -150,6 +150,7 @@ class GrpcCoordinatorGateway final : public CoordinatorGateway {
   struct Call {
     grpc::ClientContext context;
     v1::ProgressRequest question;
+    std::string question_text;  // as of the job when it was asked
     v1::ProgressReply reply;
     v1::FinishRequest finish;
     v1::FinishReply finished;

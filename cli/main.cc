@@ -172,8 +172,8 @@ int Main(int argument_count, char** argument_values) {
   CLI::App* const why =
       AddTarget(app, "why", "says on one screen why a run, or a job on a cluster, waits, restarted or failed",
                 "the newest run that is running, or the newest", arguments);
-  CLI::App* const scale = AddTarget(app, "scale", "changes how many members a job has while it trains",
-                                    "nothing is changed", arguments);
+  CLI::App* const scale =
+      AddTarget(app, "scale", "changes how many members a job has while it trains", "nothing is changed", arguments);
   scale->add_option("--ps", arguments.ps, "so many parameter servers")
       ->check(CLI::Range(1, api::schema::kMaxParameterServers));
   scale->add_option("--workers", arguments.workers, "so many workers")->check(CLI::Range(0, api::schema::kMaxWorkers));

@@ -17,6 +17,7 @@
 #include "tests/simulation/network.h"
 #include "tests/simulation/process.h"
 #include "tests/simulation/residual_checks.h"
+#include "tests/simulation/rollback_checks.h"
 #include "tests/simulation/simulator.h"
 #include "tests/simulation/staleness_checks.h"
 #include "tests/simulation/world.h"
@@ -153,6 +154,7 @@ class Job {
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
   std::optional<StalenessChecks> staleness_checks_;
+  RollbackChecks rollback_checks_{&world_};
   std::optional<ResidualChecks> residual_checks_;      // with a codec
   std::optional<EvaluationChecks> evaluation_checks_;  // of a job that heeds them
   std::unique_ptr<class Faults> faults_;

@@ -211,6 +211,11 @@ void Job::NoteView(Process& ps, const Standing& before) {
   const v1::View& view = ps.ps->view();
   const v1::ViewStamp& stamp = view.stamp();
   if (core::CompareStamps(stamp, before.stamp) == 0) return;
+  rollback_checks_.OnView(ps.job_uid, view, ps.session, [this](std::uint64_t session) {
+    const auto found = by_session_.find(session);
+    return found != by_session_.end() && found->second->alive &&
+           Current(Kind::kPs, found->second->index) == found->second;
+  });
   const bool same_history = stamp.generation() == before.stamp.generation();
   const bool another_mode = !same_history || view.mode_epoch() != before.mode_epoch;
   if (same_history && another_mode && modes_.emplace(HistoryOf(ps), view.mode_epoch()).second) {
@@ -410,6 +415,7 @@ void Job::OnPush(Process& ps, const Frame& push, core::ReplyStatus status, std::
 }
 
 void Job::CheckApplied(Process& ps, const Frame& push, std::uint64_t sequence) {
+  rollback_checks_.OnApplied(ps.job_uid, ps.ps->view().stamp().generation());
   const core::DataPlan plan = *core::DataPlan::Create(ps.ps->view().data());
   const std::uint32_t width = core::StepWidth(ps.ps->view());
   if (width != 0 && push.payload.size() != 0 && !lossy()) {

@@ -352,15 +352,29 @@ void CoordinatorCore::ConsiderGathered(Time now) {
   }
   const AfterLoss after = PlanAfterLoss(*newest, conditions, options_.bug);
   // Enough of those that decide on it have to be there to make it count.
-  bool goes_on = after.kind == AfterLoss::Kind::kNothing && (!own || IsCommittedBy(*newest, registry_.live()));
+  const auto decide = [&](const std::set<std::uint64_t>& sessions, const std::set<std::uint64_t>& live) {
+    if (after.kind == AfterLoss::Kind::kNothing) return !own || IsCommittedBy(*newest, live);
+    return after.kind == AfterLoss::Kind::kGoesOn && !own && MayTakeOver(*newest, sessions) && MayGoOn(*newest, live);
+  };
+  bool goes_on = decide(registry_.sessions(), registry_.live());
   if (after.kind == AfterLoss::Kind::kGoesOn && !own) {
-    goes_on = options_.bug == PlantedBug::kMajoritySkipped ||
-              (MayTakeOver(*newest, registry_.sessions()) && MayGoOn(*newest, registry_.live()));
+    goes_on = goes_on || options_.bug == PlantedBug::kMajoritySkipped;
     rest.mutable_layout()->Assign(after.next.layout.begin(), after.next.layout.end());
     rest.mutable_ps()->Assign(after.next.ps.begin(), after.next.ps.end());
     if (after.next.failovers > 0 && rest.replication_lag() > 0) rest.set_lost_epoch(rest.stamp().epoch() + 1);
   }
   if (!goes_on && (!all || after.kind == AfterLoss::Kind::kWaits)) return;
+  if (!goes_on) {
+    // Also with more ps than are wanted by now: of those that are not known to be gone each may decide yet.
+    std::set<std::uint64_t> awaited;
+    for (const v1::PsMember& member : newest->ps()) {
+      if (registry_.Find(member.index()) == nullptr && !registry_.HasEnded(member)) awaited.insert(member.session());
+    }
+    std::set<std::uint64_t> sessions = registry_.sessions(), live = registry_.live();
+    sessions.insert(awaited.begin(), awaited.end());
+    live.insert(awaited.begin(), awaited.end());
+    if (decide(sessions, live)) return;
+  }
   if (!own) {
     // A history that another coordinator made: who was a member of mine is none of it.
     if (view_.has_stamp()) {

@@ -1191,5 +1191,55 @@ TEST_F(ReplicatedCoordinatorTest, WithoutStandbysAPsIsWaitedFor) {
   EXPECT_EQ(coordinator_->phase(), Phase::kTraining);
 }
 
+// A healthy job was rolled back: the manifest had been given fewer ps, so all of these had come, and those that were to
+// make up the majority had not.
+TEST_F(ReplicatedCoordinatorTest, ANewCoordinatorOfFewerPsAwaitsThoseThatMayDecide) {
+  ASSERT_NO_FATAL_FAILURE(Begin(2));
+  const auto make = [](std::uint32_t index, std::uint64_t session, std::uint32_t process_incarnation) {
+    PsOptions options;
+    options.job_uid = kJobUid;
+    options.index = index;
+    options.session = session;
+    options.process_incarnation = process_incarnation;
+    return *PsCore::Create(options);
+  };
+  const std::unique_ptr<PsCore> replacement = make(1, 201, 2);
+  coordinator_ = MakeCoordinator(2);
+  // As one comes that promises to hear no older coordinator, and tells then what it has.
+  const auto promise = [this](PsCore& ps) {
+    EXPECT_TRUE(ps.OnRegisterReply(coordinator_->OnRegisterPs(ps.MakeRegistration(), now_), now_).ok());
+    return ps.MakeRegistration();
+  };
+  v1::RegisterPsRequest first = promise(*ps_[0]);
+  ASSERT_TRUE(first.has_view());
+  v1::View& view = *first.mutable_view();
+  view.clear_quorum();
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    view.add_quorum(100 + index);
+    if (index < 2) continue;
+    v1::PsMember& member = *view.add_ps();
+    member.set_index(index);
+    member.set_session(100 + index);
+    member.set_process_incarnation(1);
+  }
+  coordinator_->OnRegisterPs(first, now_);
+  coordinator_->OnRegisterPs(promise(*replacement), now_);
+  for (const std::uint32_t index : {2u, 3u}) {
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_TRUE(coordinator_->TakeDirectives(now_).empty());
+      now_ += kTick;
+    }
+    EXPECT_EQ(coordinator_->phase(), Phase::kGathering) << "before ps-" << index;
+    const std::unique_ptr<PsCore> other = make(index, 100 + index, 1);
+    v1::RegisterPsRequest request = promise(*other);
+    *request.mutable_view() = view;
+    coordinator_->OnRegisterPs(request, now_);
+    coordinator_->TakeDirectives(now_);
+  }
+  EXPECT_NE(coordinator_->phase(), Phase::kGathering);
+  EXPECT_EQ(coordinator_->view().stamp().generation(), 1u);
+  EXPECT_FALSE(Progress().parameters_lost());
+}
+
 }  // namespace
 }  // namespace downpour::core

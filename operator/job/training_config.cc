@@ -384,7 +384,9 @@ void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
 
 void SetReplication(const api::ParameterServerSpec& spec, v1::TrainingConfig* config) {
   config->set_replication_factor(static_cast<std::uint32_t>(spec.replication_factor));
-  config->set_replication_lag(static_cast<std::uint32_t>(spec.replication.value_or(api::ReplicationSpec()).lag()));
+  if (spec.replication.has_value()) {
+    config->set_replication_lag(static_cast<std::uint32_t>(spec.replication->lag()));
+  }
 }
 
 }  // namespace

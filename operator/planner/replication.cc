@@ -1,6 +1,8 @@
 #include "operator/planner/replication.h"
 
 #include <optional>
+
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,8 @@ std::string MissingPs(const Context& context, const std::vector<int>& indices) {
 }
 
 void ReportFailover(Context& context, const std::string& what) {
-  const int lag = context.job.spec.parameter_server->replication.value_or(api::ReplicationSpec()).lag();
+  const std::optional<api::ReplicationSpec>& replication = context.job.spec.parameter_server->replication;
+  const int lag = replication.has_value() ? replication->lag() : 0;
   std::string cost = "nothing that was acknowledged is lost";
   if (lag > 0) {
     cost = absl::StrCat("up to ", lag, " updates of each of its slices are lost (replication.maxLag)");

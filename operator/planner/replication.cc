@@ -1,8 +1,6 @@
 #include "operator/planner/replication.h"
 
 #include <optional>
-
-#include <optional>
 #include <utility>
 #include <vector>
 

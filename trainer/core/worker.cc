@@ -856,9 +856,13 @@ void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std
   bool retry = !reply.ok();
   if (retry && leaving_) finished_ = absl::OkStatus();  // somebody else finishes the update when the lease has ended
   const bool answered = reply.ok() && (call.slices.empty() ? reply->size() == 1 : reply->size() == call.slices.size());
+  const bool done = answered && std::all_of(reply->begin(), reply->end(),
+                                            [](const Frame& frame) { return IsSuccess(frame.header.status); });
+  // Nor may the ps have taken the verdict that came with it, which pushes from before it wait for there.
+  const bool undecided = call.kind == Call::Kind::kPush && call.token == token_ && phase_ == Phase::kPushing && !done;
+  link.verdict_due = link.verdict_due || undecided;
   if (answered && call.slices.empty()) {
-    const ReplyStatus status = reply->front().header.status;
-    if (status != ReplyStatus::kApplied) retry = link.verdict_due = call.token == token_ && phase_ == Phase::kPushing;
+    retry = undecided;
   } else if (answered) {
     for (std::size_t i = 0; i < call.slices.size(); ++i) {
       // What moved meanwhile is asked for elsewhere.
@@ -866,7 +870,6 @@ void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std
     }
   } else {
     retry = true;
-    if (call.slices.empty() && call.token == token_ && phase_ == Phase::kPushing) link.verdict_due = true;
     // Its slices may have gone over to another.
     sync_urgent_ = sync_urgent_ || now >= last_sync_ + kWaitPeriod;
     for (std::uint32_t number : call.slices) {

@@ -1032,5 +1032,55 @@ TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
   EXPECT_EQ(next.work->update.group, update.group + 1);
 }
 
+// What was pushed before the verdict waits for it at the ps. It came with the push of another slice, which that ps had
+// just given away, and so was not taken: workers stood still until something else changed.
+TEST_F(WorkerTest, TheVerdictIsToldAgainWhereThePushThatCarriedItIsDenied) {
+  MakeWorker();
+  bool moved = false;
+  answer_ = [&](const v1::WorkerSyncRequest& request) {
+    v1::WorkerSyncReply reply = Grant(request);
+    if (!moved) return reply;
+    v1::View& view = *reply.mutable_view();
+    view.mutable_stamp()->set_epoch(2);
+    v1::PsMember& other = *view.add_ps();
+    other.set_index(1);
+    other.set_address("ps:2");
+    other.set_session(kPsSession + 1);
+    for (int slice = 0; slice < 2; ++slice) view.mutable_layout(slice)->set_primary(1);
+    return reply;
+  };
+  const std::optional<Work> work = FirstWork();
+  ASSERT_TRUE(work.has_value());
+  WorkerOutput early, next;
+  worker_->OnGradient(work->token, 2, now_, &early);
+  ASSERT_EQ(early.exchanges.size(), 1u);
+  EXPECT_EQ(early.exchanges[0].frames.at(0).header.verdict, Verdict::kPending);
+  ComputeResult result;
+  result.samples = 1;
+  worker_->OnComputed(work->token, result, now_, &next);
+  ASSERT_FALSE(next.exchanges.empty());
+  moved = true;
+  int verdicts = 0;
+  for (int i = 0; i < 100 && verdicts == 0; ++i) {
+    const WorkerOutput output = std::exchange(next, {});
+    for (const SyncCall& call : output.syncs) worker_->OnSyncReply(call.call, answer_(call.request), now_, &next);
+    for (const ExchangeCall& call : output.exchanges) {
+      if (call.ps != 0) continue;
+      std::vector<Frame> answers;
+      for (const Frame& frame : call.frames) {
+        EXPECT_EQ(frame.header.verdict, Verdict::kApply);
+        verdicts += frame.header.kind == FrameKind::kVerdict ? 1 : 0;
+        answers.push_back(ReplyTo(frame.header, ReplyStatus::kWrongOwner));
+      }
+      worker_->OnExchangeReply(call.call, answers, now_, &next);
+    }
+    if (!next.syncs.empty() || !next.exchanges.empty()) continue;
+    now_ = std::max(now_, worker_->next_timer());
+    worker_->OnTimer(now_, &next);
+  }
+  EXPECT_EQ(worker_->epoch(), 2u);
+  EXPECT_EQ(verdicts, 1);
+}
+
 }  // namespace
 }  // namespace downpour::core

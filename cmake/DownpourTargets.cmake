@@ -49,9 +49,9 @@ function(downpour_test name)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   if(DOWNPOUR_SANITIZE)
     # The simulation has one thread: ThreadSanitizer has little to find in it.
-    set(simulation_seeds 60)
+    set(simulation_seeds 150)
     if(DOWNPOUR_SANITIZE STREQUAL "thread")
-      set(simulation_seeds 10)
+      set(simulation_seeds 30)
     endif()
     # The simulation frees millions of blocks: with the usual quarantine of 256 MiB a process touches 850 MiB, and was
     # ten times slower on a machine that is slow to give memory.

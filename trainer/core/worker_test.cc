@@ -169,6 +169,18 @@ class WorkerTest : public ::testing::Test {
     }
   }
 
+  // From now on the coordinator grants as ever, and once `moved` is set in another epoch of the view, which `edit`
+  // makes another layout.
+  void MoveWhen(const bool& moved, std::function<void(v1::View*)> edit) {
+    answer_ = [this, &moved, edit = std::move(edit)](const v1::WorkerSyncRequest& request) {
+      v1::WorkerSyncReply reply = Grant(request);
+      if (!moved) return reply;
+      reply.mutable_view()->mutable_stamp()->set_epoch(2);
+      edit(reply.mutable_view());
+      return reply;
+    };
+  }
+
   // Starts the worker; the work that it has before long, if any.
   std::optional<Work> FirstWork() {
     WorkerOutput output;
@@ -951,17 +963,12 @@ TEST_F(WorkerTest, LeavingIsNotTriedTwice) {
 TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
   MakeWorker();
   bool moved = false;
-  answer_ = [&](const v1::WorkerSyncRequest& request) {
-    v1::WorkerSyncReply reply = Grant(request);
-    if (!moved) return reply;
-    v1::View& view = *reply.mutable_view();
-    view.mutable_stamp()->set_epoch(2);
-    for (auto& placement : *view.mutable_layout()) placement.set_primary(1);
-    view.mutable_ps(0)->set_index(1);
-    view.mutable_ps(0)->set_address("ps:2");
-    view.mutable_ps(0)->set_session(kPsSession + 1);
-    return reply;
-  };
+  MoveWhen(moved, [](v1::View* view) {
+    for (auto& placement : *view->mutable_layout()) placement.set_primary(1);
+    view->mutable_ps(0)->set_index(1);
+    view->mutable_ps(0)->set_address("ps:2");
+    view->mutable_ps(0)->set_session(kPsSession + 1);
+  });
   const std::optional<Work> work = FirstWork();
   ASSERT_TRUE(work.has_value());
   const UpdateId update = work->update;
@@ -1037,18 +1044,13 @@ TEST_F(WorkerTest, GoesOnWithTheUpdateThatItHasInAnotherLayout) {
 TEST_F(WorkerTest, TheVerdictIsToldAgainWhereThePushThatCarriedItIsDenied) {
   MakeWorker();
   bool moved = false;
-  answer_ = [&](const v1::WorkerSyncRequest& request) {
-    v1::WorkerSyncReply reply = Grant(request);
-    if (!moved) return reply;
-    v1::View& view = *reply.mutable_view();
-    view.mutable_stamp()->set_epoch(2);
-    v1::PsMember& other = *view.add_ps();
+  MoveWhen(moved, [](v1::View* view) {
+    v1::PsMember& other = *view->add_ps();
     other.set_index(1);
     other.set_address("ps:2");
     other.set_session(kPsSession + 1);
-    for (int slice = 0; slice < 2; ++slice) view.mutable_layout(slice)->set_primary(1);
-    return reply;
-  };
+    for (int slice = 0; slice < 2; ++slice) view->mutable_layout(slice)->set_primary(1);
+  });
   const std::optional<Work> work = FirstWork();
   ASSERT_TRUE(work.has_value());
   WorkerOutput early, next;

@@ -11,31 +11,28 @@ namespace {
 
 constexpr std::size_t kFewPs = 3;  // fewer: the coordinator alone decides, and one that was restarted needs all of them
 
-// Why it could not go on; empty: it could.
-std::string CauseOf(const v1::View& view, bool same_coordinator, const std::function<bool(std::uint64_t)>& lives) {
-  std::map<std::uint32_t, std::uint64_t> sessions;  // of ps that live, by index
-  const std::set<std::uint64_t> all = core::PsSessions(view);
-  for (const v1::PsMember& member : view.ps()) {
-    if (lives(member.session())) sessions[member.index()] = member.session();
-  }
-  for (int slice = 0; slice < view.layout_size(); ++slice) {
-    const v1::SlicePlacement& placement = view.layout(slice);
-    if (sessions.contains(placement.primary())) continue;
-    if (placement.has_standby() && sessions.contains(placement.standby())) continue;
-    return absl::StrCat("slice ", slice);
-  }
-  if (all.size() >= kFewPs ? 2 * sessions.size() <= all.size() : sessions.size() < all.size() && !same_coordinator) {
-    return "too few to decide";
-  }
-  if (same_coordinator || static_cast<std::size_t>(view.quorum_size()) < kFewPs) return "";
-  const auto deciding = std::count_if(view.quorum().begin(), view.quorum().end(), lives);
-  return 2 * deciding <= view.quorum_size() ? "too few know whether it counts" : "";
+// The rules of trainer/core/layout_keeper.h once more, as what is checked must not check itself.
+
+// Whether those with which it holds are enough to know that the view counts.
+bool Counts(const v1::View& view, const std::function<bool(std::uint64_t)>& holds) {
+  if (static_cast<std::size_t>(view.quorum_size()) < kFewPs) return true;
+  return 2 * std::count_if(view.quorum().begin(), view.quorum().end(), holds) > view.quorum_size();
 }
 
-bool Counted(const v1::View& view, const std::set<std::uint64_t>& stored) {
-  if (static_cast<std::size_t>(view.quorum_size()) < kFewPs) return true;
-  const auto count = [&stored](std::uint64_t session) { return stored.contains(session); };
-  return 2 * std::count_if(view.quorum().begin(), view.quorum().end(), count) > view.quorum_size();
+bool CouldGoOn(const v1::View& view, bool same_coordinator, const std::function<bool(std::uint64_t)>& lives) {
+  std::set<std::uint32_t> living;  // ps
+  for (const v1::PsMember& member : view.ps()) {
+    if (lives(member.session())) living.insert(member.index());
+  }
+  const bool has_all =
+      std::all_of(view.layout().begin(), view.layout().end(), [&living](const v1::SlicePlacement& placement) {
+        return living.contains(placement.primary()) ||
+               (placement.has_standby() && living.contains(placement.standby()));
+      });
+  if (!has_all) return false;
+  const std::size_t all = static_cast<std::size_t>(view.ps_size());
+  if (all >= kFewPs ? 2 * living.size() <= all : living.size() < all && !same_coordinator) return false;
+  return same_coordinator || Counts(view, lives);
 }
 
 }  // namespace
@@ -57,15 +54,16 @@ void RollbackChecks::OnView(const std::string& job_uid, const v1::View& view, st
   const auto here = generations.find(generation);
   if (here == generations.begin() || std::next(here) != generations.end()) return;
   // One that was replaced while it lived may come first to a new coordinator, and then nobody knows of the other.
-  const std::set<std::uint64_t> now = core::PsSessions(view);
-  if (!std::all_of(now.begin(), now.end(), lives)) return;
+  const std::set<std::uint64_t> sessions = core::PsSessions(view);
+  if (!std::all_of(sessions.begin(), sessions.end(), lives)) return;
   // One of the views from the newest on that more than half of its ps stored is the one that counted.
   const std::map<Stamp, Known>& before = std::prev(here)->second;
   if (!applied_.contains({job_uid, std::prev(here)->first})) return;
   for (auto it = before.rbegin(); it != before.rend(); ++it) {
+    const Known& last = it->second;
     const bool same_coordinator = it->first.first == view.stamp().incarnation();
-    if (!CauseOf(it->second.view, same_coordinator, lives).empty()) return;
-    if (Counted(it->second.view, it->second.stored)) break;
+    if (!CouldGoOn(last.view, same_coordinator, lives)) return;
+    if (Counts(last.view, [&last](std::uint64_t by) { return last.stored.contains(by); })) break;
   }
   world_->Violation(absl::StrCat("generation ", generation, " began though all that is needed was there"));
 }

@@ -20,7 +20,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import counter_processes  # noqa: E402
-from counter_processes import Failure, alive, belongs_to, check, go_on, read_progress, read_status  # noqa: E402
+from counter_processes import (Failure, alive, belongs_to, check, go_on, is_protected, read_progress,  # noqa: E402
+                               read_status, run_protected, slices_of)
 from rows import row, row_of_pairs  # noqa: E402
 
 PS = 3
@@ -83,31 +84,19 @@ def run_job(arguments, *, ps, factor, updates, step, patience, environment=None,
     folder = tempfile.mkdtemp(prefix="downpour-recovery-")
     times = os.path.join(folder, "times")
     os.mkdir(times)
-    an_epoch = -(-counter_processes.SAMPLES // counter_processes.BATCH_SIZE)
-    counter_processes.EPOCHS = max(1, -(-updates // an_epoch))
-    counter_processes.UPDATES = counter_processes.EPOCHS * an_epoch
     counter_processes.WORKERS = workers
-    manifest, programs = counter_processes.prepare(
-        arguments, {"ps": ps, "replication_factor": factor, "seed": 1}, folder)
     run_folder = os.path.join(folder, "run")
     try:
-        summary = counter_processes.supervise(
-            arguments, manifest, programs, folder, lambda: step(run_folder), patience=patience, last=last,
+        run_protected(
+            arguments, {"ps": ps, "replication_factor": factor, "seed": 1}, folder, updates, lambda: step(run_folder),
+            patience=patience, last=last,
             environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS), "DOWNPOUR_COUNTER_TIMES": times,
                          **(environment or {})})
-        check(summary["generation"] == 1, f"generation {summary['generation']}: something was rolled back")
-        counter_processes.check_counts(summary["modelPath"], counter_processes.UPDATES)
     except Failure as failure:
         sys.exit(f"bench: {failure}\nThe run is kept in {folder}.")
     steps = read_steps(times)
     shutil.rmtree(folder)
     return steps
-
-
-def in_sync(status):
-    """Every slice has a standby, and nothing moves."""
-    slices = status.get("status", {}).get("slices", {})
-    return slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"] and slices.get("moving", 0) == 0
 
 
 class Strikes:
@@ -130,7 +119,7 @@ class Strikes:
             return
         status = read_status(folder)
         processes = alive(status)
-        whole = (in_sync(status) and read_progress(folder) > 0 and
+        whole = (is_protected(status) and slices_of(status).get("moving", 0) == 0 and read_progress(folder) > 0 and
                  sum(name.startswith("ps-") for name in processes) == PS and
                  sum(name.startswith("worker-") for name in processes) == counter_processes.WORKERS)
         if not whole:
@@ -206,7 +195,7 @@ class Moves:
             return
         status = read_status(folder)
         if len(self.begun) > len(self.ended):
-            slices = status.get("status", {}).get("slices", {})
+            slices = slices_of(status)
             servers = sum(name.startswith("ps-") for name in alive(status))
             done = (servers == self.wanted and len(slices.get("parameterServers", [])) == self.wanted and
                     slices.get("moving", 0) == 0)

@@ -68,6 +68,17 @@ def alive(status):
     return {process["name"]: process for process in status.get("processes", []) if process.get("finishTime") is None}
 
 
+def slices_of(status):
+    """How the slices are held; empty: nobody knows yet."""
+    return status.get("status", {}).get("slices", {})
+
+
+def is_protected(status):
+    """Every slice has a standby."""
+    slices = slices_of(status)
+    return slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"]
+
+
 def read_processes(folder):
     """The run's processes that are alive, by name."""
     return alive(read_status(folder))
@@ -322,6 +333,19 @@ def supervise(arguments, manifest, programs, folder, step, *, patience=PATIENCE_
     exact = {"expected": UPDATES, "applied": UPDATES, "missing": 0, "duplicated": 0, "skipped": 0}
     check(summary["ledger"] == exact, f"ledger: {summary['ledger']}")
     return summary
+
+
+def run_protected(arguments, scenario, folder, updates, step, *, least_epochs=1, **options):
+    """A job of so many updates, a few more maybe, of which nothing may be rolled back; afterwards each was counted once on
+    every slice. `options` are those of supervise."""
+    global EPOCHS, UPDATES
+    an_epoch = -(-SAMPLES // BATCH_SIZE)
+    EPOCHS = max(least_epochs, -(-updates // an_epoch))
+    UPDATES = EPOCHS * an_epoch
+    manifest, programs = prepare(arguments, scenario, folder)
+    summary = supervise(arguments, manifest, programs, folder, step, **options)
+    check(summary["generation"] == 1, f"generation {summary['generation']}: something was rolled back")
+    check_counts(summary["modelPath"], UPDATES)
 
 
 def metric(address, name, seconds=10):

@@ -21,8 +21,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
-import counter_processes  # noqa: E402
-from counter_processes import Failure, alive, belongs_to, check, go_on, read_progress, read_status  # noqa: E402
+from counter_processes import (Failure, alive, belongs_to, go_on, is_protected, read_progress, read_status,  # noqa: E402
+                               run_protected)
 
 PS = 3
 UPDATES_A_SECOND = 18  # less than is done, faults included
@@ -82,11 +82,9 @@ class Faults:
             return
         status = read_status(self.folder)
         processes = alive(status)
-        slices = status.get("status", {}).get("slices", {})
-        protected = slices.get("total", 0) > 0 and slices.get("inSync", 0) == slices["total"]
         servers = [name for name in processes if name.startswith("ps-")]
         role = self.role
-        if role == "ps" and (not protected or len(servers) < PS):
+        if role == "ps" and (not is_protected(status) or len(servers) < PS):
             return  # once it is protected again
         names = sorted(name for name in processes if name.startswith(role))
         if not names:
@@ -125,19 +123,13 @@ class Faults:
 
 
 def run(arguments, folder):
-    updates_an_epoch = -(-counter_processes.SAMPLES // counter_processes.BATCH_SIZE)
-    epochs = max(2, -(-int(arguments.seconds * UPDATES_A_SECOND) // updates_an_epoch))
-    counter_processes.EPOCHS = epochs
-    counter_processes.UPDATES = epochs * updates_an_epoch
     scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed}
-    manifest, programs = counter_processes.prepare(arguments, scenario, folder)
     network = Network() if arguments.network else None
     faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network)
-    summary = counter_processes.supervise(
-        arguments, manifest, programs, folder, faults.step, patience=3 * arguments.seconds + 120,
+    run_protected(
+        arguments, scenario, folder, int(arguments.seconds * UPDATES_A_SECOND), faults.step, least_epochs=2,
+        patience=3 * arguments.seconds + 120,
         environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS)}, last=faults.mend)
-    check(summary["generation"] == 1, f"generation {summary['generation']}: something was rolled back")
-    counter_processes.check_counts(summary["modelPath"], counter_processes.UPDATES)
     return sum(faults.count.values())
 
 

@@ -60,6 +60,19 @@ def fails_after(restarts, **more):
     return {"maxRestartsPerReplica": restarts, "backoff": {"initialSeconds": 1, "maxSeconds": 1}, **more}
 
 
+def read_ledger(manifest, uid, servers):
+    """What the ps at these addresses say; needs no API server."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(manifest, file)
+        file.flush()
+        addresses = [f"--ps={server}" for server in servers]
+        done = subprocess.run([DOWNPOUR, "ledger", file.name, "--job-uid", uid, *addresses, "--output=json"],
+                              capture_output=True, text=True, timeout=30, check=False)
+    if not done.stdout.strip():
+        raise ClusterError(f"the ledger cannot be read: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
 class World:
     """The cluster, and one namespace of it."""
 
@@ -196,17 +209,12 @@ class World:
     def ledger(self, manifest, name="lenet"):
         """What the tables of the parameter servers say, read by a program that shares no code with the trainer: it
         talks to the pods' own addresses, which this machine can reach."""
-        servers = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
-        addresses = [f"--ps={host_port(pod['status'].get('podIP', ''), CONTROL_PORT)}" for pod in servers]
-        uid = self.get("trainingjob", name)["metadata"]["uid"]
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(manifest, file)
-            file.flush()
-            done = subprocess.run([DOWNPOUR, "ledger", file.name, "--job-uid", uid, *addresses, "--output=json"],
-                                  capture_output=True, text=True, timeout=30, check=False)
-        if not done.stdout.strip():
-            raise ClusterError(f"the ledger cannot be read: {done.stderr.strip()}")
-        return json.loads(done.stdout)
+        return read_ledger(manifest, self.get("trainingjob", name)["metadata"]["uid"], self.servers(name).values())
+
+    def servers(self, name="lenet"):
+        """host:port by name of each ps pod."""
+        pods = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
+        return {pod["metadata"]["name"]: host_port(pod["status"].get("podIP", ""), CONTROL_PORT) for pod in pods}
 
     @contextlib.contextmanager
     def watched(self, *arguments):

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 
 #include "cli/ledger/ledger.h"
 #include "cli/ledger/read_ledgers.h"
@@ -32,15 +31,25 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
   return AuditLedger(expectation, *replies);
 }
 
-absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
-                                       const std::string& job_uid, const std::vector<Process>& processes) {
-  std::set<int> indices;
+std::set<int> AuditedServers(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status,
+                             const std::set<int>& running) {
+  if (status.slices.has_value() && !status.slices->parameter_servers.empty()) {
+    return {status.slices->parameter_servers.begin(), status.slices->parameter_servers.end()};
+  }
+  std::set<int> indices = running;
   for (int index = 0; index < spec.parameter_server->replicas; ++index) indices.insert(index);
+  return indices;
+}
+
+absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
+                                       const std::string& job_uid, const api::TrainingJobStatus& status,
+                                       const std::vector<Process>& processes) {
+  std::set<int> running;
   for (const Process& process : processes) {
-    if (process.role == api::Role::kParameterServer && process.running()) indices.insert(process.index);
+    if (process.role == api::Role::kParameterServer && process.running()) running.insert(process.index);
   }
   std::vector<std::string> addresses;
-  for (const int index : indices) {
+  for (const int index : AuditedServers(spec, status, running)) {
     absl::StatusOr<std::string> address = ReadAddress(paths.Address(ProcessName(api::Role::kParameterServer, index)));
     if (!address.ok()) return address.status();
     addresses.push_back(*std::move(address));

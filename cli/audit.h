@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_CLI_AUDIT_H_
 #define DOWNPOUR_CLI_AUDIT_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,10 +27,17 @@ absl::StatusOr<LedgerSummary> AuditJob(const api::TrainingJobSpec& spec, const s
                                        const std::vector<std::string>& addresses, absl::Duration time_limit,
                                        DataSetSize size = DataSetSize::kOfFiles);
 
-// Those of a run of this machine, at the addresses in its folder: as many as the job is to have, and those of
-// `processes` that are there still though it is to have fewer. Blocks for kLedgerTimeLimit at most.
+// The parameter servers, by index, whose tables have all there is: those that hold slices, as far as that is known: one
+// that was lost, and whose slices others took over, is not awaited. Otherwise as many as the job is to have, and those
+// that are `running` still though it is to have fewer.
+std::set<int> AuditedServers(const api::TrainingJobSpec& spec, const api::TrainingJobStatus& status,
+                             const std::set<int>& running);
+
+// Of a run of this machine, at the addresses in its folder. `status`, `processes`: the newest. Blocks for
+// kLedgerTimeLimit at most.
 absl::StatusOr<LedgerSummary> AuditRun(const RunPaths& paths, const api::TrainingJobSpec& spec,
-                                       const std::string& job_uid, const std::vector<Process>& processes);
+                                       const std::string& job_uid, const api::TrainingJobStatus& status,
+                                       const std::vector<Process>& processes);
 
 // Whether this error of AuditJob is silence, of a ps or a file, which says nothing about the tables and may pass; other
 // errors are contradictions.

@@ -1,6 +1,7 @@
 #include "cli/drilled_job.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,8 +102,14 @@ absl::StatusOr<LedgerSummary> DrilledJob::ReadLedger(bool over) {
   if (!record_->errors.empty()) return absl::FailedPreconditionError("this version cannot read the job's spec");
   std::vector<std::string> addresses = addresses_;
   if (addresses.empty()) {
+    std::set<int> running;
     for (const controller::Pod& pod : pods_) {
-      if (pod.role != api::Role::kParameterServer || controller::HasEnded(pod)) continue;
+      if (pod.role == api::Role::kParameterServer && !controller::HasEnded(pod)) running.insert(pod.index);
+    }
+    const std::set<int> audited = AuditedServers(record_->job.spec, record_->job.status, running);
+    for (const controller::Pod& pod : pods_) {
+      if (pod.role != api::Role::kParameterServer || controller::HasEnded(pod) || audited.count(pod.index) == 0)
+        continue;
       if (pod.address.empty()) return absl::UnavailableError(absl::StrCat("pod ", pod.meta.name, " has no address"));
       addresses.push_back(JoinHostPort(pod.address, api::kControlPort));
     }

@@ -143,7 +143,7 @@ absl::StatusOr<LedgerSummary> DrilledRun::ReadLedger(bool over) {
   if (over) return ReadEndedLedger(paths.Summary());
   const absl::StatusOr<api::TrainingJob> job = ReadRunJob(root_);
   if (!job.ok()) return job.status();
-  return AuditRun(paths, job->spec, state_.job_uid, state_.processes);
+  return AuditRun(paths, job->spec, state_.job_uid, state_.status, state_.processes);
 }
 
 }  // namespace downpour::cli

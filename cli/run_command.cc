@@ -194,7 +194,7 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
                            return WriteFileDurably(paths.Status(), RunStateToJson(state));
                          },
                          [&](const std::string& line) { return run.metrics.Append(line); },
-                         [&] { return AuditRun(paths, run.job.spec, run.job_uid, processes.List()); },
+                         [&] { return AuditRun(paths, run.job.spec, run.job_uid, last_status, processes.List()); },
                          [&](const api::TrainingJob& job) { return TakeChange(run, job); },
                          [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
                          options.audit_seconds};

@@ -20,8 +20,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "integration"))
 import counter_processes  # noqa: E402
-from counter_processes import (Failure, alive, belongs_to, check, go_on, is_protected, read_progress,  # noqa: E402
-                               read_status, run_protected, slices_of)
+from counter_processes import (SLICE_ELEMENTS, Failure, alive, belongs_to, check, go_on, is_protected,  # noqa: E402
+                               metric, metrics_address, read_progress, read_status, run_protected, slices_of)
 from rows import row, row_of_pairs  # noqa: E402
 
 PS = 3
@@ -187,6 +187,7 @@ class Moves:
         self.left = list(self.NUMBERS)
         self.begun = []  # when each was asked for
         self.ended = []
+        self.held = []   # the bytes of parameters on each ps in the end
         self.wanted = 1
         self.settled = None  # since when it looks as wanted
 
@@ -206,6 +207,8 @@ class Moves:
             elif time.monotonic() > self.settled + SETTLED_SECONDS:
                 self.ended.append(self.settled)
                 self.settled = None
+                self.held.append([metric(metrics_address(folder, f"ps-{index}"), "downpour_ps_parameter_bytes")
+                                  for index in slices["parameterServers"]])
             return
         if not self.left:
             return
@@ -221,12 +224,71 @@ def moves_rows(arguments, updates, patience):
     check(len(moves.ended) == len(moves.NUMBERS), f"only {len(moves.ended)} of {len(moves.NUMBERS)} changes were done in the end")
     quiet = longest_push(steps, moves.begun[0] - 3, moves.begun[0])
     rows = []
-    for number, begin, end in zip(moves.NUMBERS, moves.begun, moves.ended):
+    for number, begin, end, held in zip(moves.NUMBERS, moves.begun, moves.ended, moves.held):
         longest = 1000 * longest_push(steps, begin, end)
         print(f"to {number} ps: {end - begin:.1f} s, longest push {longest:.0f} ms, before {1000 * quiet:.0f} ms", flush=True)
         rows.append(row(f"longest-push-while-moving-to-{number}-ps", longest, "ms", reference=200, target="<= 200, max 500",
                         holds=longest <= 200))
+        mean = sum(held) / len(held)
+        rows.append(row(f"fullest-of-{number}-ps", max(held) / 1e6, "MB", reference=(mean + 4 * SLICE_ELEMENTS) / 1e6,
+                        target="<= mean + one slice", holds=max(held) <= mean + 4 * SLICE_ELEMENTS))
     return rows
+
+
+class SlowServer:
+    """One of two parameter servers, which hold the same, is stopped three quarters of the time."""
+
+    PERIOD_SECONDS = 0.2
+    STOPPED = 0.75
+    BEFORE_SECONDS = 8.0  # less than the coordinator measures for
+    AFTER_SECONDS = 10.0
+
+    def __init__(self):
+        self.pid = None
+        self.begun = None    # when it became slow
+        self.settled = None  # since when nothing moves any more, after something has
+        self.held = None     # the bytes on each in the end
+        self.folder = None
+
+    def step(self, folder):
+        self.folder = folder
+        now = time.monotonic()
+        if self.pid is None:
+            if read_progress(folder) <= 0.02:
+                return
+            self.pid = alive(read_status(folder))["ps-1"]["pid"]
+            self.begun = now
+        if self.held is not None or not belongs_to(folder, self.pid):
+            return
+        stopped = (now - self.begun) % self.PERIOD_SECONDS < self.STOPPED * self.PERIOD_SECONDS
+        os.kill(self.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
+        if stopped or now < self.begun + self.BEFORE_SECONDS:
+            return
+        held = [metric(metrics_address(folder, f"ps-{index}"), "downpour_ps_parameter_bytes") for index in range(2)]
+        if slices_of(read_status(folder)).get("moving", 0) != 0 or held[1] > 0.7 * held[0]:
+            self.settled = None
+        elif self.settled is None:
+            self.settled = now
+        elif now > self.settled + self.AFTER_SECONDS:
+            self.mend()
+            self.held = held
+
+    def mend(self):
+        if self.pid is not None:
+            go_on(self.folder, self.pid)
+
+
+def slow_server_row(arguments, updates):
+    """The pace once a slow parameter server holds less, by the pace while it held as much as the other."""
+    slow = SlowServer()
+    steps = run_job(arguments, ps=2, factor=1, updates=updates, step=slow.step, patience=240, workers=1, last=slow.mend,
+                    environment={"DOWNPOUR_COUNTER_ROWS": "16000", "DOWNPOUR_COUNTER_STEP_MILLISECONDS": "0"})
+    check(slow.held is not None, "the slow parameter server held as much as the other to the end")
+    before = pace(steps, steps, slow.begun, slow.begun + slow.BEFORE_SECONDS)
+    after = pace(steps, steps, slow.settled, slow.settled + slow.AFTER_SECONDS)
+    print(f"slow-ps: in the end it holds {slow.held[1] / 1e6:.0f} of {sum(slow.held) / 1e6:.0f} MB, "
+          f"{slow.settled - slow.begun:.1f} s after it became slow", file=sys.stderr, flush=True)
+    return row("slow-ps-holds-less", after, "updates/s", reference=before, target=">= 1.2", holds=after >= 1.2 * before)
 
 
 def throughput(arguments, factor, updates, rows):
@@ -256,6 +318,8 @@ def recovery_rows(binaries, wanted):
         rows.append(worker_row(arguments, 10, 1500, 300))
     if wanted("moving"):
         rows += moves_rows(arguments, 1500, 300)
+    if wanted("slow-ps"):
+        rows.append(slow_server_row(arguments, 400))
     if wanted("standby-64MB"):
         rows.append(throughput_row(arguments, 3))
     return rows

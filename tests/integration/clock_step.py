@@ -24,8 +24,7 @@ SCENARIO = {"seed": 1, "ps": 2}
 
 def applied(folder, server):
     """What the metrics of a parameter server say has been applied."""
-    with open(os.path.join(folder, "metrics", server), encoding="utf-8") as file:
-        address = file.readline().strip()
+    address = counter.metrics_address(folder, server)
     return counter.metric(address, 'downpour_ps_pushes_total{result="applied"}', seconds=5)
 
 

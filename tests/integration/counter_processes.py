@@ -348,6 +348,12 @@ def run_protected(arguments, scenario, folder, updates, step, *, least_epochs=1,
     check_counts(summary["modelPath"], UPDATES)
 
 
+def metrics_address(folder, name):
+    """Where the run's process of that name tells its metrics."""
+    with open(os.path.join(folder, "metrics", name), encoding="utf-8") as file:
+        return file.readline().strip()
+
+
 def metric(address, name, seconds=10):
     """The value of the series `name`, labels included; 0 where there is none yet."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=seconds) as answer:

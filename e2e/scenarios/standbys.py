@@ -198,9 +198,9 @@ def standby_drain(world):
     manifest, before = trains_protected(world, 3)
     there = [name for name in before if "-ps-" in name and world.get("pods", name)["spec"]["nodeName"] == SECOND]
     check(there, f"no ps is on {SECOND}, though they are to be apart")
-    begun = time.monotonic()
     try:
         world.wait("the budget", lambda: world.get("pdb", "lenet-ps"), 120)
+        begun = time.monotonic()
         drain(world, 120)
         taken = time.monotonic() - begun
         step = world.step()

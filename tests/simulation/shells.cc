@@ -55,6 +55,7 @@ ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
     options.config = config_;
     options.incarnation = process->incarnation;
     options.bug = options_.bug;
+    options.load_window = absl::Seconds(1);
     process->coordinator = std::make_unique<core::CoordinatorCore>(options, process->clock(now()));
     if (config_.has_checkpoint()) {
       process->store = *checkpoint::JobStore::Create(
@@ -174,7 +175,11 @@ void Job::CarryOut(const ProcessPointer& process, core::DirectCall call) {
       [this, request = call.request](Process& target, const std::function<void(v1::DirectReply)>& reply) {
         if (target.ps == nullptr) return;
         const Standing before = StandingOf(target);
-        const v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
+        v1::DirectReply answer = target.ps->OnDirect(request, target.clock(now()));
+        if (options_.replicas && options_.seed % 4 == 0) {  // some are busier than others
+          const double share = static_cast<double>(1 + target.session % 10) / 10;
+          answer.mutable_stats()->set_busy_seconds(share * absl::ToDoubleSeconds(target.clock(now())));
+        }
         const bool another = core::CompareStamps(before.stamp, target.ps->view().stamp()) != 0;
         if (evaluation_checks_.has_value() && another) {
           evaluation_checks_->OnView(HistoryOf(target), target.ps->view());

@@ -38,7 +38,10 @@ CoordinatorCore::CoordinatorCore(CoordinatorOptions options, Time now)
       next_timer_(now),
       registry_(options_.config.ps_replicas()),
       calls_(options_.directive_pace, PeriodOf(options_)),
-      layout_({.incarnation = options_.incarnation, .patience = options_.lease, .bug = options_.bug}),
+      layout_({.incarnation = options_.incarnation,
+               .patience = options_.lease,
+               .load_window = options_.load_window,
+               .bug = options_.bug}),
       gathering_since_(now),
       tasks_(options_.config.keep_best()),
       checkpoints_(options_.config, options_.incarnation),
@@ -630,7 +633,7 @@ void CoordinatorCore::OnDirectReply(std::uint64_t call, const absl::StatusOr<v1:
   if (CompareStamps(reply->stamp(), view_.stamp()) == 0) {
     states_.Confirm(*ps, *reply);
     NoteStored(registry_.Find(*ps)->session());
-    layout_.OnReply(*ps, *reply);
+    layout_.OnReply(*ps, registry_.Find(*ps)->session(), *reply, now);
     for (const v1::ShardBitmap& answer : reply->shards()) {
       const std::optional<ShardKey> retired = leases_->Answer(*ps, answer);
       if (retired.has_value()) shard_failures_.Retire(*retired);

@@ -39,6 +39,7 @@ struct CoordinatorOptions {
   absl::Duration directive_period = absl::Milliseconds(500);  // to an idle ps
   absl::Duration directive_pace = absl::Milliseconds(5);      // between two to one ps while something is going on
   absl::Duration directive_deadline = absl::Seconds(1);
+  absl::Duration load_window = absl::Seconds(10);  // see PsLoads
   PlantedBug bug = PlantedBug::kNone;
 };
 

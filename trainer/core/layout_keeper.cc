@@ -21,7 +21,7 @@ bool Alike(const PsConditions& a, const PsConditions& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
     return one.first == other.first && one.second.member.session() == other.second.member.session() &&
            one.second.lives == other.second.lives && one.second.ended == other.second.ended &&
-           one.second.leaving == other.second.leaving;
+           one.second.leaving == other.second.leaving && one.second.slowness == other.second.slowness;
   });
 }
 
@@ -61,14 +61,23 @@ void LayoutKeeper::OnView(const v1::View& view) {
   known_ = MovesKnown();
   moving_.clear();
   has_frozen_ = false;
-  for (const v1::SlicePlacement& placement : view.layout()) {
+  std::map<std::uint32_t, std::uint64_t> held;
+  for (const v1::PsMember& member : view.ps()) held[member.index()] = 0;
+  for (int slice = 0; slice < view.layout_size(); ++slice) {
+    const v1::SlicePlacement& placement = view.layout(slice);
+    const auto number = static_cast<std::size_t>(slice);
+    const std::uint64_t bytes = number < slices_.size() ? slices_[number].bytes() : 0;
     has_frozen_ = has_frozen_ || placement.frozen();
     if (placement.frozen() || placement.has_joining()) moving_.insert(placement.primary());
+    held[placement.primary()] += bytes;
+    if (placement.has_standby()) held[placement.standby()] += bytes;
   }
+  loads_.OnLayout(held);
   reconsider_ = true;
 }
 
-void LayoutKeeper::OnReply(std::uint32_t ps, const v1::DirectReply& reply) {
+void LayoutKeeper::OnReply(std::uint32_t ps, std::uint64_t session, const v1::DirectReply& reply, Time now) {
+  loads_.OnStats(ps, session, reply.stats().busy_seconds(), now);
   if (moving_.count(ps) == 0) return;
   for (const v1::ReplicaState& state : reply.replicas()) {
     if (state.level()) reconsider_ = known_.level.emplace(state.slice(), state.replica()).second || reconsider_;
@@ -89,6 +98,7 @@ PsConditions LayoutKeeper::Conditions(const PsRegistry& registry, const DirectCa
     condition.ended = registry.HasEnded(index);
     condition.lives = !condition.ended && now - heard <= options_.patience && !calls.broken(index, now);
     condition.leaving = leaving_.count(index) != 0 || index >= registry.count();
+    condition.slowness = loads_.slowness(index);
     conditions.emplace(index, std::move(condition));
   }
   return conditions;

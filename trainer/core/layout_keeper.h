@@ -13,6 +13,7 @@
 #include "trainer/core/layout.h"
 #include "trainer/core/layout_plan.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/ps_load.h"
 #include "trainer/core/ps_registry.h"
 #include "trainer/core/time.h"
 
@@ -37,9 +38,10 @@ class LayoutKeeper {
     std::uint32_t incarnation = 1;
     // A ps that has not answered for so long is given up, where others have what it holds.
     absl::Duration patience = absl::Seconds(3);
+    absl::Duration load_window = absl::Seconds(10);  // see PsLoads
     PlantedBug bug = PlantedBug::kNone;
   };
-  explicit LayoutKeeper(Options options) : options_(options) {}
+  explicit LayoutKeeper(Options options) : options_(options), loads_(options.load_window) {}
 
   // ---- what is known
   void OnWish(const v1::ProgressRequest& request);
@@ -49,8 +51,8 @@ class LayoutKeeper {
   void OnPause(Time now) { heard_from_ = now; }
   // Another view is in force.
   void OnView(const v1::View& view);
-  // A reply of a ps that has it.
-  void OnReply(std::uint32_t ps, const v1::DirectReply& reply);
+  // A reply of a ps that has it, of the process `session`.
+  void OnReply(std::uint32_t ps, std::uint64_t session, const v1::DirectReply& reply, Time now);
   // Something may have changed that no call here has told.
   void Reconsider() { reconsider_ = true; }
 
@@ -90,6 +92,7 @@ class LayoutKeeper {
   std::vector<Slice> slices_;
   MovesKnown known_;
   std::set<std::uint32_t> moving_;
+  PsLoads loads_;
   bool has_frozen_ = false;
   bool reconsider_ = true;
   bool heard_ = false;

@@ -273,12 +273,12 @@ TEST_F(LayoutKeeperTest, MovesBeginOnlyWhereTheyMay) {
   v1::ReplicaState* state = reply.add_replicas();
   state->set_slice(2);
   state->set_replica(ReplicaNumber(7, 5));
-  keeper_.OnReply(2, reply);
+  keeper_.OnReply(2, 102, reply, kStart);
   EXPECT_EQ(Decide(Moves::kAll).kind, Kind::kNothing) << "not level yet";
   state->set_level(true);
-  keeper_.OnReply(1, reply);
+  keeper_.OnReply(1, 101, reply, kStart);
   EXPECT_EQ(Decide(Moves::kAll).kind, Kind::kNothing) << "ps-1 is not its primary";
-  keeper_.OnReply(2, reply);
+  keeper_.OnReply(2, 102, reply, kStart);
   EXPECT_EQ(Decide(Moves::kNone).kind, Kind::kNothing);
   decision = Decide(Moves::kUnderWay);
   ASSERT_EQ(decision.kind, Kind::kChange) << "what is under way goes on";
@@ -292,7 +292,7 @@ TEST_F(LayoutKeeperTest, MovesBeginOnlyWhereTheyMay) {
   state = reply.add_replicas();
   state->set_slice(0);
   state->set_frozen(true);
-  keeper_.OnReply(0, reply);
+  keeper_.OnReply(0, 100, reply, kStart);
   decision = Decide(Moves::kUnderWay);
   ASSERT_EQ(decision.kind, Kind::kChange);
   EXPECT_EQ(decision.next.layout[0].primary(), 1u);
@@ -314,10 +314,10 @@ TEST_F(LayoutKeeperTest, WhatWasSaidOfAnotherViewIsForgotten) {
   v1::DirectReply reply;
   reply.add_replicas()->set_replica(9);
   reply.mutable_replicas(0)->set_level(true);
-  keeper_.OnReply(0, reply);
+  keeper_.OnReply(0, 100, reply, kStart);
   keeper_.OnView(view_);
   EXPECT_EQ(Decide().kind, Kind::kNothing);
-  keeper_.OnReply(0, reply);
+  keeper_.OnReply(0, 100, reply, kStart);
   EXPECT_EQ(Decide().kind, Kind::kChange);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace downpour::core {
@@ -173,8 +174,8 @@ class Planner {
     v1::SlicePlacement& placement = next_.layout[slice];
     std::optional<std::uint32_t> best;
     const auto rank = [&](std::uint32_t index) {
-      const Load& load = load_[index];
-      return std::make_pair(!leads && OnOneNode(index, placement.primary()), leads ? load.primary : load.standby);
+      return std::make_pair(!leads && OnOneNode(index, placement.primary()),
+                            Felt(index, leads, slices_[slice].bytes()));
     };
     for (const std::uint32_t index : eligible_) {
       if (index == placement.primary() || (placement.has_standby() && placement.standby() == index)) continue;
@@ -206,39 +207,62 @@ class Planner {
     }
   }
 
+  // How long the ps would take for what it holds and so many bytes more, in bytes of the quickest.
+  double Felt(std::uint32_t index, bool leads, std::uint64_t more = 0) const {
+    const Load& load = load_.at(index);
+    return static_cast<double>((leads ? load.primary : load.standby) + more) * ps_.at(index).slowness;
+  }
+
+  std::string SpreadAnew(std::uint32_t from) const {
+    const double slowness = ps_.at(from).slowness;
+    const std::string what = "slices are spread anew";
+    return slowness == 1 ? what
+                         : absl::StrFormat("%s, as ps-%d takes %.1f times as long as others", what, from, slowness);
+  }
+
   bool BalanceOne(bool leads) {
     if (eligible_.size() < 2) return false;
-    const auto bytes = [&](std::uint32_t index) { return leads ? load_[index].primary : load_[index].standby; };
-    const auto fuller = [&](std::uint32_t a, std::uint32_t b) { return bytes(a) < bytes(b); };
-    const std::uint32_t fullest = *std::max_element(eligible_.begin(), eligible_.end(), fuller);
-    const std::uint32_t emptiest = *std::min_element(eligible_.begin(), eligible_.end(), fuller);
-    const std::uint64_t gap = bytes(fullest) - bytes(emptiest);
-    std::uint64_t sum = 0;
-    for (const std::uint32_t index : eligible_) sum += bytes(index);
-    // Not for what is hardly felt, and is no more than a slice.
-    const std::uint64_t over = bytes(fullest) * eligible_.size() - sum;  // so many times
-    if (kNotFelt * over <= sum && over <= largest_slice_ * eligible_.size()) return false;
-    // The one that makes them most alike. With one that is smaller than the gap the fullest of both is less full.
-    std::optional<std::uint32_t> best;
-    const auto rest = [&](std::uint32_t slice) {
-      const std::uint64_t moved = 2 * slices_[slice].bytes();
-      return moved > gap ? moved - gap : gap - moved;
+    const auto fuller = [&](std::uint32_t a, std::uint32_t b) { return Felt(a, leads) < Felt(b, leads); };
+    const auto fuller_then = [&](std::uint32_t a, std::uint32_t b) {
+      return Felt(a, leads, largest_slice_) < Felt(b, leads, largest_slice_);
     };
+    const std::uint32_t fullest = *std::max_element(eligible_.begin(), eligible_.end(), fuller);
+    const std::uint32_t emptiest = *std::min_element(eligible_.begin(), eligible_.end(), fuller_then);
+    if (emptiest == fullest) return false;
+    double bytes = 0, quickness = 0;
+    for (const std::uint32_t index : eligible_) {
+      bytes += static_cast<double>(leads ? load_[index].primary : load_[index].standby);
+      quickness += 1 / ps_.at(index).slowness;
+    }
+    const double mean = bytes / quickness;  // if slices could be cut anywhere
+    const double most = Felt(fullest, leads);
+    // Not for what is hardly felt, and is no more than a slice.
+    const double over = most - mean;
+    if (kNotFelt * over <= mean && over <= static_cast<double>(largest_slice_) * ps_.at(fullest).slowness) return false;
+    // The one after which the fuller one of both is least full, which is less than before.
+    std::optional<std::uint32_t> best;
+    double least = most;
     for (std::uint32_t slice = 0; slice < next_.layout.size(); ++slice) {
       const v1::SlicePlacement& placement = next_.layout[slice];
-      if (placement.frozen() || placement.has_joining() || slices_[slice].bytes() >= gap) continue;
+      if (placement.frozen() || placement.has_joining()) continue;
       const bool there =
           leads ? placement.primary() == fullest
                 : placement.has_standby() && placement.standby() == fullest && placement.primary() != emptiest &&
                       (OnOneNode(placement.primary(), fullest) || !OnOneNode(placement.primary(), emptiest));
-      if (there && (!best.has_value() || rest(slice) < rest(*best))) best = slice;
+      if (!there) continue;
+      const std::uint64_t moved = slices_[slice].bytes();
+      const double after =
+          std::max(most - static_cast<double>(moved) * ps_.at(fullest).slowness, Felt(emptiest, leads, moved));
+      if (after >= least) continue;
+      least = after;
+      best = slice;
     }
     if (!best.has_value()) return false;
     v1::SlicePlacement& placement = next_.layout[*best];
     if (leads && placement.has_standby() && placement.standby() == emptiest) {
       Freeze(&placement, *best);
     } else {
-      CopyTo(*best, emptiest, leads, "slices are spread anew");
+      CopyTo(*best, emptiest, leads, SpreadAnew(fullest));
       if (!leads) load_[fullest].standby -= slices_[*best].bytes();
     }
     return true;

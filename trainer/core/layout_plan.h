@@ -24,6 +24,7 @@ struct PsCondition {
   bool lives = true;     // it answers
   bool ended = false;    // it is known to have: it does not come back
   bool leaving = false;  // nothing is to be placed on it, and what it has is to go elsewhere
+  double slowness = 1;   // how long it takes for a byte that it holds, see PsLoads
 };
 using PsConditions = std::map<std::uint32_t, PsCondition>;  // by index
 
@@ -58,7 +59,8 @@ AfterLoss PlanAfterLoss(const v1::View& view, const PsConditions& ps, PlantedBug
 
 // The next step from a layout of which everything lives to the one that is wanted: each slice with a standby on another
 // ps, and on another node where there is one, if `view.replication_factor` is 2; nothing on a ps that is leaving; the
-// fullest ps with at most the mean and one slice of primaries, and of standbys where their nodes allow it. `replica`:
+// fullest ps with at most the mean and one slice of primaries, and of standbys where their nodes allow it, and one that
+// is slow with so much less. `replica`:
 // the number that replicas get which this makes. Unless it `may_begin`, only what is under way goes on. Nullopt:
 // nothing can be done now; `why`, if not null, is set to what is waited for, or nothing.
 std::optional<NextLayout> PlanNextLayout(const v1::View& view, absl::Span<const Slice> slices, const PsConditions& ps,

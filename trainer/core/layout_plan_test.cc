@@ -353,6 +353,26 @@ TEST(PlanNextLayoutTest, ANewPsIsInTheListAndGetsItsPart) {
   EXPECT_EQ(copied, 2);
 }
 
+TEST(PlanNextLayoutTest, ASlowPsHoldsLessAndThatIsSaid) {
+  Job job(2, 1,
+          {{0, std::nullopt},
+           {0, std::nullopt},
+           {0, std::nullopt},
+           {0, std::nullopt},
+           {1, std::nullopt},
+           {1, std::nullopt},
+           {1, std::nullopt},
+           {1, std::nullopt}});
+  EXPECT_FALSE(job.Next().has_value());
+  job.ps[1].slowness = 3;
+  const std::optional<NextLayout> next = job.Next();
+  ASSERT_TRUE(next.has_value());
+  EXPECT_EQ(std::count_if(next->layout.begin(), next->layout.end(),
+                          [](const v1::SlicePlacement& placement) { return placement.has_joining(); }),
+            2);
+  EXPECT_NE(next->reason.find("ps-1 takes 3.0 times as long"), std::string::npos) << next->reason;
+}
+
 TEST(PlanNextLayoutTest, CopiesAreNotMoreThanSixteenAtATime) {
   const std::vector<Placed> placed(40, Placed{0, std::nullopt});
   Job job(2, 2, placed);
@@ -420,7 +440,7 @@ class RandomJob {
   void Disturb() {
     const auto some = std::next(ps_.begin(), Random(static_cast<std::uint32_t>(ps_.size())));
     PsCondition& condition = some->second;
-    switch (Random(5)) {
+    switch (Random(6)) {
       case 0:
         condition.lives = false;
         condition.ended = Random(2) == 0;
@@ -440,6 +460,9 @@ class RandomJob {
         ps_[index].member.set_session(next_session_++);
         break;
       }
+      case 4:
+        condition.slowness = 1 + Random(8) / 2.0;
+        break;
       default:
         view_.set_replication_factor(1 + Random(2));
         break;
@@ -487,8 +510,8 @@ class RandomJob {
       return std::find(eligible.begin(), eligible.end(), index) != eligible.end();
     };
     std::set<std::uint32_t> placed;
-    std::map<std::uint32_t, std::uint64_t> bytes;
-    std::uint64_t sum = 0, largest = 0;
+    std::map<std::uint32_t, double> bytes;
+    double sum = 0, largest = 0;
     for (std::uint32_t slice = 0; slice < slices_.size(); ++slice) {
       SCOPED_TRACE(absl::StrCat("slice ", slice));
       const v1::SlicePlacement& placement = view_.layout(static_cast<int>(slice));
@@ -511,9 +534,10 @@ class RandomJob {
       if (eligible.size() >= 2 && placement.has_standby() && !node.empty() && other_node) {
         EXPECT_NE(ps_.at(placement.standby()).member.node(), node) << "there is another node";
       }
-      bytes[placement.primary()] += slices_[slice].bytes();
-      sum += slices_[slice].bytes();
-      largest = std::max(largest, slices_[slice].bytes());
+      const auto of_slice = static_cast<double>(slices_[slice].bytes());
+      bytes[placement.primary()] += of_slice;
+      sum += of_slice;
+      largest = std::max(largest, of_slice);
     }
     for (const v1::PsMember& member : view_.ps()) {
       if (ps_.at(member.index()).leaving) {
@@ -521,9 +545,13 @@ class RandomJob {
       }
     }
     if (eligible.empty()) return;
-    const std::uint64_t mean = sum / eligible.size() + 1;
+    double quickness = 0, slowest = 1;
+    for (const std::uint32_t index : eligible) {
+      quickness += 1 / ps_.at(index).slowness;
+      slowest = std::max(slowest, ps_.at(index).slowness);
+    }
     for (const auto& [index, of_it] : bytes) {
-      EXPECT_LE(of_it, mean + largest) << "ps-" << index;
+      EXPECT_LE(of_it * ps_.at(index).slowness, sum / quickness + largest * slowest + 1) << "ps-" << index;
     }
   }
 

@@ -105,6 +105,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       absl::MutexLock lock(&mutex_);
       if (core_ == nullptr) return reply;
       reply = core_->OnDirect(request, service::MonotonicNow());
+      reply.mutable_stats()->set_busy_seconds(absl::ToDoubleSeconds(apply_time_));
       output = Collect(core_->TakeOwedReplies());
       if (request.has_view() && reply.status() == v1::SYNC_OK) {
         spdlog::info("view: generation {}, incarnation {}, epoch {}: {} slices, {} bytes", reply.stamp().generation(),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -183,6 +184,11 @@ struct Frame {
   FrameHeader header;
   Payload payload;
 };
+
+// What the header of a frame takes in a message.
+inline constexpr std::size_t kFrameHeaderBytes = 152;
+// The most that one message may carry, headers included. A slice of 4 MiB fits with its header, or 4 MiB in 512 frames.
+inline constexpr std::size_t kMaxMessageBytes = (4u << 20) + (76u << 10);
 
 // Whether it says that what was asked for is done.
 inline bool IsSuccess(ReplyStatus status) {

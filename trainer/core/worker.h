@@ -2,22 +2,27 @@
 #define DOWNPOUR_TRAINER_CORE_WORKER_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/codec/error_feedback.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
+#include "trainer/core/held_leases.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/planted_bug.h"
+#include "trainer/core/ps_exchanges.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
 #include "trainer/core/update_mode.h"
+#include "trainer/core/worker_meter.h"
+#include "trainer/core/worker_slices.h"
 #include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
@@ -66,25 +71,9 @@ struct Work {
   bool fetched = true;              // with the values that came; false: with those that the update before ended with
 };
 
-struct ComputeResult {
-  Verdict verdict = Verdict::kApply;  // kSkip: the loss or a gradient is not finite
-  double loss = 0;
-  std::uint64_t samples = 0;
-  float factor = 1;  // of the gradient, see FrameHeader
-  double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
-};
-
 struct SyncCall {
   std::uint64_t call = 0;
   v1::WorkerSyncRequest request;
-  absl::Duration deadline;
-};
-
-struct ExchangeCall {
-  std::uint64_t call = 0;
-  std::uint32_t ps = 0;
-  std::string address;
-  std::vector<Frame> frames;
   absl::Duration deadline;
 };
 
@@ -122,8 +111,8 @@ class WorkerCore {
 
   // Set once there is nothing left to do: OK, or why it gave up.
   const std::optional<absl::Status>& finished() const { return finished_; }
-  const v1::WorkerStats& stats() const { return stats_; }
-  const std::optional<DataPlan>& plan() const { return plan_; }
+  const v1::WorkerStats& stats() const { return meter_.stats(); }
+  const std::optional<DataPlan>& plan() const { return leases_.plan(); }
   const v1::View& view() const { return view_; }
   std::uint64_t session() const { return session_; }
   // Updates that it has finished in this generation, and those that it need not catch up with; see StalenessBound.
@@ -136,60 +125,24 @@ class WorkerCore {
 
  private:
   enum class Phase { kWaiting, kPulling, kComputing, kPushing, kTask };
-  enum class SliceProgress { kUnready, kReady, kSent, kDone };
-  struct SliceState {
-    Slice slice;
-    std::uint32_t ps = 0;
-    bool fresh = false;  // its value came after this worker's newest update on it
-    bool pull_in_flight = false;
-    bool initial_in_flight = false;
-    bool initial_done = false;
-    std::uint64_t version = 0;           // of the value held, and one for each update of its own since
-    std::uint64_t clock = 0;             // of this session, as the slice knew it then
-    std::optional<StepId> value_of;      // the step that the value held is for
-    StepId step;                         // that the slice was at when it answered last
-    std::uint64_t computed_version = 0;  // of the value that the current gradient was computed with
-    SliceProgress push = SliceProgress::kUnready;
-    bool maybe_applied = false;  // a push of the current update may have been carried out, but its answer was lost
-  };
-  struct HeldLease {
-    v1::Lease lease;
-    std::uint32_t next = 0;  // the first update not known to be done
-    bool all_sent = false;
-    std::optional<v1::TaskResult> result;  // of a task that is done
-  };
-  struct Call {
-    enum class Kind { kPull, kPush, kInitialise } kind = Kind::kPull;
-    std::uint32_t ps = 0;
-    std::uint64_t token = 0;  // of the update pushed
-    std::vector<std::uint32_t> slices;
-  };
-  struct PsLink {
-    int in_flight = 0;
-    Time retry_at = absl::ZeroDuration();
-    absl::Duration backoff = absl::ZeroDuration();
-    bool verdict_due = false;  // pushes went out pending and nothing with the verdict has followed yet
-  };
-
-  void UpdateRate(Time now);
   void Pump(Time now, WorkerOutput* output);
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
-  // What was on its way to ps that do not have the slices any more, or are not there, goes to others.
-  void Reroute(const v1::View& before);
   void DropEverything();
   // The update or task under way, and all that is on its way to the ps.
   void DropWork();
   // The current update is given up: what of it may be applied is in no residual any more.
   void SettleResiduals();
-  bool IsBuffer(const SliceState& slice) const { return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER; }
+  bool IsBuffer(const WorkerSlices::Entry& slice) const {
+    return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER;
+  }
   bool Searches() const { return view_.mode() == v1::SANDBLASTER; }
   // In these modes updates are run a second time: others may have done the one that it is about to begin.
   bool OthersMayDoIt() const { return work_.kind == v1::TASK_TRAIN && HasBackupExecutions(view_.mode()); }
   // Its value stays as it is within a dataset epoch, and is another in the next.
-  bool StaysInEpoch(const SliceState& slice) const { return Searches() && !IsBuffer(slice); }
+  bool StaysInEpoch(const WorkerSlices::Entry& slice) const { return Searches() && !IsBuffer(slice); }
   // Whether its value may come in bf16: what is evaluated or exported is as the ps has it.
-  bool WantsBf16(const SliceState& slice) const {
+  bool WantsBf16(const WorkerSlices::Entry& slice) const {
     return options_.bf16_values && work_.kind == v1::TASK_TRAIN && !IsBuffer(slice);
   }
   // Every push with a lower number has been answered, or is refused from now on.
@@ -200,11 +153,11 @@ class WorkerCore {
   std::uint32_t step_width() const { return StepWidth(view_); }
   // Of the update under way; none: of a task, or of another mode.
   std::optional<StepId> StepOfWork() const;
-  // The lease's first update from the group `from` on that is neither known to be done nor of a step that is over.
-  // Where there is none it has a group that the plan has not.
-  UpdateId FirstUpdate(const HeldLease& held, std::uint32_t from) const;
-  // The lease of a data shard to go on with; null: there is none.
-  std::pair<const std::uint64_t, HeldLease>* FirstLease();
+  HeldLeases::Update WorkUpdate() const { return {work_lease_, work_.update}; }
+  // Which steps are not over, as far as the slices have said.
+  HeldLeases::Steps OpenSteps() const {
+    return step_width() == 0 ? HeldLeases::Steps() : HeldLeases::Steps{step_width(), slices_.first_step()};
+  }
   // The update under way is not begun, as another is to come before it or nobody asks for it any more.
   void GiveUpPulls();
   bool Starves(Time now) const;
@@ -215,14 +168,15 @@ class WorkerCore {
   void SendPulls(Time now, WorkerOutput* output);
   void SendInitialValues(Time now, WorkerOutput* output);
   void SendPushes(Time now, WorkerOutput* output);
-  void SendFrames(std::uint32_t ps, Call::Kind kind, std::vector<std::uint32_t> slices, std::vector<Frame> frames,
-                  WorkerOutput* output);
   FrameHeader MakeHeader(FrameKind kind) const;
-  // Splits the slices of each ps into exchanges; `frame_of` makes the frame of one.
-  template <typename Wanted, typename FrameOf>
-  void SendBatches(Call::Kind kind, Time now, WorkerOutput* output, Wanted wanted, FrameOf frame_of);
-  void HandleFrame(const Call& call, std::uint32_t number, const Frame& reply, Time now, bool* retry);
-  void BackOff(PsLink& link, Time now);
+  // Sends those slices that are wanted to their ps, as far as these may have more now; `frame_of` makes the frame of
+  // one.
+  void SendParts(PsExchanges::Kind kind, Time now, WorkerOutput* output,
+                 absl::FunctionRef<bool(const WorkerSlices::Entry&)> wanted,
+                 absl::FunctionRef<Frame(std::uint32_t)> frame_of);
+  // If not, it wakes when it may.
+  bool MaySend(std::uint32_t ps, Time now);
+  void HandleFrame(const PsExchanges::Exchange& call, std::uint32_t number, const Frame& reply, Time now, bool* retry);
   void WakeAt(Time time) { next_timer_ = std::min(next_timer_, time); }
 
   WorkerOptions options_;
@@ -244,14 +198,12 @@ class WorkerCore {
   bool left_ = false;
 
   v1::View view_;
-  std::optional<DataPlan> plan_;
-  std::vector<SliceState> slices_;
-  std::map<std::uint32_t, PsLink> links_;
-  std::map<std::uint64_t, HeldLease> leases_;
+  WorkerSlices slices_;
+  PsExchanges exchanges_;
+  std::set<std::uint32_t> verdict_due_;  // ps that pushes went to pending, and nothing with the verdict since
+  HeldLeases leases_;
   std::optional<std::uint32_t> values_epoch_;  // mode SANDBLASTER: what it holds are the values of this dataset epoch
   bool lapsed_ = false;  // it had no lease of a data shard at some time since its newest update began
-  std::map<std::uint64_t, Call> calls_;
-  std::uint64_t next_call_ = 1;
 
   Phase phase_ = Phase::kWaiting;
   std::uint64_t token_ = 0;
@@ -271,12 +223,9 @@ class WorkerCore {
   ErrorFeedback feedback_;
   bool flushed_ = false;  // or tried to, when it was asked to leave
 
-  v1::WorkerStats stats_;
+  WorkerMeter meter_;
   std::optional<absl::Status> finished_;
   Time next_timer_ = absl::ZeroDuration();
-  Time rate_since_ = absl::ZeroDuration();
-  std::uint64_t rate_samples_ = 0;
-  std::uint64_t rate_steps_ = 0;
 };
 
 }  // namespace downpour::core

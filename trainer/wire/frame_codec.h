@@ -14,7 +14,7 @@
 // Frames to bytes and back; the layout is specified in docs/formats.md. Free of gRPC and of state: thread-safe.
 namespace downpour::wire {
 
-inline constexpr std::size_t kFrameHeaderBytes = 152;
+using core::kFrameHeaderBytes;
 inline constexpr std::uint16_t kFrameVersion = 3;
 
 // Payloads up to this size are copied beside their headers, larger ones travel by reference.

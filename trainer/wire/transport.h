@@ -17,8 +17,7 @@ namespace downpour::wire {
 
 using Frames = std::vector<core::Frame>;
 
-// The most that one message may carry, headers included. A slice of 4 MiB fits with its header, or 4 MiB in 512 frames.
-inline constexpr std::size_t kMaxMessageBytes = (4u << 20) + (76u << 10);
+using core::kMaxMessageBytes;
 
 struct TransportCounters {
   std::uint64_t sent_bytes = 0;

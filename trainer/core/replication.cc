@@ -130,7 +130,9 @@ std::optional<Replication::Sent> Replication::FramesFor(const Key& key, Link& li
     ++sent.frames;
   };
   const auto fits = [&](const Frame& frame) {
-    return frames->empty() || *bytes + frame.payload.size() <= options_.message_bytes;
+    const std::size_t with = *bytes + frame.payload.size();
+    return frames->empty() ||
+           (with <= options_.message_bytes && with + (frames->size() + 1) * kFrameHeaderBytes <= kMaxMessageBytes);
   };
   if (!follower.copied) {
     if (!BeginCopy(key, link, follower, copy)) return std::nullopt;

@@ -103,6 +103,20 @@ class ReplicationTest : public ::testing::Test {
 using Slices = std::vector<std::uint32_t>;
 using Numbers = std::vector<std::uint64_t>;
 
+TEST_F(ReplicationTest, AMessageIsNoLargerThanTheTransportTakesWithTheHeadersOfItsFrames) {
+  replication_->Follow(0, kFollower, kReplica, /*has_all=*/true, 0);
+  const Payload payload = Floats(std::vector<float>(1000));
+  for (std::uint64_t sequence = 1; sequence <= 1200; ++sequence) {
+    Frame record = Record(sequence);
+    record.payload = payload;
+    replication_->Append(0, std::move(record));
+  }
+  const ReplicationCall first = TakeOne();
+  EXPECT_EQ(first.frames.size(), kMaxMessageBytes / (payload.size() + kFrameHeaderBytes));
+  Reply(first);
+  EXPECT_EQ(TakeOne().frames.size() + first.frames.size(), 1200u);
+}
+
 TEST_F(ReplicationTest, FirstComesTheCopyThenEveryRecordInOrder) {
   sequence_ = 3;
   EXPECT_FALSE(replication_->Wants(0));

@@ -1,37 +1,53 @@
 #include "trainer/core/worker.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
 
 namespace downpour::core {
 namespace {
 
 constexpr absl::Duration kWaitPeriod = absl::Milliseconds(20);
-PsExchanges::Options ExchangeOptions(const WorkerOptions& options) {
-  PsExchanges::Options exchanges;
-  exchanges.deadline = options.data_deadline;
-  exchanges.payload_bytes = options.message_bytes;
-  exchanges.in_flight = options.exchanges_in_flight;
-  return exchanges;
+
+WorkerDataPlane::Options DataOptions(const WorkerOptions& options) {
+  WorkerDataPlane::Options data;
+  if (const absl::StatusOr<JobUid> uid = ParseJobUid(options.job_uid); uid.ok()) data.job_uid = *uid;
+  data.exchanges.deadline = options.data_deadline;
+  data.exchanges.payload_bytes = options.message_bytes;
+  data.exchanges.in_flight = options.exchanges_in_flight;
+  data.codec = options.codec;
+  data.bf16_values = options.bf16_values;
+  data.bug = options.bug;
+  return data;
 }
 
 }  // namespace
 
 WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host)
-    : options_(std::move(options)), host_(host), exchanges_(ExchangeOptions(options_)), feedback_(options_.codec) {
-  absl::StatusOr<JobUid> uid = ParseJobUid(options_.job_uid);
-  if (uid.ok()) {
-    uid_ = *uid;
-  } else {
-    finished_ = uid.status();
-  }
-  session_ = host_->NewSession();
+    : options_(std::move(options)), host_(host), data_(DataOptions(options_), host, &meter_) {
+  if (const absl::StatusOr<JobUid> uid = ParseJobUid(options_.job_uid); !uid.ok()) finished_ = uid.status();
+  BeginSession();
   meter_.SetState("registering");
+}
+
+void WorkerCore::BeginSession() {
+  session_ = host_->NewSession();
+  data_.SetSession(session_);
+}
+
+WorkUnderWay WorkerCore::UnderWay() const {
+  WorkUnderWay under_way;
+  under_way.token = token_;
+  under_way.work = work_;
+  under_way.verdict = verdict_;
+  under_way.factor = computed_.factor;
+  under_way.loss = computed_.loss;
+  under_way.pushing = phase_ == Phase::kPushing;
+  under_way.fetches_next = unfetched_ == 0;
+  under_way.flushes = leaving_;
+  return under_way;
 }
 
 void WorkerCore::Start(Time now, WorkerOutput* output) {
@@ -47,34 +63,18 @@ void WorkerCore::Leave(Time now, WorkerOutput* output) {
   Pump(now, output);
 }
 
-void WorkerCore::SettleResiduals() {
-  const bool applies =
-      phase_ == Phase::kPushing && verdict_ == Verdict::kApply && options_.bug != PlantedBug::kResidualNotForgotten;
-  for (std::uint32_t number = 0; number < slices_.size(); ++number) {
-    if (applies && slices_.MayBeApplied(number)) {
-      feedback_.Forget(number);
-    } else {
-      feedback_.Undo(number);  // a ps drops what waits for a verdict that never comes
-    }
-  }
-}
-
 void WorkerCore::DropEverything() {
   DropWork();
   leases_.Clear();
 }
 
 void WorkerCore::DropWork() {
-  SettleResiduals();
+  data_.Drop(UnderWay());
   ++token_;
-  clock_ = 0;
-  exchanges_.Clear();
-  verdict_due_.clear();
   phase_ = Phase::kWaiting;
   verdict_ = Verdict::kPending;
   FetchNext();
   initialise_ = false;
-  slices_.Drop();
 }
 
 // ---- control
@@ -134,9 +134,7 @@ void WorkerCore::AdoptView(const v1::View& view) {
       leases_.SendAgain(lost);
     }
     view_ = view;
-    const std::set<std::uint32_t> gone = exchanges_.SetView(view);
-    for (const std::uint32_t ps : gone) verdict_due_.erase(ps);
-    slices_.Reroute(view, gone);
+    data_.SetView(view);
     return;
   }
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -146,14 +144,11 @@ void WorkerCore::AdoptView(const v1::View& view) {
     finished_ = absl::FailedPreconditionError("the coordinator's view does not fit this worker's model");
     return;
   }
-  slices_.Clear();
-  feedback_.Clear();
   DropEverything();
   meter_.BeginHistory();
   view_ = view;
-  exchanges_.SetView(view);
   leases_.Begin(*std::move(plan));
-  slices_.Begin(*slices, view);
+  data_.Begin(view, *slices);
 }
 
 void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
@@ -164,9 +159,7 @@ void WorkerCore::ReconcileLeases(const v1::WorkerSyncReply& reply) {
 }
 
 void WorkerCore::GiveUpPulls() {
-  for (const std::uint32_t number : exchanges_.GiveUp(PsExchanges::Kind::kPull, token_)) {
-    slices_[number].pull_in_flight = false;
-  }
+  data_.GiveUpPulls(UnderWay());
   ++token_;
   phase_ = Phase::kWaiting;
 }
@@ -211,15 +204,15 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
     case v1::SYNC_OK:
       if (reply->has_view()) AdoptView(reply->view());
       accepted_ = true;
-      cut_ = std::max(cut_, reply->cut());
+      data_.HearOfCut(reply->cut());
       if (finished_.has_value()) break;
-      if (reply->initialise() && !initialise_) slices_.InitialiseAgain();
+      if (reply->initialise() && !initialise_) data_.slices().InitialiseAgain();
       initialise_ = reply->initialise();
       ReconcileLeases(*reply);
       break;
     case v1::SYNC_SESSION_ENDED:
       DropEverything();
-      session_ = host_->NewSession();
+      BeginSession();
       accepted_ = false;
       next_sync_ = now;
       break;
@@ -243,7 +236,7 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
 
 std::uint32_t WorkerCore::ReachedCut() const {
   const bool pushes = (phase_ == Phase::kComputing || phase_ == Phase::kPushing) && work_.kind == v1::TASK_TRAIN;
-  return pushes ? work_.cut : cut_;
+  return pushes ? work_.cut : data_.cut();
 }
 
 std::vector<UpdateId> WorkerCore::NextUpdates(std::size_t most) const {
@@ -252,7 +245,7 @@ std::vector<UpdateId> WorkerCore::NextUpdates(std::size_t most) const {
 }
 
 bool WorkerCore::PickWork() {
-  const bool flush = leaving_ && !flushed_ && feedback_.HasResidual();
+  const bool flush = leaving_ && !flushed_ && data_.HasResidual();
   if ((leaving_ && !flush) || !failure_.empty()) return false;
   if (const v1::Lease* const task = flush ? nullptr : leases_.NextTask(); task != nullptr) {
     work_ = Work();
@@ -261,7 +254,7 @@ bool WorkerCore::PickWork() {
     work_.dataset_epoch = task->shard().dataset_epoch();
     work_.lease = work_lease_ = task->lease();
     FetchNext();
-    slices_.Renew();  // a task is about the newest weights
+    data_.slices().Renew();  // a task is about the newest weights
     return true;
   }
   const std::optional<HeldLeases::Update> next = leases_.NextUpdate(OpenSteps(), &sync_urgent_);
@@ -277,7 +270,7 @@ bool WorkerCore::PickWork() {
   // For a while nobody had to wait for this worker: what it was given before it need not begin with any more.
   const bool another_point =
       Searches() && std::exchange(values_epoch_, work_.update.dataset_epoch) != work_.update.dataset_epoch;
-  if (std::exchange(lapsed_, false) || another_point) slices_.Renew();
+  if (std::exchange(lapsed_, false) || another_point) data_.slices().Renew();
   return true;
 }
 
@@ -288,17 +281,18 @@ std::optional<StepId> WorkerCore::StepOfWork() const {
 
 void WorkerCore::OnGradient(std::uint64_t token, std::uint32_t tensor, Time now, WorkerOutput* output) {
   if (token != token_ || phase_ != Phase::kComputing) return;
-  if (slices_.SetReady(tensor) >= options_.early_push_bytes) SendPushes(now, output);
+  if (data_.slices().SetReady(tensor) >= options_.early_push_bytes) {
+    WakeAt(data_.SendPushes(UnderWay(), now, &output->exchanges));
+  }
 }
 
 void WorkerCore::OnComputed(std::uint64_t token, const ComputeResult& result, Time now, WorkerOutput* output) {
   if (token != token_ || phase_ != Phase::kComputing) return;
   computed_ = result;
   verdict_ = result.verdict;
-  factor_ = result.factor;
   phase_ = Phase::kPushing;
   phase_since_ = now;
-  slices_.SetAllReady();
+  data_.slices().SetAllReady();
   if (verdict_ == Verdict::kSkip) FetchNext();  // those of its own are not finite
   consecutive_skips_ = verdict_ == Verdict::kSkip ? consecutive_skips_ + 1 : 0;
   // A search steps back from there.
@@ -316,7 +310,7 @@ void WorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now
   result.set_kind(work_.kind);
   result.set_dataset_epoch(work_.dataset_epoch);
   leases_.OnTaskDone(work_lease_, std::move(result));
-  slices_.Renew();  // others went on meanwhile, and a task's pulls never wait
+  data_.slices().Renew();  // others went on meanwhile, and a task's pulls never wait
   phase_ = Phase::kWaiting;
   sync_urgent_ = true;
   Pump(now, output);
@@ -326,13 +320,13 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
   if (finished_.has_value()) return;
   next_timer_ = absl::InfiniteDuration();
   if (accepted_ && view_.has_stamp()) {
-    if (initialise_) SendInitialValues(now, output);
+    if (initialise_) WakeAt(data_.SendInitialValues(now, &output->exchanges));
     for (bool moved = true; moved;) {
       moved = false;
       switch (phase_) {
         case Phase::kWaiting:
           if (PickWork()) {
-            if (stats().state() == "waiting") slices_.Renew();  // others went on meanwhile
+            if (stats().state() == "waiting") data_.slices().Renew();  // others went on meanwhile
             phase_ = Phase::kPulling;
             phase_since_ = now;
             moved = true;
@@ -349,17 +343,17 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           }
           if (view_.mode() == v1::BOUNDED_STALENESS && work_.kind == v1::TASK_TRAIN) {
             // Where this session begins to train, the slices may not agree on its clock yet.
-            slices_.RenewBehind(clock_);
+            data_.slices().RenewBehind(data_.clock());
           }
           const std::optional<StepId> step = StepOfWork();
-          if (step.has_value()) slices_.RenewAllBut(*step);
+          if (step.has_value()) data_.slices().RenewAllBut(*step);
           if (OthersMayDoIt() && !leases_.IsNext(WorkUpdate(), OpenSteps())) {
             GiveUpPulls();
             moved = true;
             break;
           }
-          if (work_.fetched) SendPulls(now, output);
-          if (work_.fetched && !slices_.fresh()) {
+          if (work_.fetched) WakeAt(data_.SendPulls(UnderWay(), now, &output->exchanges));
+          if (work_.fetched && !data_.slices().fresh()) {
             meter_.SetState("pulling");
             if (step.has_value()) {
               next_sync_ = std::min(next_sync_, std::max(phase_since_, last_sync_) + Patience());
@@ -368,12 +362,10 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           }
           meter_.OnPulled(now - phase_since_);
           phase_ = work_.kind == v1::TASK_TRAIN ? Phase::kComputing : Phase::kTask;
-          work_.cut = cut_;
+          work_.cut = data_.cut();
           verdict_ = Verdict::kPending;
-          factor_ = 1;
-          trained_ = false;
-          slices_.BeginUpdate();
-          verdict_due_.clear();
+          computed_ = ComputeResult();
+          data_.BeginUpdate();
           meter_.SetState(work_.kind == v1::TASK_TRAIN ? "computing" : "evaluating");
           phase_since_ = now;
           output->work = work_;
@@ -384,12 +376,12 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           break;
         case Phase::kPushing: {
           meter_.SetState("pushing");
-          SendPushes(now, output);
-          if (slices_.sent() && leases_.OnSent(WorkUpdate(), OpenSteps())) sync_urgent_ = true;
-          if (!slices_.done()) break;
+          WakeAt(data_.SendPushes(UnderWay(), now, &output->exchanges));
+          if (data_.slices().sent() && leases_.OnSent(WorkUpdate(), OpenSteps())) sync_urgent_ = true;
+          if (!data_.slices().done()) break;
           leases_.OnDone(WorkUpdate());
-          ++clock_;
-          meter_.OnUpdate(computed_, trained_, now - phase_since_);
+          data_.FinishUpdate();
+          meter_.OnUpdate(computed_, data_.trained(), now - phase_since_);
           phase_ = Phase::kWaiting;
           moved = true;
           break;
@@ -409,243 +401,16 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
   if (next_timer_ == absl::InfiniteDuration()) WakeAt(now + options_.sync_period);
 }
 
-// ---- data plane
-
-FrameHeader WorkerCore::MakeHeader(FrameKind kind) const {
-  FrameHeader header;
-  header.kind = kind;
-  header.job_uid = uid_;
-  header.generation = view_.stamp().generation();
-  header.incarnation = view_.stamp().incarnation();
-  header.epoch = view_.stamp().epoch();
-  header.session = session_;
-  return header;
-}
-
-void WorkerCore::SendParts(PsExchanges::Kind kind, Time now, WorkerOutput* output,
-                           absl::FunctionRef<bool(const WorkerSlices::Entry&)> wanted,
-                           absl::FunctionRef<Frame(std::uint32_t)> frame_of) {
-  for (const auto& [ps, parts] : slices_.Parts(wanted)) {
-    if (MaySend(ps, now)) exchanges_.Send(kind, ps, token_, parts, frame_of, &output->exchanges);
-  }
-}
-
-bool WorkerCore::MaySend(std::uint32_t ps, Time now) {
-  const Time retry_at = exchanges_.retry_at(ps);
-  if (now < retry_at) WakeAt(retry_at);
-  return now >= retry_at;
-}
-
-void WorkerCore::SendPulls(Time now, WorkerOutput* output) {
-  SendParts(
-      PsExchanges::Kind::kPull, now, output,
-      [](const WorkerSlices::Entry& slice) { return !slice.fresh && !slice.pull_in_flight; },
-      [this](std::uint32_t number) {
-        WorkerSlices::Entry& slice = slices_[number];
-        slice.pull_in_flight = true;
-        Frame frame;
-        frame.header = MakeHeader(FrameKind::kPull);
-        frame.header.slice = number;
-        frame.header.begins_update = work_.kind == v1::TASK_TRAIN;
-        if (OthersMayDoIt()) frame.header.update = work_.update;
-        frame.header.clock = clock_;
-        frame.header.want_bf16 = WantsBf16(slice);
-        return frame;
-      });
-}
-
-void WorkerCore::SendInitialValues(Time now, WorkerOutput* output) {
-  SendParts(
-      PsExchanges::Kind::kInitialise, now, output,
-      [](const WorkerSlices::Entry& slice) { return !slice.initial_done && !slice.initial_in_flight; },
-      [this](std::uint32_t number) {
-        WorkerSlices::Entry& slice = slices_[number];
-        slice.initial_in_flight = true;
-        Frame frame;
-        frame.header = MakeHeader(FrameKind::kInitialise);
-        frame.header.slice = number;
-        frame.header.type = DataType::kFloat32;
-        frame.header.codec = FrameCodec::kFp32;
-        frame.header.elements = slice.slice.elements;
-        frame.payload = host_->InitialValue(number, slice.slice);
-        return frame;
-      });
-}
-
-void WorkerCore::SendPushes(Time now, WorkerOutput* output) {
-  SendParts(
-      PsExchanges::Kind::kPush, now, output,
-      [](const WorkerSlices::Entry& slice) { return slice.push == WorkerSlices::Push::kReady; },
-      [this](std::uint32_t number) {
-        WorkerSlices::Entry& slice = slices_[number];
-        slice.push = WorkerSlices::Push::kSent;
-        if (verdict_ == Verdict::kPending) {
-          verdict_due_.insert(slice.ps);
-        } else {
-          verdict_due_.erase(slice.ps);
-        }
-        Frame frame;
-        frame.header = MakeHeader(FrameKind::kPush);
-        frame.header.slice = number;
-        frame.header.update = work_.update;
-        frame.header.cut = work_.cut;
-        frame.header.verdict = verdict_;
-        frame.header.factor = factor_;
-        if (verdict_ != Verdict::kPending) frame.header.loss = computed_.loss;
-        frame.header.want_value = unfetched_ == 0 && step_width() == 0 && !StaysInEpoch(slice);
-        frame.header.want_bf16 = WantsBf16(slice);
-        frame.header.version = slice.computed_version;
-        frame.header.clock = clock_ + 1;
-        if (verdict_ != Verdict::kSkip) {
-          EncodedGradient gradient{FrameCodec::kFp32, host_->Gradient(number, slice.slice)};
-          if (!IsBuffer(slice)) {
-            const bool flush = leaving_ && options_.bug != PlantedBug::kResidualLeftBehind;
-            gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, flush);
-          }
-          frame.header.type = DataType::kFloat32;
-          frame.header.codec = gradient.codec;
-          frame.header.elements = slice.slice.elements;
-          frame.payload = std::move(gradient.payload);
-          meter_.OnPush(frame.payload.size(), slice.slice.bytes());
-        }
-        return frame;
-      });
-  if (verdict_ == Verdict::kPending) return;
-  // A ps that got all its slices of this update before the verdict still has to hear it.
-  for (auto due = verdict_due_.begin(); due != verdict_due_.end();) {
-    const std::uint32_t ps = *due;
-    if (!MaySend(ps, now)) {
-      ++due;
-      continue;
-    }
-    due = verdict_due_.erase(due);
-    Frame frame;
-    frame.header = MakeHeader(FrameKind::kVerdict);
-    frame.header.update = work_.update;
-    frame.header.verdict = verdict_;
-    frame.header.factor = factor_;
-    frame.header.loss = computed_.loss;
-    exchanges_.SendOne(PsExchanges::Kind::kPush, ps, token_, std::move(frame), &output->exchanges);
-  }
-}
-
-void WorkerCore::HandleFrame(const PsExchanges::Exchange& call, std::uint32_t number, const Frame& reply, Time now,
-                             bool* retry) {
-  WorkerSlices::Entry& slice = slices_[number];
-  const ReplyStatus status = reply.header.status;
-  const bool success = IsSuccess(status);
-  const bool bf16 = reply.header.codec == FrameCodec::kBf16;
-  // What was pulled for another work, a task perhaps, need not be what this one may begin with.
-  const bool wanted = call.kind != PsExchanges::Kind::kPull || call.token == token_;
-  const bool valued = success && wanted && (bf16 || reply.header.codec == FrameCodec::kFp32) &&
-                      PayloadFits(reply.header.codec, reply.payload.size(), slice.slice.elements);
-  if (call.kind == PsExchanges::Kind::kPull) {
-    slice.pull_in_flight = false;
-  } else if (call.kind == PsExchanges::Kind::kInitialise) {
-    slice.initial_in_flight = false;
-    if (success) slice.initial_done = true;
-  }
-  // Nobody waits for whoever begins to train to catch up with all that was done before.
-  if (call.kind == PsExchanges::Kind::kPull && success) clock_ = std::max(clock_, reply.header.clock);
-  const std::optional<StepId> of_step = call.kind == PsExchanges::Kind::kPull && valued ? StepOfWork() : std::nullopt;
-  if (of_step.has_value()) {
-    cut_ = std::max(cut_, reply.header.cut);
-    slice.step = std::max(slice.step, StepOf(reply.header.update, step_width()));
-  }
-  // Of two answers that overtook each other the newer value is kept.
-  if (of_step.has_value() || (valued && reply.header.version >= slice.version)) {
-    if (bf16) {
-      auto values = std::make_shared<std::vector<float>>(slice.slice.elements);
-      Decode(reply.header.codec, reply.payload, absl::MakeSpan(*values));
-      host_->StoreValue(number, slice.slice, Payload::OfFloats(*values, values));
-    } else {
-      host_->StoreValue(number, slice.slice, reply.payload);
-    }
-    slice.version = reply.header.version;
-    slice.clock = reply.header.clock;
-    slice.value_of = of_step;
-    slice.fresh = true;
-  }
-  if (call.kind == PsExchanges::Kind::kPush && call.token == token_ && slice.push == WorkerSlices::Push::kSent) {
-    if (success) {
-      slice.push = WorkerSlices::Push::kDone;
-      // A slice takes each update once: of two executions one is taken by the first slice, whatever the others take.
-      if (number == 0) trained_ = status == ReplyStatus::kApplied || slice.maybe_applied;
-      // A duplicate to the first push is somebody's whose session ended in the middle of this update.
-      if (verdict_ == Verdict::kApply && (status == ReplyStatus::kApplied || slice.maybe_applied)) {
-        // Where updates are run a second time, the one that is there may be the other one.
-        if (status == ReplyStatus::kDuplicate && step_width() != 0) {
-          feedback_.Forget(number);
-        } else {
-          feedback_.Keep(number);
-        }
-      } else {
-        feedback_.Undo(number);
-      }
-      if (!valued && !StaysInEpoch(slice)) slice.fresh = false;
-      if (!valued && status == ReplyStatus::kApplied) ++slice.version;  // the worker's values have it
-      if (status == ReplyStatus::kApplied && step_width() == 0 && reply.header.version > slice.computed_version) {
-        meter_.OnStaleness(static_cast<double>(reply.header.version - 1 - slice.computed_version));
-      }
-    } else {
-      slice.push = WorkerSlices::Push::kReady;
-    }
-  }
-  if (success) return;
-  *retry = true;
-  switch (status) {
-    case ReplyStatus::kSuperseded:
-      if (call.kind != PsExchanges::Kind::kPull) break;  // a push just comes again
-      [[fallthrough]];                                   // the lease is over
-    case ReplyStatus::kRefused:
-    case ReplyStatus::kStaleView:
-    case ReplyStatus::kWrongOwner:
-    case ReplyStatus::kBehind:
-      sync_urgent_ = now >= next_sync_ - options_.sync_period + kWaitPeriod;  // not more than every kWaitPeriod
-      break;
-    case ReplyStatus::kMalformed:
-      finished_ = absl::InternalError(absl::StrCat("ps-", call.ps, " calls a frame of slice ", number, " malformed"));
-      break;
-    default:
-      break;
-  }
-}
-
-void WorkerCore::OnExchangeReply(std::uint64_t call_id, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
+void WorkerCore::OnExchangeReply(std::uint64_t call, const absl::StatusOr<std::vector<Frame>>& reply, Time now,
                                  WorkerOutput* output) {
   if (finished_.has_value()) return;
-  const std::optional<PsExchanges::Exchange> ended = exchanges_.End(call_id);
-  if (!ended.has_value()) return;
-  const PsExchanges::Exchange& call = *ended;
-  bool retry = !reply.ok();
-  if (retry && leaving_) finished_ = absl::OkStatus();  // somebody else finishes the update when the lease has ended
-  const bool answered = reply.ok() && (call.slices.empty() ? reply->size() == 1 : reply->size() == call.slices.size());
-  const bool done = answered && std::all_of(reply->begin(), reply->end(),
-                                            [](const Frame& frame) { return IsSuccess(frame.header.status); });
-  // Nor may the ps have taken the verdict that came with it, which pushes from before it wait for there.
-  const bool undecided =
-      call.kind == PsExchanges::Kind::kPush && call.token == token_ && phase_ == Phase::kPushing && !done;
-  if (undecided) verdict_due_.insert(call.ps);
-  if (answered && call.slices.empty()) {
-    retry = undecided;
-  } else if (answered) {
-    for (std::size_t i = 0; i < call.slices.size(); ++i) {
-      // What moved meanwhile is asked for elsewhere.
-      if (slices_[call.slices[i]].ps == call.ps) HandleFrame(call, call.slices[i], (*reply)[i], now, &retry);
-    }
-  } else {
-    retry = true;
-    // Its slices may have gone over to another.
-    sync_urgent_ = sync_urgent_ || now >= last_sync_ + kWaitPeriod;
-    for (std::uint32_t number : call.slices) {
-      if (slices_[number].ps == call.ps) slices_.OnLost(number, call.kind, call.token == token_);
-    }
-  }
-  if (retry) {
-    exchanges_.BackOff(call.ps, now);
-  } else {
-    exchanges_.Succeed(call.ps);
-  }
+  const WorkerDataPlane::Heard heard = data_.OnReply(call, reply, UnderWay(), now);
+  if (!heard.expected) return;
+  if (!reply.ok() && leaving_) finished_ = absl::OkStatus();  // somebody else finishes the update after the lease
+  if (!heard.malformed.ok()) finished_ = heard.malformed;
+  // Its slices may have gone over to another.
+  if (heard.lost) sync_urgent_ = sync_urgent_ || now >= last_sync_ + kWaitPeriod;
+  if (heard.denied) sync_urgent_ = now >= next_sync_ - options_.sync_period + kWaitPeriod;  // not more often
   Pump(now, output);
 }
 

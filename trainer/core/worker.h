@@ -3,11 +3,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/control.pb.h"
@@ -15,14 +13,14 @@
 #include "trainer/core/data_plan.h"
 #include "trainer/core/frame.h"
 #include "trainer/core/held_leases.h"
-#include "trainer/core/layout.h"
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/ps_exchanges.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/time.h"
 #include "trainer/core/update_mode.h"
+#include "trainer/core/work.h"
+#include "trainer/core/worker_data_plane.h"
 #include "trainer/core/worker_meter.h"
-#include "trainer/core/worker_slices.h"
 #include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
@@ -46,29 +44,6 @@ struct WorkerOptions {
   CodecOptions codec;                         // of the gradients of parameters
   bool bf16_values = false;                   // of the values that it trains with
   PlantedBug bug = PlantedBug::kNone;
-};
-
-// Where the worker's values live; called back on the thread that calls WorkerCore.
-class WorkerHost {
- public:
-  virtual ~WorkerHost() = default;
-  virtual std::uint64_t NewSession() = 0;  // random, never repeated
-  virtual Payload InitialValue(std::uint32_t number, const Slice& slice) = 0;
-  // Of the update that is being computed; immutable until the returned owner is released.
-  virtual Payload Gradient(std::uint32_t number, const Slice& slice) = 0;
-  // May come while an update is computed: to be used from the next work on.
-  virtual void StoreValue(std::uint32_t number, const Slice& slice, const Payload& value) = 0;
-};
-
-// Something to compute, apart from the state machine; `token` names it in the answer.
-struct Work {
-  std::uint64_t token = 0;
-  v1::TaskKind kind = v1::TASK_TRAIN;
-  UpdateId update;                  // TASK_TRAIN
-  std::uint32_t cut = 0;            // the newest that was known when it began
-  std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
-  std::uint64_t lease = 0;          // likewise; unique in the job
-  bool fetched = true;              // with the values that came; false: with those that the update before ended with
 };
 
 struct SyncCall {
@@ -116,7 +91,7 @@ class WorkerCore {
   const v1::View& view() const { return view_; }
   std::uint64_t session() const { return session_; }
   // Updates that it has finished in this generation, and those that it need not catch up with; see StalenessBound.
-  std::uint64_t clock() const { return clock_; }
+  std::uint64_t clock() const { return data_.clock(); }
   std::uint64_t generation() const { return view_.stamp().generation(); }
   std::uint32_t epoch() const { return view_.stamp().epoch(); }
   std::size_t leases_held() const { return leases_.size(); }
@@ -128,23 +103,13 @@ class WorkerCore {
   void Pump(Time now, WorkerOutput* output);
   void Sync(Time now, WorkerOutput* output);
   void AdoptView(const v1::View& view);
+  void BeginSession();
   void DropEverything();
   // The update or task under way, and all that is on its way to the ps.
   void DropWork();
-  // The current update is given up: what of it may be applied is in no residual any more.
-  void SettleResiduals();
-  bool IsBuffer(const WorkerSlices::Entry& slice) const {
-    return options_.tensors[slice.slice.tensor].kind() == v1::BUFFER;
-  }
   bool Searches() const { return view_.mode() == v1::SANDBLASTER; }
   // In these modes updates are run a second time: others may have done the one that it is about to begin.
   bool OthersMayDoIt() const { return work_.kind == v1::TASK_TRAIN && HasBackupExecutions(view_.mode()); }
-  // Its value stays as it is within a dataset epoch, and is another in the next.
-  bool StaysInEpoch(const WorkerSlices::Entry& slice) const { return Searches() && !IsBuffer(slice); }
-  // Whether its value may come in bf16: what is evaluated or exported is as the ps has it.
-  bool WantsBf16(const WorkerSlices::Entry& slice) const {
-    return options_.bf16_values && work_.kind == v1::TASK_TRAIN && !IsBuffer(slice);
-  }
   // Every push with a lower number has been answered, or is refused from now on.
   std::uint32_t ReachedCut() const;
   void ReconcileLeases(const v1::WorkerSyncReply& reply);
@@ -153,10 +118,11 @@ class WorkerCore {
   std::uint32_t step_width() const { return StepWidth(view_); }
   // Of the update under way; none: of a task, or of another mode.
   std::optional<StepId> StepOfWork() const;
+  WorkUnderWay UnderWay() const;
   HeldLeases::Update WorkUpdate() const { return {work_lease_, work_.update}; }
   // Which steps are not over, as far as the slices have said.
   HeldLeases::Steps OpenSteps() const {
-    return step_width() == 0 ? HeldLeases::Steps() : HeldLeases::Steps{step_width(), slices_.first_step()};
+    return step_width() == 0 ? HeldLeases::Steps() : HeldLeases::Steps{step_width(), data_.slices().first_step()};
   }
   // The update under way is not begun, as another is to come before it or nobody asks for it any more.
   void GiveUpPulls();
@@ -165,18 +131,6 @@ class WorkerCore {
   absl::Duration Patience() const;
   // The next update begins with new values.
   void FetchNext() { unfetched_ = 0; }
-  void SendPulls(Time now, WorkerOutput* output);
-  void SendInitialValues(Time now, WorkerOutput* output);
-  void SendPushes(Time now, WorkerOutput* output);
-  FrameHeader MakeHeader(FrameKind kind) const;
-  // Sends those slices that are wanted to their ps, as far as these may have more now; `frame_of` makes the frame of
-  // one.
-  void SendParts(PsExchanges::Kind kind, Time now, WorkerOutput* output,
-                 absl::FunctionRef<bool(const WorkerSlices::Entry&)> wanted,
-                 absl::FunctionRef<Frame(std::uint32_t)> frame_of);
-  // If not, it wakes when it may.
-  bool MaySend(std::uint32_t ps, Time now);
-  void HandleFrame(const PsExchanges::Exchange& call, std::uint32_t number, const Frame& reply, Time now, bool* retry);
   void WakeAt(Time time) { next_timer_ = std::min(next_timer_, time); }
 
   WorkerOptions options_;
@@ -186,7 +140,6 @@ class WorkerCore {
   std::uint64_t sequence_ = 0;
   std::uint32_t incarnation_ = 0;  // the newest coordinator heard of
   WrongJob wrong_job_;
-  JobUid uid_{};
 
   bool sync_in_flight_ = false;
   std::uint64_t sync_call_ = 0;
@@ -198,9 +151,8 @@ class WorkerCore {
   bool left_ = false;
 
   v1::View view_;
-  WorkerSlices slices_;
-  PsExchanges exchanges_;
-  std::set<std::uint32_t> verdict_due_;  // ps that pushes went to pending, and nothing with the verdict since
+  WorkerMeter meter_;
+  WorkerDataPlane data_;
   HeldLeases leases_;
   std::optional<std::uint32_t> values_epoch_;  // mode SANDBLASTER: what it holds are the values of this dataset epoch
   bool lapsed_ = false;  // it had no lease of a data shard at some time since its newest update began
@@ -209,21 +161,15 @@ class WorkerCore {
   std::uint64_t token_ = 0;
   Work work_;
   std::uint64_t work_lease_ = 0;
-  std::uint32_t cut_ = 0;           // the newest heard of
   std::uint32_t reported_cut_ = 0;  // that the coordinator has been told to be reached
   Verdict verdict_ = Verdict::kPending;
-  std::uint64_t clock_ = 0;
-  float factor_ = 1;             // comes with the verdict
   std::uint32_t unfetched_ = 0;  // updates to go before new values are taken
   Time phase_since_ = absl::ZeroDuration();
   ComputeResult computed_;
-  bool trained_ = false;  // the update under way was applied as this worker pushed it, see HandleFrame
   int consecutive_skips_ = 0;
   std::string failure_;
-  ErrorFeedback feedback_;
   bool flushed_ = false;  // or tried to, when it was asked to leave
 
-  WorkerMeter meter_;
   std::optional<absl::Status> finished_;
   Time next_timer_ = absl::ZeroDuration();
 };

@@ -5,19 +5,10 @@
 
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
-#include "trainer/core/frame.h"
 #include "trainer/core/time.h"
+#include "trainer/core/work.h"
 
 namespace downpour::core {
-
-// What came of computing an update.
-struct ComputeResult {
-  Verdict verdict = Verdict::kApply;  // kSkip: the loss or a gradient is not finite
-  double loss = 0;
-  std::uint64_t samples = 0;
-  float factor = 1;  // of the gradient, see FrameHeader
-  double data_seconds = 0, forward_seconds = 0, backward_seconds = 0;
-};
 
 // What a worker tells of itself: counts, means over about the newest 20 updates, and how fast it is. Not thread-safe.
 class WorkerMeter {

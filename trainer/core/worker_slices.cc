@@ -10,6 +10,7 @@ void WorkerSlices::Begin(const std::vector<Slice>& slices, const v1::View& view)
   entries_.assign(slices.size(), Entry());
   for (std::uint32_t number = 0; number < size(); ++number) {
     entries_[number].slice = slices[number];
+    entries_[number].buffer = view.tensors(static_cast<int>(slices[number].tensor)).kind() == v1::BUFFER;
     entries_[number].ps = view.layout(static_cast<int>(number)).primary();
   }
 }

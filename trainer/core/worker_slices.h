@@ -23,6 +23,7 @@ class WorkerSlices {
   enum class Push { kUnready, kReady, kSent, kDone };
   struct Entry {
     Slice slice;
+    bool buffer = false;
     std::uint32_t ps = 0;
     bool fresh = false;  // its value came after this worker's newest update on it
     bool pull_in_flight = false;
@@ -42,9 +43,8 @@ class WorkerSlices {
   const Entry& operator[](std::uint32_t number) const { return entries_[number]; }
 
   // ---- the view
-  // Of a history that begins: one for each placement of its layout.
+  // Of a history that begins: of its tensors, one for each placement of its layout.
   void Begin(const std::vector<Slice>& slices, const v1::View& view);
-  void Clear() { entries_.clear(); }
   // Nothing is under way any more, and what is held is as good as nothing.
   void Drop();
   // Another view of the history; `gone`: ps that are not there any more. What was on its way to a ps that has the slice

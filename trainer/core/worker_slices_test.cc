@@ -18,6 +18,8 @@ class WorkerSlicesTest : public ::testing::Test {
  protected:
   WorkerSlicesTest() {
     for (const std::uint32_t ps : {0u, 1u, 1u}) view_.add_layout()->set_primary(ps);
+    view_.add_tensors();
+    view_.add_tensors()->set_kind(v1::BUFFER);
     slices_.Begin({{0, 0, 10}, {0, 10, 20}, {1, 0, 30}}, view_);
   }
   // By slice.
@@ -41,6 +43,7 @@ TEST_F(WorkerSlicesTest, BeginWithoutValues) {
   EXPECT_EQ(slices_.size(), 3u);
   EXPECT_EQ(Each(&WorkerSlices::Entry::ps), (std::vector<std::uint32_t>{0, 1, 1}));
   EXPECT_EQ(slices_[1].slice.elements, 20u);
+  EXPECT_EQ(Each(&WorkerSlices::Entry::buffer), (std::vector<bool>{false, false, true}));
   EXPECT_FALSE(slices_.fresh());
   EXPECT_FALSE(slices_.sent());
 }
@@ -74,8 +77,6 @@ TEST_F(WorkerSlicesTest, TheFirstStepIsThatOfTheSliceThatIsBehind) {
   slices_[1].step = {0, 2, 1};
   slices_[2].step = {0, 2, 3};
   EXPECT_EQ(slices_.first_step(), (StepId{0, 2, 1}));
-  slices_.Clear();
-  EXPECT_EQ(slices_.first_step(), StepId());
 }
 
 TEST_F(WorkerSlicesTest, GradientsGoOnTheirWayTensorByTensor) {

@@ -39,7 +39,7 @@ class PrimaryReplication {
   void Commit(std::vector<DataReply>* replies);
 
   // ---- what changes slices; each is done here, and told to whoever follows
-  // kInvalidArgument, or what Replica::Do says: the record does not fit, and nothing has changed.
+  // Whatever Replica::Do fails with; then nothing has changed, and nobody is told.
   absl::StatusOr<Replica::Done> Record(Entry& entry, RecordKind kind, Frame record);
   void SetStepWidth(std::uint32_t width);
   // The session is sent the value of the slice: it is kept for optimizers that look at the value that a gradient was

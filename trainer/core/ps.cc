@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "trainer/core/admission.h"
+#include "trainer/core/frame_admission.h"
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/layout.h"
@@ -298,7 +298,7 @@ std::shared_ptr<const std::vector<float>> PsCore::value(std::uint32_t slice) con
 // ---- data
 
 ReplyStatus PsCore::Check(const Frame& frame) const {
-  return Admission{uid_, view_, sessions_, replicas_, thawed_, options_.bug}.Check(frame);
+  return FrameAdmission{uid_, view_, sessions_, replicas_, thawed_, options_.bug}.Check(frame);
 }
 
 Frame PsCore::MakeReply(const Frame& frame, ReplyStatus status) const {

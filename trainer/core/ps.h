@@ -144,7 +144,7 @@ class PsCore {
   // What follows from the mode begins anew; nobody pushes before the coordinator says again who may.
   void BeginMode();
   void SetSessions(const v1::DirectRequest& request);
-  // See Admission.
+  // See FrameAdmission.
   ReplyStatus Check(const Frame& frame) const;
   // `needs`: what the standbys have to hold before the answer is heard.
   Frame CarryOut(const Frame& frame, const Decision& decision, Needs* needs);

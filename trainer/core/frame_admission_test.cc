@@ -1,4 +1,4 @@
-#include "trainer/core/admission.h"
+#include "trainer/core/frame_admission.h"
 
 #include <functional>
 #include <memory>
@@ -34,7 +34,7 @@ class AdmissionTest : public ::testing::Test {
     return frame;
   }
   ReplyStatus Check(const Frame& frame, PlantedBug bug = PlantedBug::kNone, bool thawed = false) const {
-    return Admission{uid_, view_, sessions_, replicas_, thawed, bug}.Check(frame);
+    return FrameAdmission{uid_, view_, sessions_, replicas_, thawed, bug}.Check(frame);
   }
   ReplyStatus Check(Frame frame, const std::function<void(FrameHeader&)>& spoil) const {
     spoil(frame.header);

@@ -1,4 +1,4 @@
-#include "trainer/core/admission.h"
+#include "trainer/core/frame_admission.h"
 
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/slice_state.h"
@@ -7,7 +7,7 @@
 
 namespace downpour::core {
 
-ReplyStatus Admission::Check(const Frame& frame) const {
+ReplyStatus FrameAdmission::Check(const Frame& frame) const {
   const FrameHeader& header = frame.header;
   if (header.job_uid != job_uid) return ReplyStatus::kRefused;
   if (header.status == ReplyStatus::kCorrupt) return ReplyStatus::kCorrupt;

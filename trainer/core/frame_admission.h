@@ -1,5 +1,5 @@
-#ifndef DOWNPOUR_TRAINER_CORE_ADMISSION_H_
-#define DOWNPOUR_TRAINER_CORE_ADMISSION_H_
+#ifndef DOWNPOUR_TRAINER_CORE_FRAME_ADMISSION_H_
+#define DOWNPOUR_TRAINER_CORE_FRAME_ADMISSION_H_
 
 #include "downpour/v1/control.pb.h"
 #include "trainer/core/frame.h"
@@ -10,7 +10,7 @@
 namespace downpour::core {
 
 // What a ps holds a worker's frame against.
-struct Admission {
+struct FrameAdmission {
   const JobUid& job_uid;
   const v1::View& view;
   const LiveSessions& sessions;
@@ -25,4 +25,4 @@ struct Admission {
 
 }  // namespace downpour::core
 
-#endif  // DOWNPOUR_TRAINER_CORE_ADMISSION_H_
+#endif  // DOWNPOUR_TRAINER_CORE_FRAME_ADMISSION_H_

@@ -11,12 +11,11 @@
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
 #include "downpour/v1/control.pb.h"
-#include "trainer/core/counted_evaluations.h"
-#include "trainer/core/data_leases.h"
 #include "trainer/core/direct_calls.h"
+#include "trainer/core/gathering.h"
 #include "trainer/core/job_checkpoints.h"
 #include "trainer/core/job_model.h"
-#include "trainer/core/keys.h"
+#include "trainer/core/job_work.h"
 #include "trainer/core/layout_keeper.h"
 #include "trainer/core/ledger.h"
 #include "trainer/core/membership.h"
@@ -24,11 +23,10 @@
 #include "trainer/core/planted_bug.h"
 #include "trainer/core/ps_registry.h"
 #include "trainer/core/ps_states.h"
-#include "trainer/core/sandblaster/search.h"
 #include "trainer/core/shard_failures.h"
-#include "trainer/core/tasks.h"
 #include "trainer/core/time.h"
 #include "trainer/core/update_mode.h"
+#include "trainer/core/view_in_force.h"
 
 namespace downpour::core {
 
@@ -83,25 +81,21 @@ class CoordinatorCore {
   bool finished() const { return finished_; }
   // Of all epochs before this one, as the data plan of the history counts them; 0: there is none yet.
   std::uint64_t updates_before(std::uint32_t dataset_epoch) const {
-    return leases_.has_value() ? leases_->plan().updates_before(dataset_epoch) : 0;
+    return work_.begun() ? work_.leases().plan().updates_before(dataset_epoch) : 0;
   }
   // Every worker has been told that the job is over, or has gone.
   bool deserted() const { return finished_ && members_.size() == 0; }
 
   // ---- inspection, for tests
   Phase phase() const { return phase_; }
-  const v1::View& view() const { return view_; }
+  const v1::View& view() const { return in_force_.view(); }
   const JobCheckpoints& checkpoints() const { return checkpoints_; }
 
  private:
   // Extends the leases if it was itself paused, expires those that ran out, and takes the phases as far as they go.
   void Step(Time now);
   void StepTraining(Time now);
-  // The same in mode SANDBLASTER.
-  void StepSearch();
   bool SearchAsks() const;
-  // It is where an iteration ended: the search waits for that.
-  bool EvaluatesPoint() const;
   void StepFinishing();
   bool over() const { return phase_ == Phase::kDone || phase_ == Phase::kFailed; }
   void Fail(std::string message, v1::FailureKind kind = v1::FAILURE_OTHER);
@@ -110,8 +104,8 @@ class CoordinatorCore {
   // With every ps there: takes the newest history up again, or begins one.
   void ConsiderGathered(Time now);
   void AdoptSessions(const v1::View& newest, Time now);
-  // `before`: as it was before ps that have not come were given up.
-  void Resume(v1::View view, const v1::View& before, Time now);
+  // `newest`: as it was before ps that have not come were given up.
+  void Resume(const Gathered& gathered, const v1::View& newest, Time now);
   // A new one, with a checkpoint or with initial values, once that is known.
   void StartHistory(Time now);
   // Losses of ps, and slices that move.
@@ -119,34 +113,20 @@ class CoordinatorCore {
   // Ps that have no place and do not answer.
   void ForgetGone();
   // The history at hand goes on in another layout.
-  void Relayout(const NextLayout& next, bool loss, Time now);
-  // Those of the ps that decide on the next view.
-  std::set<std::uint64_t> Quorum() const;
+  void Relayout(const NextLayout& change, bool loss, Time now);
   // Another view than before is in force: who is asked, and about what.
-  void TakeUpView(bool sessions);
-  // A ps has the view in force.
-  void NoteStored(std::uint64_t session);
-  // Who is told: the ps of the view, and until it counts those that decide on it.
-  std::vector<std::uint32_t> Told() const;
+  void OnView();
   // Forgets the history before, and has the ps install this one, of which so much is applied already.
-  void BeginHistory(v1::View view, const Ledger& ledger);
+  void BeginHistory(v1::View first, const Ledger& ledger);
   // The mode that the configuration wants of a history; that which it has where it cannot go over to it.
   UpdateMode Wanted(const v1::View& view);
-  // The history at hand goes on under another view, with another mode perhaps.
-  void Revise(v1::View view, Time now);
-  // What follows from the mode begins anew.
-  void BeginMode();
-  // Whether evaluations decide anything in the history at hand.
-  bool heeds() const { return HeedsEvaluations(options_.config) && !search_.has_value(); }
-  // Evaluations that no view has counted yet. False: there are none.
-  bool CountNewEvaluations(v1::View* view) const;
-  // The history goes on with what follows from them. False: there are none, or it has to wait.
+  // The history at hand goes on under another view; `mode`: what is computed for it is something else.
+  void GoOn(v1::View next, bool mode, Time now);
+  // With another mode, or with evaluations that are counted.
+  void Revise(v1::View next, Time now);
+  // The history goes on with what follows from evaluations. False: there are none, or it has to wait.
   bool Heed(Time now);
-  // Training ends where the view says.
-  void SetEnd();
-  // Of the epochs that are done, but not of all.
-  void AddEvaluation();
-  // The one at hand is lost: `updates` had been applied in it.
+  // The one at hand is lost: another one begins.
   void LoseHistory(Time now);
   void StepCheckpoints(Time now);
 
@@ -156,10 +136,9 @@ class CoordinatorCore {
   // `left`: the worker said goodbye and gave everything back.
   void EndSession(std::uint64_t session, bool left = false);
   void Convict(const ShardFailures::Verdict& verdict);
-  void Adopt(const v1::WorkerSyncRequest& request);
-  void Grant(const v1::WorkerSyncRequest& request, const Member& member, Time now, v1::WorkerSyncReply* reply);
 
   // ---- ps
+  const PsStates& states() const { return in_force_.states(); }
   bool IsSettled(std::uint32_t ps) const;
   v1::DirectRequest MakeDirective(std::uint32_t ps) const;
 
@@ -175,32 +154,23 @@ class CoordinatorCore {
   std::uint64_t mode_revision_ = 0;  // of the newest wish
   std::string mode_refused_;         // why the mode that is wanted is not taken up; empty: it is
 
-  // The ps: who they are and what they brought, what they have now, what is under way to them.
+  // The ps: who they are and what they brought, what is under way to them.
   PsRegistry registry_;
-  PsStates states_;
   DirectCalls calls_;
   LayoutKeeper layout_;
   Time gathering_since_ = absl::ZeroDuration();
   // The history at hand.
   JobModel model_;
-  v1::View view_;
-  std::set<std::uint64_t> stored_;  // sessions of the ps that have the view
-  bool committed_ = false;          // it counts, whoever else has not heard of it yet
-  std::uint32_t mode_taken_ = 0;    // the mode epoch that every ps has taken up
+  ViewInForce in_force_;
+  JobWork work_;
   bool parameters_lost_ = false;
-  std::optional<DataLeases> leases_;           // from the first view on
-  std::optional<sandblaster::Search> search_;  // of mode SANDBLASTER
-  Tasks tasks_;
   std::uint64_t initialiser_ = 0;
-  // After a restart: until then, leases are adopted from the workers that hold them and none is granted.
-  std::optional<Time> adopt_until_;
   JobCheckpoints checkpoints_;
   std::uint64_t updates_seen_ = 0;  // applied in this history, as far as a ps has told
   std::optional<std::uint64_t> updates_at_loss_;
   // The workers, over all histories.
   Membership members_;
   ShardFailures shard_failures_;
-  LeaseNumbers lease_numbers_;
   std::uint64_t first_update_milliseconds_ = 0;
   std::uint64_t lease_expirations_ = 0;
 };

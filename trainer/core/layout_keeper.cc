@@ -4,18 +4,12 @@
 #include <cstddef>
 #include <utility>
 
+#include "trainer/core/quorum.h"
+
 namespace downpour::core {
 namespace {
 
-constexpr std::size_t kFewPs = 3;
 constexpr absl::Duration kLookPeriod = absl::Milliseconds(10);
-
-template <typename Sessions>
-bool HasMajority(const Sessions& of, const std::set<std::uint64_t>& sessions) {
-  const auto there =
-      std::count_if(of.begin(), of.end(), [&](std::uint64_t session) { return sessions.count(session) != 0; });
-  return 2 * there > static_cast<std::ptrdiff_t>(of.size());
-}
 
 bool Alike(const PsConditions& a, const PsConditions& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
@@ -26,23 +20,6 @@ bool Alike(const PsConditions& a, const PsConditions& b) {
 }
 
 }  // namespace
-
-bool IsDecidedAlone(const v1::View& view) { return static_cast<std::size_t>(view.quorum_size()) < kFewPs; }
-
-bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  return IsDecidedAlone(view) || HasMajority(view.quorum(), sessions);
-}
-
-bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  const std::set<std::uint64_t> ps = PsSessions(view);
-  if (ps.size() < kFewPs) return std::includes(sessions.begin(), sessions.end(), ps.begin(), ps.end());
-  return HasMajority(ps, sessions) && IsCommittedBy(view, sessions);
-}
-
-bool MayGoOn(const v1::View& view, const std::set<std::uint64_t>& sessions) {
-  const std::set<std::uint64_t> ps = PsSessions(view);
-  return ps.size() < kFewPs || HasMajority(ps, sessions);
-}
 
 void LayoutKeeper::OnWish(const v1::ProgressRequest& request) {
   if (request.has_ps() && request.ps().revision() >= wanted_revision_ && request.ps().count() > 0) {

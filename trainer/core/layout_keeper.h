@@ -19,18 +19,6 @@
 
 namespace downpour::core {
 
-// So few ps decide on the view that nobody has to be asked: the coordinator does it alone, as another one would need
-// all of them.
-bool IsDecidedAlone(const v1::View& view);
-// Whether a majority of the ps that decide on a view is among `sessions`, if any of them has to be asked.
-bool IsCommittedBy(const v1::View& view, const std::set<std::uint64_t>& sessions);
-// Whether a coordinator that did not make the view may go on from it, if no other ps than those with `sessions` has
-// come to it: whatever another coordinator may have made of the view, one of them would know.
-bool MayTakeOver(const v1::View& view, const std::set<std::uint64_t>& sessions);
-
-// Whether so many of the ps of the view are among `sessions` that they can decide on the next one.
-bool MayGoOn(const v1::View& view, const std::set<std::uint64_t>& sessions);
-
 // Which ps live and which are to stay, and what follows for the layout in force. Not thread-safe.
 class LayoutKeeper {
  public:

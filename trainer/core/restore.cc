@@ -107,6 +107,19 @@ absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, con
   return plan->Resumed(manifest.end().dataset_epoch(), manifest.end().shard(), config);
 }
 
+absl::StatusOr<Ledger> BeginWith(const FoundCheckpoint& checkpoint, const v1::TrainingConfig& config, v1::View* view) {
+  const std::vector<v1::TensorSpec> tensors(view->tensors().begin(), view->tensors().end());
+  const absl::Status fits = CheckFits(checkpoint, config, tensors, view->data().sample_count());
+  if (!fits.ok()) return fits;
+  const absl::StatusOr<DataPlan> plan = ResumedPlan(checkpoint.manifest, config);
+  if (!plan.ok()) return plan.status();
+  *view->mutable_data() = plan->proto();
+  view->mutable_restore()->set_store(checkpoint.store);
+  view->mutable_restore()->set_checkpoint(checkpoint.name);
+  view->mutable_restore()->set_updates(checkpoint.manifest.updates());
+  return LedgerOf(checkpoint.manifest, *plan);
+}
+
 Ledger LedgerOf(const v1::CheckpointManifest& manifest, const DataPlan& plan) {
   Ledger ledger;
   ledger.watermark = std::min(manifest.watermark(), plan.epochs());

@@ -63,6 +63,10 @@ absl::Status CheckFits(const FoundCheckpoint& checkpoint, const v1::TrainingConf
 // whose epochs count.
 absl::StatusOr<DataPlan> ResumedPlan(const v1::CheckpointManifest& manifest, const v1::TrainingConfig& config);
 
+// Has the view of a history that begins, with initial values so far, begin with the checkpoint. What of the history is
+// done by that. Errors of CheckFits: the view is as it was.
+absl::StatusOr<Ledger> BeginWith(const FoundCheckpoint& checkpoint, const v1::TrainingConfig& config, v1::View* view);
+
 // What of it is applied for good, as far as the plan goes.
 Ledger LedgerOf(const v1::CheckpointManifest& manifest, const DataPlan& plan);
 

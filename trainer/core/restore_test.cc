@@ -128,5 +128,29 @@ TEST(ResumedPlanTest, ChangesTheBatchSizeBehindWhatWasBegun) {
   EXPECT_EQ(ResumedPlan(manifest, config)->samples_in_update({0, 0, 0}), 10u);
 }
 
+TEST(BeginWithTest, TheViewNamesTheCheckpointAndGoesOnWithItsPlan) {
+  FoundCheckpoint found = Make("cut-1", "mine");
+  found.manifest.set_updates(30);
+  found.manifest.set_watermark(1);
+  found.manifest.mutable_end()->set_dataset_epoch(1);
+  v1::View view;
+  *view.mutable_tensors() = found.manifest.tensors();
+  *view.mutable_data() = found.manifest.data();
+  const v1::View before = view;
+  v1::TrainingConfig config = Config(v1::RESUME_LATEST);
+  config.set_seed(8);
+  EXPECT_EQ(BeginWith(found, config, &view).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(view.SerializeAsString(), before.SerializeAsString());
+  config.set_seed(7);
+  config.set_batch_size(10);
+  const absl::StatusOr<Ledger> ledger = BeginWith(found, config, &view);
+  ASSERT_TRUE(ledger.ok()) << ledger.status();
+  EXPECT_EQ(ledger->watermark, 1u);
+  EXPECT_EQ(view.restore().store(), "/store");
+  EXPECT_EQ(view.restore().checkpoint(), "cut-1");
+  EXPECT_EQ(view.restore().updates(), 30u);
+  EXPECT_EQ(DataPlan::Create(view.data())->samples_in_update({1, 0, 0}), 10u);
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -47,7 +47,7 @@ DisruptionBudget DisruptionBudget::OfNewJob() {
 }
 
 std::optional<double> DisruptionBudget::Due(const api::TrainingJobStatus& status,
-                                            const std::optional<ProtectedPs>& wanted, absl::Duration delay,
+                                            const std::optional<planner::ProtectedPs>& wanted, absl::Duration delay,
                                             double now) {
   if (planner::IsOver(status)) return std::nullopt;
   if (!wanted.has_value()) return budget_ == Budget::kMissing ? std::nullopt : std::optional<double>(held_until_);
@@ -64,12 +64,12 @@ std::optional<double> DisruptionBudget::Due(const api::TrainingJobStatus& status
   return std::max(due, held_until_);
 }
 
-absl::Status DisruptionBudget::Write(const JobRecord& record, const std::optional<ProtectedPs>& wanted,
+absl::Status DisruptionBudget::Write(const JobRecord& record, const std::optional<planner::ProtectedPs>& wanted,
                                      kube::Client& client, double now) {
   absl::Status written = wanted.has_value() ? Make(record, *wanted, client) : Remove(record, client);
   if (written.ok()) {
     budget_ = wanted.has_value() ? Budget::kThere : Budget::kMissing;
-    protected_ = wanted.value_or(ProtectedPs());
+    protected_ = wanted.value_or(planner::ProtectedPs());
     seen_at_ = now;
   } else {
     budget_ = Budget::kUnknown;  // an answer may have been lost
@@ -78,7 +78,7 @@ absl::Status DisruptionBudget::Write(const JobRecord& record, const std::optiona
   return written;
 }
 
-absl::Status DisruptionBudget::Make(const JobRecord& record, const ProtectedPs& wanted, kube::Client& client) {
+absl::Status DisruptionBudget::Make(const JobRecord& record, const planner::ProtectedPs& wanted, kube::Client& client) {
   const kube::Json budget = MakePodDisruptionBudget(record.job, wanted);
   if (budget_ != Budget::kMissing) {
     const absl::StatusOr<kube::Json> found = Look(record, client);

@@ -36,8 +36,8 @@ class DisruptionBudgetTest : public ::testing::Test {
   }
 
   void SetReady(bool ready) { status_.conditions = {{planner::kReady, ready, "", "", now_, 1}}; }
-  std::optional<ProtectedPs> Wanted(bool wanted) const {
-    return wanted ? std::optional<ProtectedPs>(protected_) : std::nullopt;
+  std::optional<planner::ProtectedPs> Wanted(bool wanted) const {
+    return wanted ? std::optional<planner::ProtectedPs>(protected_) : std::nullopt;
   }
   std::optional<double> Due(bool wanted) { return budget_.Due(status_, Wanted(wanted), kDelay, now_); }
   // What a pass does.
@@ -52,7 +52,7 @@ class DisruptionBudgetTest : public ::testing::Test {
   kube::Client client_;
   JobRecord record_;
   api::TrainingJobStatus status_;
-  ProtectedPs protected_ = {2, {}};
+  planner::ProtectedPs protected_ = {2, {}};
   DisruptionBudget budget_ = DisruptionBudget::OfNewJob();
 };
 
@@ -191,7 +191,7 @@ TEST_F(DisruptionBudgetTest, WhateverHappensItComesToBeAsItIsWanted) {
     bool wanted = true;
     for (int step = 0; step < 20; ++step) {
       if (chance(0.3)) wanted = !wanted;
-      if (chance(0.2)) protected_ = chance(0.5) ? ProtectedPs{1, {0}} : ProtectedPs{2, {}};
+      if (chance(0.2)) protected_ = chance(0.5) ? planner::ProtectedPs{1, {0}} : planner::ProtectedPs{2, {}};
       if (chance(0.2)) budget_ = DisruptionBudget();
       if (chance(0.1)) server_.Remove(kube::kPodDisruptionBudgets, "team", "lenet-ps");
       if (chance(0.3)) {

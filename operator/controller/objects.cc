@@ -377,7 +377,7 @@ Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address) 
 
 std::string PodDisruptionBudgetName(const api::TrainingJob& job) { return absl::StrCat(job.metadata.name, "-ps"); }
 
-Json MakePodDisruptionBudget(const api::TrainingJob& job, const ProtectedPs& ps) {
+Json MakePodDisruptionBudget(const api::TrainingJob& job, const planner::ProtectedPs& ps) {
   Json selector = {
       {"matchLabels",
        {{kJobUidLabel, job.metadata.uid}, {kRoleLabel, std::string(api::ToString(api::Role::kParameterServer))}}}};

@@ -10,6 +10,7 @@
 #include "operator/api/pod_template.h"
 #include "operator/api/training_job.h"
 #include "operator/kube/object.h"
+#include "operator/planner/plan.h"
 
 // The objects that the operator makes for a job. Pure functions; names are deterministic, so that making one twice is
 // refused by the server.
@@ -52,14 +53,8 @@ kube::Json MakeService(const std::string& namespace_name);
 // Under which name a coordinator with this address is found through that service, ready or not. Empty: it is not.
 kube::Json MakeEndpointSlice(const api::TrainingJob& job, const std::string& address);
 std::string PodDisruptionBudgetName(const api::TrainingJob& job);
-// The ps that voluntary disruptions are kept away from.
-struct ProtectedPs {
-  int count = 0;
-  std::vector<int> free;  // indices of others, which may go
-  friend bool operator==(const ProtectedPs&, const ProtectedPs&) = default;
-};
 // Keeps voluntary disruptions away from the ps, whose loss costs more than that of a worker.
-kube::Json MakePodDisruptionBudget(const api::TrainingJob& job, const ProtectedPs& ps);
+kube::Json MakePodDisruptionBudget(const api::TrainingJob& job, const planner::ProtectedPs& ps);
 // The pods of one role of a job, which must outlive this: all that they have in common is made once. Thread-safe.
 class PodsOfRole {
  public:

@@ -41,11 +41,6 @@ bool IsWatched(const api::TrainingJob& job, const Pods& pods) {
          (status.recovery.has_value() && !status.recovery->last_duration_seconds.has_value());
 }
 
-std::optional<ProtectedPs> WantedBudget(const planner::Plan& plan) {
-  if (!plan.protects_parameter_servers) return std::nullopt;
-  return ProtectedPs{plan.protected_ps, plan.free_ps};
-}
-
 // What stands in the way of the job, if anything does.
 const std::optional<planner::Obstacle>& StandsInTheWay(const Hold& starts, const Hold& publishing) {
   return starts.obstacle.has_value() ? starts.obstacle : publishing.obstacle;
@@ -263,7 +258,7 @@ Decision Reconciler::Plan(const std::shared_ptr<Pass>& pass, const absl::Status&
   work.published = memory.discovery.Due(record, work.plan.status, pass->pods);
   work.publishes = work.published.has_value() && now >= memory.discovery.hold().until;
   const absl::Duration delay = Stretched(options_.budget_delay, pace.write_spacing, pass->load.jobs);
-  work.writes_budget = is_due(memory.budget.Due(work.plan.status, WantedBudget(work.plan), delay, now));
+  work.writes_budget = is_due(memory.budget.Due(work.plan.status, work.plan.protected_ps, delay, now));
   if (IsIdle(work)) return {Do(*pass, work), nullptr};
   return {{}, [this, pass, work = std::move(work)] { return Do(*pass, work); }};
 }
@@ -311,7 +306,7 @@ ReconcileResult Reconciler::Do(Pass& pass, const Work& work) {
     LookAgainAfter(absl::ZeroDuration(), result.requeue_after);
   }
   if (!result.status.ok() || !work.writes_budget) return result;
-  if (const std::optional<absl::Duration> wait = WriteBudget(pass, WantedBudget(plan)); wait.has_value()) {
+  if (const std::optional<absl::Duration> wait = WriteBudget(pass, plan.protected_ps); wait.has_value()) {
     LookAgainAfter(*wait, result.requeue_after);
   }
   return result;
@@ -402,7 +397,7 @@ absl::Status Reconciler::Start(Pass& pass, const std::vector<Action>& starts) {
   return started.status;
 }
 
-std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, const std::optional<ProtectedPs>& wanted) {
+std::optional<absl::Duration> Reconciler::WriteBudget(Pass& pass, const std::optional<planner::ProtectedPs>& wanted) {
   DisruptionBudget& budget = pass.memory.budget;
   const bool failed_before = budget.failed_before();
   const absl::Status written = budget.Write(*pass.record, wanted, *client_, pass.now);

@@ -154,7 +154,7 @@ class Reconciler {
   absl::Status CarryOut(Pass& pass, const planner::Plan& plan);
   absl::Status Start(Pass& pass, const std::vector<planner::Action>& starts);
   // If it cannot, when to try next.
-  std::optional<absl::Duration> WriteBudget(Pass& pass, const std::optional<ProtectedPs>& wanted);
+  std::optional<absl::Duration> WriteBudget(Pass& pass, const std::optional<planner::ProtectedPs>& wanted);
   void Emit(const JobRecord& record, const std::vector<planner::Event>& events) const;
 
   const ReconcilerOptions options_;

@@ -43,7 +43,7 @@ std::string Reason(const Plan& plan) {
 TEST(DisruptionTest, ADrainIsHeldUpToldOnceAndThenLetThrough) {
   FakeWorld world = TrainingOnNodes();
   Plan plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "") << "nothing to tell";
 
   world.observed.cordoned_nodes = {"node-0", "node-7"};
@@ -51,7 +51,7 @@ TEST(DisruptionTest, ADrainIsHeldUpToldOnceAndThenLetThrough) {
   world.observed.report->epoch = 2;
   world.now = 1'800'000'000;
   plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), ElementsAre("DrainWaits"));
   EXPECT_TRUE(plan.events[0].warning);
   EXPECT_LE(plan.requeue_after.value(), kLongest);
@@ -65,23 +65,23 @@ TEST(DisruptionTest, ADrainIsHeldUpToldOnceAndThenLetThrough) {
 
   world.now += kLongest - 1;
   plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_THAT(plan.events, IsEmpty()) << "it is told";
   EXPECT_EQ(Reason(plan), "1 NodeCordoned");
 
   world.now += 1;
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), Contains("DrainLetThrough"));
   EXPECT_EQ(Reason(plan), "0 LetThrough");
 
   world.now += 10 * kLongest;
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers) << "until it has moved";
+  EXPECT_FALSE(plan.protected_ps.has_value()) << "until it has moved";
   EXPECT_THAT(EventReasons(plan), Not(Contains("DrainLetThrough")));
   world.Get(kPs, 0).node = "node-2";
   plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "0 NothingWaits");
 }
 
@@ -91,10 +91,10 @@ TEST(DisruptionTest, TheTimeBeginsAnewWithEachDrain) {
     world.observed.cordoned_nodes = {"node-0"};
     EXPECT_THAT(EventReasons(world.Step()), ElementsAre("DrainWaits"));
     world.now += kLongest - 1;
-    EXPECT_TRUE(world.Step().protects_parameter_servers);
+    EXPECT_TRUE(world.Step().protected_ps.has_value());
     world.observed.cordoned_nodes.emplace().clear();  // uncordoned
     const Plan plan = world.Step();
-    EXPECT_TRUE(plan.protects_parameter_servers);
+    EXPECT_TRUE(plan.protected_ps.has_value());
     EXPECT_EQ(Reason(plan), "0 NothingWaits");
   }
 }
@@ -116,15 +116,15 @@ TEST(DisruptionTest, OnlyAPsThatRunsThereIsInTheWay) {
 TEST(DisruptionTest, AllowLetsThroughAtOnceAndProtectHoldsUpAgain) {
   FakeWorld world = TrainingOnNodes();
   world.observed.cordoned_nodes = {"node-0"};
-  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  EXPECT_TRUE(world.Step().protected_ps.has_value());
   world.job.spec.parameter_server->disruption = api::DisruptionPolicy::kAllow;
   Plan plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "0 Allowed");
   world.job.spec.parameter_server->disruption = api::DisruptionPolicy::kProtect;
   world.now += 5;
   plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), ElementsAre("DrainWaits"));
   EXPECT_EQ(FindCondition(plan.status, kDrainWaits)->last_transition_time, world.now);
 
@@ -132,26 +132,26 @@ TEST(DisruptionTest, AllowLetsThroughAtOnceAndProtectHoldsUpAgain) {
   other.job.spec.parameter_server->disruption = api::DisruptionPolicy::kAllow;
   other.observed.cordoned_nodes = {"node-0"};
   plan = other.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "") << "nothing waits";
 }
 
 TEST(DisruptionTest, WithoutAWordAboutTheNodesWhatIsStoredHolds) {
   FakeWorld world = TrainingOnNodes();
   world.observed.cordoned_nodes.reset();
-  EXPECT_TRUE(world.Step().protects_parameter_servers) << "nobody knows of any drain";
+  EXPECT_TRUE(world.Step().protected_ps.has_value()) << "nobody knows of any drain";
   world.observed.cordoned_nodes = {"node-0"};
   world.Step();
   world.observed.cordoned_nodes.reset();  // an operator that is new
   world.now += kLongest - 1;
   Plan plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "1 NodeCordoned");
   world.now += 1;
-  EXPECT_FALSE(world.Step().protects_parameter_servers) << "its time runs on";
+  EXPECT_FALSE(world.Step().protected_ps.has_value()) << "its time runs on";
   world.now += kLongest;
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_EQ(Reason(plan), "0 LetThrough");
 }
 
@@ -212,7 +212,7 @@ TEST(DisruptionTest, EachDrainWaitsAsLongAsItMayAndNoLonger) {
         since = world.now;
       }
       const bool over = waits && world.now >= since + kLongest;
-      ASSERT_EQ(plan.protects_parameter_servers, !allowed && !over);
+      ASSERT_EQ(plan.protected_ps.has_value(), !allowed && !over);
       ASSERT_EQ(IsTrue(plan.status, kDrainWaits), waits && !over);
       if (waits && !over) {
         ASSERT_TRUE(plan.requeue_after.has_value() && world.now + *plan.requeue_after <= since + kLongest);
@@ -239,7 +239,7 @@ FakeWorld Draining() {
 TEST(DisruptionTest, ACheckpointIsMadeBeforeADrainIsLetThrough) {
   FakeWorld world = Draining();
   Plan plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), ElementsAre("DrainWaits"));
   EXPECT_THAT(plan.events[0].message, HasSubstr("ps-0 runs on node-0: a checkpoint is made first. Evictions are let "
                                                 "through when it is made, at the latest from "));
@@ -249,25 +249,25 @@ TEST(DisruptionTest, ACheckpointIsMadeBeforeADrainIsLetThrough) {
 
   world.now += 10;
   world.AnswerRequest(RequestState::kPending);
-  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  EXPECT_TRUE(world.Step().protected_ps.has_value());
   world.AnswerRequest(RequestState::kDone);
   world.ReportCheckpoint("/ckpt/test/2", 10, world.now);
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), ElementsAre("DrainLetThrough"));
   EXPECT_FALSE(plan.events[0].warning);
   EXPECT_THAT(plan.events[0].message, HasSubstr("the checkpoint before the drain is made, /ckpt/test/2"));
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers) << "until none runs there";
+  EXPECT_FALSE(plan.protected_ps.has_value()) << "until none runs there";
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
 
   world.observed.cordoned_nodes->clear();
-  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  EXPECT_TRUE(world.Step().protected_ps.has_value());
   world.now += 100;
   world.observed.cordoned_nodes = {"node-0"};
   plan = world.Step();
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   EXPECT_NE(plan.status.checkpoint_request->name, first) << "a second drain is another wish";
 }
 
@@ -277,17 +277,17 @@ TEST(DisruptionTest, ACheckpointThatFailsOrIsLateHoldsUpNoDrain) {
   world.AnswerRequest(RequestState::kFailed);
   world.Checkpoint().error = "disk full";
   Plan plan = world.MakePlanNow();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), Contains("DrainLetThrough"));
   EXPECT_THAT(FindCondition(plan.status, kDrainWaits)->message,
               HasSubstr("a drain waits, but the checkpoint failed: disk full; it costs all progress since the newest "
                         "checkpoint, /ckpt/test/1"));
   world.observed.report.reset();
   world.now += 44;
-  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  EXPECT_TRUE(world.Step().protected_ps.has_value());
   world.now += 1;
   plan = world.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_THAT(FindCondition(plan.status, kDrainWaits)->message, HasSubstr("the checkpoint was not made within 45 s"));
 }
 
@@ -297,7 +297,7 @@ TEST(DisruptionTest, ADrainThatIsOverWantsNothingAnyMore) {
   world.observed.cordoned_nodes->clear();
   const Plan plan = world.Step();
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt);
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
 }
 
 TEST(DisruptionTest, WithoutOnDisruptionADrainWaitsAndTheCheckpointIsTheCost) {
@@ -308,7 +308,7 @@ TEST(DisruptionTest, WithoutOnDisruptionADrainWaitsAndTheCheckpointIsTheCost) {
   EXPECT_THAT(plan.events.at(0).message,
               HasSubstr("it would cost all progress since the newest checkpoint, /ckpt/test/1 (update 5"));
   world.now += kLongest - 1;
-  EXPECT_TRUE(world.Step().protects_parameter_servers);
+  EXPECT_TRUE(world.Step().protected_ps.has_value());
 }
 
 }  // namespace

@@ -56,16 +56,16 @@ TEST(LeavingTest, ADrainWaitsUntilThePsHoldsNothingAndCostsNothing) {
   EXPECT_THAT(plan.events[0].message, HasSubstr("ps-1 runs on node-1: what is there goes to other parameter servers "
                                                 "first, and nothing is lost. Evictions are let through of who holds "
                                                 "nothing any more, of all at the latest from "));
-  EXPECT_TRUE(plan.protects_parameter_servers);
-  EXPECT_EQ(plan.protected_ps, 3);
-  EXPECT_THAT(plan.free_ps, IsEmpty());
+  EXPECT_TRUE(plan.protected_ps.has_value());
+  EXPECT_EQ(plan.protected_ps.value().count, 3);
+  EXPECT_THAT(plan.protected_ps.value().free, IsEmpty());
 
   plan = Answer(world, 10, {0, 1, 2});
-  EXPECT_THAT(plan.free_ps, IsEmpty());
+  EXPECT_THAT(plan.protected_ps.value().free, IsEmpty());
   plan = Answer(world, 10, {0, 2});
-  EXPECT_TRUE(plan.protects_parameter_servers);
-  EXPECT_EQ(plan.protected_ps, 2);
-  EXPECT_THAT(plan.free_ps, ElementsAre(1));
+  EXPECT_TRUE(plan.protected_ps.has_value());
+  EXPECT_EQ(plan.protected_ps.value().count, 2);
+  EXPECT_THAT(plan.protected_ps.value().free, ElementsAre(1));
   EXPECT_FALSE(IsTrue(plan.status, kDrainWaits));
   EXPECT_THAT(EventReasons(plan), ElementsAre("PsEmptied"));
   EXPECT_EQ(plan.events[0].message, "ps-1 holds nothing any more: an eviction costs nothing");
@@ -88,7 +88,7 @@ TEST(LeavingTest, ADrainWaitsUntilThePsHoldsNothingAndCostsNothing) {
   world.Get(kPs, 1).node = "node-9";
   plan = Answer(world, 10, {0, 1, 2});
   EXPECT_THAT(Leaving(plan), IsEmpty());
-  EXPECT_EQ(plan.protected_ps, 3);
+  EXPECT_EQ(plan.protected_ps.value().count, 3);
 }
 
 TEST(LeavingTest, WithoutStandbysNobodyLeaves) {
@@ -124,18 +124,18 @@ TEST(LeavingTest, AnAnswerAboutAnEarlierDrainFreesNobody) {
   Answer(world, 10, {0, 1, 2});
   world.observed.cordoned_nodes = {"node-1"};
   world.Step();
-  EXPECT_THAT(Answer(world, 10, {0, 2}).free_ps, ElementsAre(1));
+  EXPECT_THAT(Answer(world, 10, {0, 2}).protected_ps.value().free, ElementsAre(1));
   world.observed.cordoned_nodes->clear();
   EXPECT_THAT(Leaving(world.Step()), IsEmpty());
   world.now += 2;  // meanwhile it may have got something
   world.observed.cordoned_nodes = {"node-1"};
   Plan plan = world.Step();
   EXPECT_THAT(Leaving(plan), ElementsAre(1));
-  EXPECT_THAT(plan.free_ps, IsEmpty());
-  EXPECT_THAT(Answer(world, 10, {0, 2}).free_ps, ElementsAre(1));
+  EXPECT_THAT(plan.protected_ps.value().free, IsEmpty());
+  EXPECT_THAT(Answer(world, 10, {0, 2}).protected_ps.value().free, ElementsAre(1));
   world.now += 31;
   plan = world.Step();
-  EXPECT_THAT(plan.free_ps, IsEmpty()) << "nothing has been heard for long";
+  EXPECT_THAT(plan.protected_ps.value().free, IsEmpty()) << "nothing has been heard for long";
   EXPECT_TRUE(IsTrue(plan.status, kDrainWaits));
 }
 
@@ -146,7 +146,7 @@ TEST(LeavingTest, WhileNobodyKnowsOfTheNodesWhatIsStoredHolds) {
   world.Step();
   world.observed.cordoned_nodes.reset();
   EXPECT_THAT(Leaving(world.Step()), ElementsAre(1));
-  EXPECT_THAT(Answer(world, 10, {0, 2}).free_ps, ElementsAre(1));
+  EXPECT_THAT(Answer(world, 10, {0, 2}).protected_ps.value().free, ElementsAre(1));
 }
 
 TEST(LeavingTest, WhatCannotGoElsewhereInTimeIsSavedOrLetThrough) {
@@ -160,19 +160,19 @@ TEST(LeavingTest, WhatCannotGoElsewhereInTimeIsSavedOrLetThrough) {
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt) << "standbys take over";
   plan = Answer(world, 4, {0, 1, 2});
   EXPECT_TRUE(plan.status.checkpoint_request.has_value()) << "copies may take long";
-  EXPECT_TRUE(plan.protects_parameter_servers);
+  EXPECT_TRUE(plan.protected_ps.has_value());
   plan = Answer(world, 4, {0, 2});
   EXPECT_EQ(plan.status.checkpoint_request, std::nullopt) << "they did not";
-  EXPECT_THAT(plan.free_ps, ElementsAre(1));
+  EXPECT_THAT(plan.protected_ps.value().free, ElementsAre(1));
 
   FakeWorld late = TrainingOnNodes(3);
   late.job.spec.parameter_server->max_protect_seconds = 100;
   Answer(late, 10, {0, 1, 2});
   late.observed.cordoned_nodes = {"node-1"};
-  EXPECT_TRUE(late.Step().protects_parameter_servers);
+  EXPECT_TRUE(late.Step().protected_ps.has_value());
   late.now += 100;
   plan = late.Step();
-  EXPECT_FALSE(plan.protects_parameter_servers);
+  EXPECT_FALSE(plan.protected_ps.has_value());
   EXPECT_THAT(EventReasons(plan), Contains("DrainLetThrough"));
 }
 
@@ -180,11 +180,11 @@ TEST(LeavingTest, NeedlessPsAreProtectedWhileTheyHoldSomething) {
   FakeWorld world = TrainingOnNodes(4);
   world.job.spec.parameter_server->replicas = 2;
   ++world.job.metadata.generation;
-  EXPECT_EQ(Answer(world, 10, {0, 1, 2, 3}).protected_ps, 4);
-  EXPECT_EQ(Answer(world, 10, {0, 1, 3}).protected_ps, 3);
+  EXPECT_EQ(Answer(world, 10, {0, 1, 2, 3}).protected_ps.value().count, 4);
+  EXPECT_EQ(Answer(world, 10, {0, 1, 3}).protected_ps.value().count, 3);
   world.job.spec.parameter_server->replicas = 6;
   ++world.job.metadata.generation;
-  EXPECT_EQ(Answer(world, 10, {0, 1, 3}).protected_ps, 6) << "those that are to come as well";
+  EXPECT_EQ(Answer(world, 10, {0, 1, 3}).protected_ps.value().count, 6) << "those that are to come as well";
 }
 
 TEST(LeavingTest, AJobThatTrainsNoMoreHasNobodyLeaving) {

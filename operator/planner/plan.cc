@@ -94,9 +94,9 @@ Plan MakePlan(const api::TrainingJob& job, const Observed& observed, double now)
   Plan plan;
   if (!IsOver(job.status)) {
     ChooseLeaving(context);
-    plan.protects_parameter_servers = ProtectParameterServers(context);
-    plan.protected_ps = CountProtected(context);
-    plan.free_ps = FreeParameterServers(context);
+    if (ProtectParameterServers(context)) {
+      plan.protected_ps = ProtectedPs{.count = CountProtected(context), .free = FreeParameterServers(context)};
+    }
   }
   if (context.status != job.status) {
     Action store;

@@ -166,17 +166,20 @@ struct Event {
   std::string message;
 };
 
+// The parameter servers that evictions are kept away from.
+struct ProtectedPs {
+  int count = 0;          // so many have to stay
+  std::vector<int> free;  // indices of those that need not: they hold nothing, and no place is made for anything there
+  friend bool operator==(const ProtectedPs&, const ProtectedPs&) = default;
+};
+
 struct Plan {
   std::vector<Action> actions;          // in the order they must be carried out
   api::TrainingJobStatus status;        // differs from the stored one only if the first action is kStoreStatus
   std::vector<Event> events;            // to be emitted once, after the status was stored
   std::optional<double> requeue_after;  // seconds; absent: only on a change
-  // Whether evictions of parameter servers are to be held up. Means nothing of a job that is over.
-  bool protects_parameter_servers = false;
-  // So many of them have to stay, and those with these indices need not: they hold nothing, and no place is made for
-  // anything there.
-  int protected_ps = 0;
-  std::vector<int> free_ps;
+  // Set while evictions of parameter servers are to be held up. Means nothing of a job that is over.
+  std::optional<ProtectedPs> protected_ps;
 };
 
 // `job.status` is the status stored last. Deterministic; no I/O, no clock, no randomness. A caller that stops between

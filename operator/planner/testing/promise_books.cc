@@ -284,7 +284,8 @@ void PromiseBooks::CheckRequests(const Plan& plan) {
 
 // Whoever may be evicted holds nothing.
 void PromiseBooks::CheckFree(const Plan& plan) {
-  for (const int index : plan.free_ps) {
+  if (!plan.protected_ps.has_value()) return;
+  for (const int index : plan.protected_ps->free) {
     ++times_freed_;
     for (const Instance& instance : world_.observed.instances) {
       if (instance.role != api::Role::kParameterServer || instance.index != index || !IsLive(instance)) continue;

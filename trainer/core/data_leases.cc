@@ -271,6 +271,7 @@ void DataLeases::BeginMode() {
       asked_.erase(key);
       if (shard.backup_session != 0) TakeAway(key, shard.backup_session);
       shard.backup_session = shard.backup_lease = 0;
+      shard.next = 0;  // it may be gone: whoever has it says so again
     }
   }
 }

@@ -182,7 +182,9 @@ void JobWork::GrantShards(const v1::WorkerSyncRequest& request, const Member& me
   const bool may = training && !adopting() && !leases_->inspecting();
   const std::uint32_t width = StepWidth(view);
   const bool twice = HasBackupExecutions(view.mode());
-  for (int i = 0; twice && i < request.held_size(); ++i) leases_->Report(request.held(i), session);
+  // Whoever has not heard yet that a ps took acknowledged updates with it reports some that may be gone.
+  const bool knows = request.view().epoch() >= view.lost_epoch();
+  for (int i = 0; twice && knows && i < request.held_size(); ++i) leases_->Report(request.held(i), session);
   if (width != 0) {
     if (!may || request.wanted() == 0) return leases_->NoSpare(session);
     const std::uint32_t workers = std::max<std::uint32_t>(1, config_.workers());

@@ -151,6 +151,29 @@ TEST_F(JobWorkTest, WhoIsWaitedForIsOnTheListBeforeItIsGivenAnything) {
   EXPECT_EQ(Sync(1).size(), 1u);
 }
 
+// It was acknowledged by a ps that was lost since, and ran ahead of its standby.
+TEST_F(JobWorkTest, WhatAWorkerReportsThatHasNotHeardOfALossDoesNotCount) {
+  view_.set_mode(v1::SYNCHRONOUS);
+  view_.set_updates_per_step(4);
+  view_.set_lost_epoch(7);
+  Begin();
+  v1::WorkerSyncRequest request = Request(1);
+  const std::vector<v1::Lease> leases = Sync(request);
+  ASSERT_FALSE(leases.empty());
+  for (const std::uint32_t epoch : {6u, 7u}) {
+    request = Request(1);
+    request.mutable_view()->set_epoch(epoch);
+    v1::HeldLease held = Held(leases.front());
+    held.set_all_sent(false);
+    held.set_next(1);
+    *request.add_held() = held;
+    Sync(request);
+    const std::vector<v1::Lease> then = Sync(Request(1));
+    ASSERT_FALSE(then.empty());
+    EXPECT_EQ(!then.front().done().empty() && (then.front().done()[0] & 1) != 0, epoch == 7) << "epoch " << epoch;
+  }
+}
+
 TEST_F(JobWorkTest, AJobWarmsUpWithOneWorker) {
   config_.set_warm_start(1);
   Begin();

@@ -67,10 +67,10 @@ void ExpectCovered(Coverage coverage) {
 // A job in which every invariant is to hold; where one does not, how it is replayed.
 SimulationResult Checked(const SimulationOptions& options) {
   SimulationResult result = Simulate(options);
-  std::string replay =
-      absl::StrCat("\n  replay: simulate", options.deadly_shard ? " --deadly-shard" : "",
-                   options.search ? " --search" : "", options.steps ? " --steps" : "", options.heeds ? " --heeds" : "",
-                   options.replicas ? " --replicas" : "", " --seed ", options.seed, " --trace");
+  std::string replay = absl::StrCat("\n  replay: simulate", options.deadly_shard ? " --deadly-shard" : "",
+                                    options.search ? " --search" : "", options.steps ? " --steps" : "",
+                                    options.heeds ? " --heeds" : "", options.replicas ? " --replicas" : "",
+                                    options.faults ? "" : " --no-faults", " --seed ", options.seed, " --trace");
   if (options.failing_tasks != FailingTasks::kNowhere) replay.clear();  // there is no flag for it
   for (const std::string& violation : result.violations) {
     ADD_FAILURE() << "seed " << options.seed << " (" << result.shape << "): " << violation << replay;
@@ -204,6 +204,27 @@ TEST(ReplicasTest, NothingAcknowledgedIsLostUnderAnyFaults) {
   }
 }
 
+// Of the jobs with faults only the ends are calm. Here all is, while slices go to ps that come and from ps that leave.
+TEST(StallsTest, NobodyStandsStillWhereNothingIsBroken) {
+  const std::uint64_t seeds = Seeds(600);
+  std::uint64_t moves = 0;
+  double seconds = 0, calm = 0;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationOptions options;
+    options.seed = seed;
+    options.faults = false;
+    options.replicas = true;
+    const SimulationResult result = Checked(options);
+    moves += result.moves;
+    seconds += result.simulated_seconds;
+    calm += result.calm_seconds;
+  }
+  std::cout << seeds << " jobs without faults, " << moves << " slices moved, " << calm << " of " << seconds
+            << " simulated seconds in calm" << std::endl;
+  EXPECT_GT(moves, seeds / 2);
+  EXPECT_GT(calm, seconds / 2);
+}
+
 // What follows from evaluations is decided once, and what is done of a job that stops early is exact.
 TEST(HeedingTest, WhatIsDecidedStaysUnderAnyFaults) {
   const std::uint64_t seeds = Seeds(900);
@@ -332,6 +353,7 @@ struct Planted {
   bool search = false;       // in mode SANDBLASTER
   bool heeds = false;        // evaluations
   bool replicas = false;
+  bool faults = true;
 };
 
 class PlantedBugTest : public testing::TestWithParam<Planted> {};
@@ -349,6 +371,7 @@ TEST_P(PlantedBugTest, IsCaught) {
     options.search = GetParam().search;
     options.heeds = GetParam().heeds;
     options.replicas = GetParam().replicas;
+    options.faults = GetParam().faults;
     const SimulationResult result = Simulate(options);
     if (result.violations.empty()) continue;
     std::cout << GetParam().name << ": first caught by seed " << seed << ": " << result.violations.front() << "\n";
@@ -386,6 +409,7 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{core::PlantedBug::kFrozenThawed, "FrozenThawed", 3600, false, false, true},
         Planted{core::PlantedBug::kMajoritySkipped, "MajoritySkipped", 1000, false, false, true},
         Planted{core::PlantedBug::kTwoCoordinatorsObeyed, "TwoCoordinatorsObeyed", 40, false, false, true},
+        Planted{core::PlantedBug::kVerdictNotToldAgain, "VerdictNotToldAgain", 2000, false, false, true, false},
         // A session has to end in the middle of a push, which few do: one of the first 700 seeds notices it.
         Planted{core::PlantedBug::kResidualNotForgotten, "ResidualNotForgotten", 2500},
         Planted{core::PlantedBug::kResidualLeftBehind, "ResidualLeftBehind", 910}),

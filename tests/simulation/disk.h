@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_TESTS_SIMULATION_DISK_H_
 #define DOWNPOUR_TESTS_SIMULATION_DISK_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,7 @@ class Disk {
   // How long one thing takes.
   absl::Duration Delay();
   bool away() const { return world_->now() < away_until_; }
+  bool works() const { return world_->now() >= std::max({away_until_, slow_until_, full_until_}); }
 
   enum class Outcome {
     kOver,

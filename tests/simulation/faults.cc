@@ -27,7 +27,7 @@ void Faults::Schedule() {
     for (int changes = random_.Between(1, 3); changes > 0; --changes) {
       world().At(absl::Milliseconds(random_.Between(200, 10000)), [this] {
         if (job_->done_) return;
-        job_->Count("mode changes");
+        job_->Count("mode changes", /*breaks=*/false);
         job_->ChangeMode();
         job_->Trace(absl::StrCat("wanted: ", job_->told_.mode().ShortDebugString()));
       });
@@ -54,12 +54,12 @@ void Faults::ChangePs() {
   const std::uint32_t least = job_->config_.replication_factor() > 1 ? 2 : 1;
   if (random_.Chance(0.3)) {
     const auto index = static_cast<std::uint32_t>(random_.Below(job_->config_.ps_replicas()));
-    job_->Count("ps drained");
+    job_->Count("ps drained", /*breaks=*/false);
     job_->Trace(absl::StrCat("ps-", index, " is to leave"));
     return job_->DrainPs(index);
   }
   const auto count = least + static_cast<std::uint32_t>(random_.Below(6 - least));
-  job_->Count("ps scaled");
+  job_->Count("ps scaled", /*breaks=*/false);
   job_->Trace(absl::StrCat(count, " ps are wanted"));
   job_->ScalePs(count);
 }

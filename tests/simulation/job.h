@@ -20,6 +20,7 @@
 #include "tests/simulation/rollback_checks.h"
 #include "tests/simulation/simulator.h"
 #include "tests/simulation/staleness_checks.h"
+#include "tests/simulation/stall_checks.h"
 #include "tests/simulation/world.h"
 
 namespace downpour::simulation {
@@ -117,6 +118,15 @@ class Job {
   // Ends what died in the middle of its use of the disk. True: it did.
   bool Died(const ProcessPointer& process, Disk::Outcome outcome);
 
+  // ---- who stands still (stalls.cc)
+  void CheckStalls();
+  // Whether anything is broken that the job needs.
+  bool Broken() const;
+  // Whether the view has it.
+  bool IsPlaced(const Process& ps) const;
+  // Which of the worker's calls are where.
+  std::string AwaitedBy(const Process& worker) const;
+
   // ---- the operator's part (simulator.cc)
   // What an update is: of how many minibatches, and how it travels.
   void ChooseUpdates();
@@ -137,8 +147,11 @@ class Job {
   // Of mode SANDBLASTER; of how many evaluations it is the end.
   std::uint32_t CheckSearch();
   std::string ProtocolState() const;
-  // A fault of this kind strikes now.
-  void Count(const std::string& fault) { ++result_.coverage[fault][ProtocolState()]; }
+  // A fault of this kind strikes now, or, where it breaks nothing, a wish is told.
+  void Count(const std::string& fault, bool breaks = true) {
+    ++result_.coverage[fault][ProtocolState()];
+    if (breaks) stall_checks_->OnFault();
+  }
   void Trace(const std::string& text) const { world_.Trace(text); }
   void AtProcess(Time time, const ProcessPointer& process, std::function<void()> action) {
     network_->AtProcess(time, process, std::move(action));
@@ -154,6 +167,7 @@ class Job {
   std::optional<Disk> disk_;
   std::optional<Checks> checks_;
   std::optional<StalenessChecks> staleness_checks_;
+  std::optional<StallChecks> stall_checks_;
   RollbackChecks rollback_checks_{&world_};
   std::optional<ResidualChecks> residual_checks_;      // with a codec
   std::optional<EvaluationChecks> evaluation_checks_;  // of a job that heeds them

@@ -1,5 +1,7 @@
 #include "tests/simulation/network.h"
 
+#include <algorithm>
+
 namespace downpour::simulation {
 
 Network::Network(World* world, Time faults_end) : world_(world), faults_end_(faults_end) {
@@ -29,6 +31,11 @@ absl::Duration Network::Delay() {
     return random.Delay(absl::Milliseconds(20), absl::Milliseconds(4000));
   }
   return random.Delay(absl::Microseconds(100), absl::Milliseconds(5));
+}
+
+bool Network::perfect() const {
+  if (faulty() && (drop_ > 0 || slow_ > 0)) return false;
+  return std::none_of(cut_off_.begin(), cut_off_.end(), [this](const auto& cut) { return world_->now() < cut.second; });
 }
 
 bool Network::IsCutOff(std::uint64_t from, std::uint64_t to) const {

@@ -22,6 +22,8 @@ class Network {
   // Runs `action` at `time` on a process if it still lives; a paused one runs it when it wakes.
   void AtProcess(Time time, const ProcessPointer& process, std::function<void()> action);
   bool faulty() const { return world_->now() < faults_end_; }
+  // Whether each message arrives at once, now.
+  bool perfect() const;
   // Until then what the one sends does not reach the other; the way back is open.
   void CutOff(const Process& from, const Process& to, Time until) { cut_off_[{from.number, to.number}] = until; }
   bool Corrupted() { return faulty() && world_->random().Chance(drop_ / 4); }

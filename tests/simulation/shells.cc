@@ -46,6 +46,7 @@ ProcessPointer Job::Start(Kind kind, std::uint32_t index) {
   // Pod addresses are reused; only then may messages to the old process reach the new one.
   const bool reuse = before != nullptr && !before->alive && random_.Chance(0.5);
   process->address = reuse ? before->address : absl::StrCat("address", numbers_.address++);
+  if (before != nullptr && kind != Kind::kPs) stall_checks_->OnFault();
   addresses_[process->address] = process;
   current_[{kind, index}] = process;
   all_.push_back(process);
@@ -127,6 +128,8 @@ void Job::Kill(const ProcessPointer& process, const char* why, bool platform) {
       failure->set_platform(true);
     });
   }
+  // That one ends which has no place any more breaks nothing.
+  if (process->kind != Kind::kPs || IsPlaced(*process)) stall_checks_->OnFault();
   Trace(absl::StrCat("kill ", process->name(), " ", why));
   process->alive = false;
   ++result_.kills;
@@ -154,6 +157,9 @@ void Job::TickCoordinator(const ProcessPointer& process) {
   const core::Phase phase = process->coordinator->phase();
   const core::Cuts::Phase cut = process->coordinator->checkpoints().cuts().phase();
   if (process->phase_seen != phase || process->cut_phase_seen != cut) {
+    // To change the layout once more is not to go on.
+    const bool switches = phase == core::Phase::kSwitching || process->phase_seen == core::Phase::kSwitching;
+    if (process == Coordinator() && process->phase_seen != phase && !switches) stall_checks_->OnProgress();
     process->phase_seen = phase;
     process->cut_phase_seen = cut;
     Trace(absl::StrCat(process->name(), ": ", ProtocolState()));
@@ -420,6 +426,7 @@ void Job::OnPush(Process& ps, const Frame& push, core::ReplyStatus status, std::
 }
 
 void Job::CheckApplied(Process& ps, const Frame& push, std::uint64_t sequence) {
+  stall_checks_->OnProgress();
   rollback_checks_.OnApplied(ps.job_uid, ps.ps->view().stamp().generation());
   const core::DataPlan plan = *core::DataPlan::Create(ps.ps->view().data());
   const std::uint32_t width = core::StepWidth(ps.ps->view());
@@ -560,6 +567,7 @@ void Job::Train(const ProcessPointer& process, const core::Work& work) {
 void Job::CarryOutTask(const ProcessPointer& process, const core::Work& work) {
   const Time at = now() + random_.Delay(absl::Milliseconds(5), absl::Milliseconds(500));
   AtProcess(at, process, [this, process, work] {
+    stall_checks_->OnProgress();
     v1::TaskResult result;
     const bool fails = options_.failing_tasks == FailingTasks::kEverywhere ||
                        (options_.failing_tasks == FailingTasks::kEverywhereButAtOne && process->index > 0);

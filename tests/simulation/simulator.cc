@@ -10,6 +10,7 @@
 namespace downpour::simulation {
 namespace {
 
+constexpr absl::Duration kWatchPeriod = absl::Milliseconds(100);
 constexpr char kJobUid[] = "00112233445566778899aabbccddeeff";
 
 const char* NameOf(core::Cuts::Phase phase) {
@@ -140,6 +141,13 @@ Job::Job(const SimulationOptions& options) : options_(options), world_(options.s
     config_.clear_epochs();
     plan_ = *core::DataPlan::CreateEnding(data, config_);
   }
+  StallChecks::Durations durations;
+  durations.update = (options.slow_worker ? 11 : 1) * slowest_update_ + slices * absl::Milliseconds(8);
+  // Where memory for a cut is short pushes wait until it is written.
+  if (extra_bytes_limit_ != 0) durations.cut = (slices + 1) * absl::Milliseconds(150);
+  // Of a task that fails everywhere the last tries are 15 s apart.
+  if (options.failing_tasks != FailingTasks::kNowhere) durations.pause = absl::Seconds(15);
+  stall_checks_.emplace(&world_, options.faults || options.deadly_shard, durations);
   staleness_checks_.emplace(&world_, static_cast<std::uint32_t>(tensors_.size()));
   if (lossy()) residual_checks_.emplace(&world_, codec_, config_.mode() == v1::SYNCHRONOUS);
   if (options.deadly_shard) {
@@ -445,6 +453,8 @@ void Job::CheckMode(const v1::ProgressReply& progress) {
 }
 
 void Job::Watch() {
+  CheckStalls();
+  if (stall_checks_->calm()) result_.calm_seconds += absl::ToDoubleSeconds(kWatchPeriod);
   const ProcessPointer process = Coordinator();
   if (process != nullptr && process->alive && process->paused_until <= now()) {
     core::CoordinatorCore& coordinator = *process->coordinator;
@@ -478,13 +488,13 @@ void Job::Watch() {
     }
     done_ = store_outcome_at_.has_value() && now() >= *store_outcome_at_;
   }
-  if (!done_) world_.At(now() + absl::Milliseconds(100), [this] { Watch(); });
+  if (!done_) world_.At(now() + kWatchPeriod, [this] { Watch(); });
 }
 
 SimulationResult Job::Run() {
   world_.At(absl::ZeroDuration(), [this] { StartAll(); });
   faults_->Schedule();
-  world_.At(absl::Milliseconds(100), [this] { Watch(); });
+  world_.At(kWatchPeriod, [this] { Watch(); });
   const Time limit = faults_end_ + absl::Seconds(200);
   while (!done_ && world_.violations().empty() && result_.failure.empty() && world_.Step()) {
     if (now() <= limit) continue;

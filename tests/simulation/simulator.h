@@ -65,6 +65,7 @@ struct SimulationResult {
   std::uint64_t failovers = 0, moves = 0;  // slices, as coordinators told
   std::uint64_t standbys_compared = 0;     // at the end
   bool protected_once = false;             // every slice had a standby at some time
+  double calm_seconds = 0;                 // in which nobody may stand still, see StallChecks
   std::string failure;  // with which a job with a deadly shard or with tasks that fail everywhere failed
 };
 

@@ -34,6 +34,7 @@ enum class PlantedBug {
   kFrozenThawed,               // moves: a frozen slice is taken up again after a while
   kMajoritySkipped,            // a restarted coordinator goes on with whatever ps it has
   kTwoCoordinatorsObeyed,      // the ps heeds an older coordinator as well
+  kVerdictNotToldAgain,        // the worker takes it that a ps has heard the verdict whose push it denied
 };
 
 }  // namespace downpour::core

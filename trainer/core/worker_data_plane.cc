@@ -207,7 +207,8 @@ WorkerDataPlane::Heard WorkerDataPlane::OnReply(std::uint64_t call_id, const abs
                                                [](const Frame& frame) { return IsSuccess(frame.header.status); });
   // Nor may the ps have taken the verdict that came with it, which pushes from before it wait for there.
   const bool undecided = call->kind == Kind::kPush && call->token == work.token && work.pushing && !done;
-  if (undecided) verdict_due_.insert(call->ps);
+  const bool forgets = options_.bug == PlantedBug::kVerdictNotToldAgain && !call->slices.empty();
+  if (undecided && !forgets) verdict_due_.insert(call->ps);
   bool again = heard.lost || (call->slices.empty() && undecided);
   for (std::size_t i = 0; i < call->slices.size(); ++i) {
     const std::uint32_t number = call->slices[i];

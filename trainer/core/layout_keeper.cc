@@ -97,11 +97,19 @@ LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set
   if (decides && after.kind != AfterLoss::Kind::kLost && quorum.size() >= kFewPs) {
     // Those of them that live decide.
     std::size_t live = 0, silent = 0;
+    std::set<std::uint64_t> strangers = quorum;
     for (const auto& [index, condition] : conditions_) {
-      if (quorum.count(condition.member.session()) == 0) continue;
+      if (strangers.erase(condition.member.session()) == 0) continue;
       if (condition.lives) ++live;
       if (!condition.lives && !condition.ended) ++silent;
     }
+    // Others may not have come to this coordinator yet, unless another process is in their place.
+    for (const v1::PsMember& member : view.ps()) {
+      if (conditions_.count(member.index()) != 0 || registry.HasEnded(member)) strangers.erase(member.session());
+    }
+    std::size_t absent = 0;
+    for (std::uint32_t index = 0; index < registry.count(); ++index) absent += conditions_.count(index) == 0 ? 1 : 0;
+    silent += std::min(strangers.size(), absent);
     if (2 * live <= quorum.size()) {
       after.kind = 2 * (live + silent) <= quorum.size() ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
       after.reason = "too few ps are left to decide who has the slices";

@@ -151,6 +151,29 @@ TEST_F(LayoutKeeperTest, AMinorityWaitsForOthersAndIsLostWithoutThem) {
   EXPECT_EQ(Decide().kind, Kind::kLost);
 }
 
+// A coordinator that began anew made a view without one that had not come, and lost another before that counted.
+TEST_F(LayoutKeeperTest, OneThatHasNotComeYetMayStillDecide) {
+  Begin(3, 2);
+  registry_.SetCount(4);
+  quorum_.insert(103);
+  v1::PsMember next = Member(1);
+  next.set_session(201);
+  next.set_process_incarnation(2);
+  v1::RegisterPsRequest request;
+  *request.mutable_self() = next;
+  registry_.Register(request);
+  calls_.Hear(1, true, now_);
+  LayoutKeeper::Decision decision = Decide(Moves::kNone, /*committed=*/false);
+  EXPECT_EQ(decision.kind, Kind::kNothing);
+  EXPECT_NE(decision.why.find("too few"), std::string::npos) << decision.why;
+  // Another process is in its place: it does not come any more.
+  request.mutable_self()->set_index(3);
+  request.mutable_self()->set_session(203);
+  registry_.Register(request);
+  calls_.Hear(3, true, now_);
+  EXPECT_EQ(Decide(Moves::kNone, /*committed=*/false).kind, Kind::kLost);
+}
+
 TEST_F(LayoutKeeperTest, OfTwoOneGoesOnAlone) {
   Begin(2, 2);
   registry_.OnEnded(0, 1);

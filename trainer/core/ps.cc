@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "trainer/core/frame_admission.h"
 #include "trainer/core/codec/codec.h"
+#include "trainer/core/frame_admission.h"
 #include "trainer/core/job_uid.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/optimizer.h"

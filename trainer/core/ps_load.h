@@ -9,8 +9,8 @@
 namespace downpour::core {
 
 // How slow each ps is with what it holds, from how much of the time it was busy: one that shares its processors, or is
-// on a weaker machine, is to hold less. Only where it matters: while one of them is busy a tenth of the time. What is in
-// force stays until a measurement contradicts it clearly, as moving slices costs something too. Not thread-safe.
+// on a weaker machine, is to hold less. Only where it matters: while one of them is busy a tenth of the time. What is
+// in force stays until a measurement contradicts it clearly, as moving slices costs something too. Not thread-safe.
 class PsLoads {
  public:
   // A measurement takes so long.

@@ -92,7 +92,10 @@ def read_progress(folder):
             for line in lines:
                 if not line.endswith("\n"):
                     continue
-                record = json.loads(line)
+                try:
+                    record = json.loads(line)
+                except ValueError:
+                    break  # it is being written
                 if record["type"] == "progress":
                     share = record["updates"] / record["updatesExpected"]
     except FileNotFoundError:

@@ -1,5 +1,6 @@
 """Slows workers of a run down, by stopping their processes again and again."""
 
+import itertools
 import json
 import os
 import signal
@@ -36,7 +37,8 @@ class SlowWorker(threading.Thread):
     def training(self):
         try:
             with open(os.path.join(self.run_folder, "metrics.jsonl"), encoding="utf-8") as lines:
-                return any(line.endswith("\n") and json.loads(line).get("updates", 0) > 0 for line in lines)
+                whole = itertools.takewhile(lambda line: line.endswith("\n"), lines)  # behind the rest of one it grows
+                return any(json.loads(line).get("updates", 0) > 0 for line in whole)
         except FileNotFoundError:
             return False
 

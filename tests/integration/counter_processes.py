@@ -9,6 +9,7 @@ Only processes that the run's own status lists as running are signalled.
 
 import argparse
 import array
+import itertools
 import json
 import os
 import random
@@ -84,18 +85,18 @@ def read_processes(folder):
     return alive(read_status(folder))
 
 
+def whole_lines(lines):
+    """Of a file that somebody writes to: up to the line whose end is not there yet. What comes behind it is its rest."""
+    return itertools.takewhile(lambda line: line.endswith("\n"), lines)
+
+
 def read_progress(folder):
     """The newest progress, as a share of all updates."""
     share = 0.0
     try:
         with open(os.path.join(folder, "metrics.jsonl"), encoding="utf-8") as lines:
-            for line in lines:
-                if not line.endswith("\n"):
-                    continue
-                try:
-                    record = json.loads(line)
-                except ValueError:
-                    break  # it is being written
+            for line in whole_lines(lines):
+                record = json.loads(line)
                 if record["type"] == "progress":
                     share = record["updates"] / record["updatesExpected"]
     except FileNotFoundError:

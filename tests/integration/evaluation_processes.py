@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from checkpoint_processes import Job
-from counter_processes import Failure, check, read_safetensors
+from counter_processes import Failure, check, read_safetensors, whole_lines
 
 PATIENCE = 4
 LAYERS = [{"type": "flatten"}, {"type": "dense", "units": 64}, {"type": "relu"}, {"type": "dense", "units": 10}]
@@ -37,7 +37,7 @@ def evaluations(run):
     """Of the run so far, by epoch."""
     try:
         with open(os.path.join(run.folder, "metrics.jsonl"), encoding="utf-8") as lines:
-            points = [json.loads(line) for line in lines if line.endswith("\n")]
+            points = [json.loads(line) for line in whole_lines(lines)]
     except FileNotFoundError:
         return {}
     return {point["epochs"]: point["loss"] for point in points if point["type"] == "evaluation"}

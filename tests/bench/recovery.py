@@ -99,6 +99,11 @@ def run_job(arguments, *, ps, factor, updates, step, patience, environment=None,
     return steps
 
 
+def held_bytes(folder, servers):
+    """Bytes of parameters on each of these parameter servers."""
+    return [metric(metrics_address(folder, f"ps-{index}"), "downpour_ps_parameter_bytes") for index in servers]
+
+
 class Strikes:
     """Faults of one kind, each once everything is as it was before the one before."""
 
@@ -207,8 +212,7 @@ class Moves:
             elif time.monotonic() > self.settled + SETTLED_SECONDS:
                 self.ended.append(self.settled)
                 self.settled = None
-                self.held.append([metric(metrics_address(folder, f"ps-{index}"), "downpour_ps_parameter_bytes")
-                                  for index in slices["parameterServers"]])
+                self.held.append(held_bytes(folder, slices["parameterServers"]))
             return
         if not self.left:
             return
@@ -264,7 +268,7 @@ class SlowServer:
         os.kill(self.pid, signal.SIGSTOP if stopped else signal.SIGCONT)
         if stopped or now < self.begun + self.BEFORE_SECONDS:
             return
-        held = [metric(metrics_address(folder, f"ps-{index}"), "downpour_ps_parameter_bytes") for index in range(2)]
+        held = held_bytes(folder, range(2))
         if slices_of(read_status(folder)).get("moving", 0) != 0 or held[1] > 0.7 * held[0]:
             self.settled = None
         elif self.settled is None:

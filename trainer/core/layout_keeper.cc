@@ -19,6 +19,31 @@ bool Alike(const PsConditions& a, const PsConditions& b) {
   });
 }
 
+// Of the ps that decide on the next view.
+struct Deciders {
+  std::size_t live = 0;
+  std::size_t silent = 0;  // they may come back, or come
+};
+
+Deciders CountDeciders(const v1::View& view, const std::set<std::uint64_t>& quorum, const PsConditions& conditions,
+                       const PsRegistry& registry) {
+  Deciders deciders;
+  std::set<std::uint64_t> strangers = quorum;
+  for (const auto& [index, condition] : conditions) {
+    if (strangers.erase(condition.member.session()) == 0) continue;
+    if (condition.lives) ++deciders.live;
+    if (!condition.lives && !condition.ended) ++deciders.silent;
+  }
+  // Others may not have come to this coordinator yet, unless another process is in their place.
+  for (const v1::PsMember& member : view.ps()) {
+    if (conditions.count(member.index()) != 0 || registry.HasEnded(member)) strangers.erase(member.session());
+  }
+  std::size_t absent = 0;
+  for (std::uint32_t index = 0; index < registry.count(); ++index) absent += conditions.count(index) == 0 ? 1 : 0;
+  deciders.silent += std::min(strangers.size(), absent);
+  return deciders;
+}
+
 }  // namespace
 
 void LayoutKeeper::OnWish(const v1::ProgressRequest& request) {
@@ -95,23 +120,10 @@ LayoutKeeper::Decision LayoutKeeper::Decide(const v1::View& view, const std::set
   AfterLoss after = PlanAfterLoss(view, conditions_, options_.bug);
   const bool decides = after.kind == AfterLoss::Kind::kGoesOn || !committed;
   if (decides && after.kind != AfterLoss::Kind::kLost && quorum.size() >= kFewPs) {
-    // Those of them that live decide.
-    std::size_t live = 0, silent = 0;
-    std::set<std::uint64_t> strangers = quorum;
-    for (const auto& [index, condition] : conditions_) {
-      if (strangers.erase(condition.member.session()) == 0) continue;
-      if (condition.lives) ++live;
-      if (!condition.lives && !condition.ended) ++silent;
-    }
-    // Others may not have come to this coordinator yet, unless another process is in their place.
-    for (const v1::PsMember& member : view.ps()) {
-      if (conditions_.count(member.index()) != 0 || registry.HasEnded(member)) strangers.erase(member.session());
-    }
-    std::size_t absent = 0;
-    for (std::uint32_t index = 0; index < registry.count(); ++index) absent += conditions_.count(index) == 0 ? 1 : 0;
-    silent += std::min(strangers.size(), absent);
-    if (2 * live <= quorum.size()) {
-      after.kind = 2 * (live + silent) <= quorum.size() ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
+    const Deciders deciders = CountDeciders(view, quorum, conditions_, registry);
+    if (2 * deciders.live <= quorum.size()) {
+      const bool lost = 2 * (deciders.live + deciders.silent) <= quorum.size();
+      after.kind = lost ? AfterLoss::Kind::kLost : AfterLoss::Kind::kWaits;
       after.reason = "too few ps are left to decide who has the slices";
     }
   }

@@ -24,11 +24,7 @@ class PrimaryReplicationTest : public ::testing::Test {
   static v1::View ViewOf(std::uint32_t epoch, const std::function<void(v1::SlicePlacement*)>& place) {
     v1::View view = MakeView(1, 1, epoch);
     view.set_mode_epoch(1);
-    for (std::uint32_t index = 0; index < 2; ++index) {
-      v1::PsMember* member = view.add_ps();
-      member->set_index(index);
-      member->set_address(absl::StrCat("ps", index));
-    }
+    AddTwoPs(&view);
     for (const int slice : {0, 1}) place(view.mutable_layout(slice));
     return view;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainer/core/message_size.h"
+
 namespace downpour::core {
 namespace {
 
@@ -59,8 +61,7 @@ void PsExchanges::Send(Kind kind, std::uint32_t ps, std::uint64_t token, const s
     std::vector<Frame> frames;
     std::size_t bytes = 0;
     const auto fits = [&](const Part& next) {
-      return bytes + next.bytes <= options_.payload_bytes &&
-             bytes + next.bytes + (frames.size() + 1) * kFrameHeaderBytes <= options_.message_bytes;
+      return FitsMessage(frames.size() + 1, bytes + next.bytes, options_.payload_bytes);
     };
     while (part != parts.end() && (frames.empty() || fits(*part))) {
       bytes += part->bytes;

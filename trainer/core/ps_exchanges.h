@@ -32,9 +32,8 @@ class PsExchanges {
  public:
   struct Options {
     absl::Duration deadline;
-    std::size_t payload_bytes = 0;                 // of one message, which has one frame at least
-    std::size_t message_bytes = kMaxMessageBytes;  // of one message with the headers of its frames
-    int in_flight = 1;                             // messages to one ps
+    std::size_t payload_bytes = 0;  // of one message, which has one frame at least; see FitsMessage
+    int in_flight = 1;              // messages to one ps
   };
   enum class Kind { kPull, kPush, kInitialise };
   // One that is under way.

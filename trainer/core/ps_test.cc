@@ -1027,11 +1027,7 @@ class PsWithAStandbyTest : public PsTest {
     view.set_mode_epoch(1);
     view.set_replication_factor(2);
     view.set_replication_lag(lag_);
-    for (std::uint32_t index = 0; index < 2; ++index) {
-      v1::PsMember* member = view.add_ps();
-      member->set_index(index);
-      member->set_address(absl::StrCat("ps", index));
-    }
+    AddTwoPs(&view);
     for (const int slice : {0, 1}) place(view.mutable_layout(slice));
     return view;
   }

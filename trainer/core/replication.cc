@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "trainer/core/message_size.h"
+
 namespace downpour::core {
 namespace {
 
@@ -130,9 +132,7 @@ std::optional<Replication::Sent> Replication::FramesFor(const Key& key, Link& li
     ++sent.frames;
   };
   const auto fits = [&](const Frame& frame) {
-    const std::size_t with = *bytes + frame.payload.size();
-    return frames->empty() ||
-           (with <= options_.message_bytes && with + (frames->size() + 1) * kFrameHeaderBytes <= kMaxMessageBytes);
+    return frames->empty() || FitsMessage(frames->size() + 1, *bytes + frame.payload.size(), options_.message_bytes);
   };
   if (!follower.copied) {
     if (!BeginCopy(key, link, follower, copy)) return std::nullopt;

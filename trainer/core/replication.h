@@ -40,7 +40,7 @@ class Replication {
  public:
   struct Options {
     absl::Duration deadline = absl::Seconds(1);
-    std::size_t message_bytes = 4u << 20;  // payload of a call, which is kMaxMessageBytes with its headers at most
+    std::size_t message_bytes = 4u << 20;  // payload of a call; see FitsMessage
     int calls_in_flight = 8;               // to one ps
     PlantedBug bug = PlantedBug::kNone;
   };

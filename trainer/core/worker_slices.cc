@@ -34,10 +34,14 @@ void WorkerSlices::Reroute(const v1::View& view, const std::set<std::uint32_t>& 
     entry.pull_in_flight = entry.initial_in_flight = false;
     // Who has it now has to hear how far this worker is, or others would wait for it there.
     if (view.mode() == v1::BOUNDED_STALENESS) entry.fresh = false;
-    if (entry.push != Push::kSent) continue;
-    entry.push = Push::kReady;
-    entry.maybe_applied = true;
+    PushAgain(entry);
   }
+}
+
+void WorkerSlices::PushAgain(Entry& entry) {
+  if (entry.push != Push::kSent) return;
+  entry.push = Push::kReady;
+  entry.maybe_applied = true;
 }
 
 // ---- values
@@ -123,9 +127,7 @@ void WorkerSlices::OnLost(std::uint32_t number, PsExchanges::Kind kind, bool cur
   Entry& entry = entries_[number];
   if (kind == PsExchanges::Kind::kPull) entry.pull_in_flight = false;
   if (kind == PsExchanges::Kind::kInitialise) entry.initial_in_flight = false;
-  if (kind != PsExchanges::Kind::kPush || !current || entry.push != Push::kSent) return;
-  entry.push = Push::kReady;
-  entry.maybe_applied = true;
+  if (kind == PsExchanges::Kind::kPush && current) PushAgain(entry);
 }
 
 }  // namespace downpour::core

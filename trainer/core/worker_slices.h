@@ -81,6 +81,9 @@ class WorkerSlices {
   void OnLost(std::uint32_t number, PsExchanges::Kind kind, bool current);
 
  private:
+  // What becomes of a push that was on its way nobody will hear.
+  static void PushAgain(Entry& entry);
+
   std::vector<Entry> entries_;
 };
 

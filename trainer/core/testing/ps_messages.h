@@ -44,6 +44,15 @@ inline v1::View MakeView(std::uint64_t generation = 1, std::uint32_t incarnation
   return view;
 }
 
+// ps-0 and ps-1, each with an address.
+inline void AddTwoPs(v1::View* view) {
+  for (std::uint32_t index = 0; index < 2; ++index) {
+    v1::PsMember* member = view->add_ps();
+    member->set_index(index);
+    member->set_address(absl::StrCat("ps", index));
+  }
+}
+
 inline v1::DirectRequest MakeDirective(const v1::View& view, const std::vector<std::uint64_t>& sessions,
                                        std::uint64_t members_version) {
   v1::DirectRequest request;

@@ -38,7 +38,7 @@ soak: setup
 	python3 tests/soak/soak.py --downpour $(BUILD)/bin/downpour --server $(BUILD)/bin/downpour-server \
 	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
 
-# Every network of deploy/examples/zoo for 100 updates; ten minutes.
+# Every network of deploy/examples/zoo for 100 updates or 200; ten minutes.
 .PHONY: zoo
 zoo: setup
 	cmake --preset release >/dev/null

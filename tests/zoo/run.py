@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains every manifest of deploy/examples/zoo, and LeNet's, for 100 updates with two workers, and says of each whether
-the loss fell as far as is stated here, whether the model has as many parameters as stated, and whether every update was
-applied once. Sizes are cut with --set where full ones take too long on two cores; the table shows how.
+"""Trains every manifest of deploy/examples/zoo, and LeNet's, for 100 updates or 200 with two workers, and says of each
+whether the loss fell as far as is stated here, whether the model has as many parameters as stated, and whether every
+update was applied once. Sizes are cut with --set where full ones take too long on two cores; the table shows how.
 
 Usage: run.py --bin BINARIES [--only NAME[,NAME...]] [--output FILE]
 """
@@ -22,6 +22,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "deploy" / "examples"
 UPDATES = 100
+# With 100 its loss is in the steepest part of its fall, where the order of asynchronous updates decides how far it is.
+MORE_UPDATES = {"bilstm": 200}
 FASHION_MNIST_SAMPLES = 60000
 RUN_TIMEOUT_SECONDS = 240
 
@@ -33,7 +35,7 @@ NETWORKS = {
     "layers": (600, {}, 28826, 2.0),
     "acoustic": (32, {"dataset.synthetic.classes": "16"}, 20838416, 1.03),
     "alexnet": (4, {}, None, 1.5),
-    "bilstm": (32, {"dataset.synthetic.maxLength": "40"}, None, 1.5),
+    "bilstm": (32, {"dataset.synthetic.maxLength": "40"}, None, 3.0),
     "cifar-cnn": (64, {}, None, 3.0),
     "locally-connected": (8, {"dataset.synthetic.classes": "10"}, 28765754, 5.0),
     "photo-cnn": (8, {}, None, 2.0),
@@ -79,14 +81,15 @@ def first_loss(run):
 def train(name, binaries, folder):
     """One row of the table."""
     batch, cut, parameters, factor = NETWORKS[name]
+    updates = MORE_UPDATES.get(name, UPDATES)
     manifest = manifest_of(name)
     text = manifest.read_text(encoding="utf-8")
     network = re.search(r"model:\s*\{?\s*name: (\w+)", text)
     settings = {"worker.replicas": 2, "parameterServer.replicas": 1, "training.epochs": 1, "training.batchSize": batch, **cut}
     if "format: Synthetic" in text:
-        settings |= {"dataset.synthetic.samples": batch * UPDATES, "dataset.synthetic.testSamples": 4 * batch}
+        settings |= {"dataset.synthetic.samples": batch * updates, "dataset.synthetic.testSamples": 4 * batch}
     else:
-        assert batch * UPDATES == FASHION_MNIST_SAMPLES
+        assert batch * updates == FASHION_MNIST_SAMPLES
     run = folder / name
     command = [binaries / "downpour", "run", manifest, "--run-dir", run, "--output", "json"]
     for path, value in settings.items():
@@ -102,7 +105,7 @@ def train(name, binaries, folder):
         return row
     summary = json.loads(process.stdout)
     ledger = summary["ledger"]
-    if ledger["missing"] or ledger["duplicated"] or not ledger["applied"] == ledger["expected"] == UPDATES:
+    if ledger["missing"] or ledger["duplicated"] or not ledger["applied"] == ledger["expected"] == updates:
         row["problems"].append(f"the ledger is not exact: {ledger}")
     row["parameters"] = count_parameters(run / "model.safetensors")
     expected = parameters or documented_parameters()[row["network"]]
@@ -148,7 +151,7 @@ def main():
     if options.output:
         options.output.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
     good = [row for row in rows if not row["problems"]]
-    print(f"{len(good)} of {len(rows)} trained {UPDATES} updates as stated, in {sum(row['seconds'] for row in rows):.0f} s")
+    print(f"{len(good)} of {len(rows)} trained as stated, in {sum(row['seconds'] for row in rows):.0f} s")
     sys.exit(0 if len(good) == len(rows) else 1)
 
 

@@ -15,6 +15,7 @@
 #include "spdlog/spdlog.h"
 #include "trainer/checkpoint/job_store.h"
 #include "trainer/coordinator/store_thread.h"
+#include "trainer/core/ring/ring_coordinator.h"
 #include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
@@ -30,6 +31,13 @@ namespace {
 constexpr absl::Duration kFarewell = absl::Seconds(2);  // for the workers to hear that the job is over
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
+std::unique_ptr<core::JobCoordinator> MakeCore(core::CoordinatorOptions options) {
+  if (options.config.has_all_reduce()) {
+    return std::make_unique<core::RingCoordinatorCore>(std::move(options), service::MonotonicNow());
+  }
+  return std::make_unique<core::CoordinatorCore>(std::move(options), service::MonotonicNow());
+}
+
 }  // namespace
 
 class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
@@ -37,7 +45,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   // `tracking` may be null.
   Impl(core::CoordinatorOptions options, std::unique_ptr<checkpoint::JobStore> store,
        std::unique_ptr<tracking::RunTracking> tracking)
-      : core_(std::move(options), service::MonotonicNow()),
+      : core_(MakeCore(std::move(options))),
         store_(store == nullptr ? nullptr
                                 : std::make_unique<StoreThread>(std::move(store),
                                                                 [this](std::uint64_t call, core::StoreReply reply) {
@@ -79,7 +87,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* RegisterPs(grpc::CallbackServerContext* context, const v1::RegisterPsRequest* request,
                                        v1::RegisterPsReply* reply) override {
     return Answer(context, [&] {
-      *reply = core_.OnRegisterPs(*request, service::MonotonicNow());
+      *reply = core_->OnRegisterPs(*request, service::MonotonicNow());
       if (reply->status() == v1::SYNC_OK) {
         LogOnce(absl::StrCat("ps-", request->self().index()),
                 absl::StrCat("registered from ", request->self().address(), ", start ",
@@ -90,7 +98,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   grpc::ServerUnaryReactor* SyncWorker(grpc::CallbackServerContext* context, const v1::WorkerSyncRequest* request,
                                        v1::WorkerSyncReply* reply) override {
     return Answer(context, [&] {
-      *reply = core_.OnSyncWorker(*request, service::MonotonicNow());
+      *reply = core_->OnSyncWorker(*request, service::MonotonicNow());
       if (reply->status() == v1::SYNC_OK && !request->accepted()) {
         LogOnce(absl::StrCat("worker-", request->index()), absl::StrCat("joined, session ", request->session()));
       } else if (reply->status() != v1::SYNC_OK && reply->status() != v1::SYNC_WAIT) {
@@ -104,27 +112,27 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
                                         v1::ProgressReply* reply) override {
     return Answer(context, [&] {
       if (request->job_uid() != job_uid()) return;
-      core_.ReportFailures(*request);
-      *reply = core_.GetProgress(service::MonotonicNow());
+      core_->ReportFailures(*request);
+      *reply = core_->GetProgress(service::MonotonicNow());
       if (tracking_ == nullptr) return;
       for (std::string& warning : tracking_->Warnings()) reply->add_warnings(std::move(warning));
     });
   }
   grpc::ServerUnaryReactor* Finish(grpc::CallbackServerContext* context, const v1::FinishRequest* request,
                                    v1::FinishReply* reply) override {
-    return Answer(context, [&] { *reply = core_.OnFinish(*request); });
+    return Answer(context, [&] { *reply = core_->OnFinish(*request); });
   }
 
   absl::Status Wait() {
     absl::MutexLock lock(&mutex_);
     const auto over = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return stopped_ || core_.finished() || core_.fenced().has_value();
+      return stopped_ || core_->finished() || core_->fenced().has_value();
     };
     mutex_.Await(absl::Condition(&over));
-    if (core_.fenced().has_value()) return *core_.fenced();
-    if (core_.finished() && !stopped_) {
+    if (core_->fenced().has_value()) return *core_->fenced();
+    if (core_->finished() && !stopped_) {
       // Lets every worker hear it at its next call; bounded, as workers may be gone.
-      const auto deserted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || core_.deserted(); };
+      const auto deserted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopped_ || core_->deserted(); };
       mutex_.AwaitWithTimeout(absl::Condition(&deserted), kFarewell);
     }
     return absl::OkStatus();
@@ -166,7 +174,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
       publish = service::MonotonicNow() >= next_metrics_;
       if (publish) {
         next_metrics_ = service::MonotonicNow() + kMetricsPeriod;
-        progress = core_.GetProgress(service::MonotonicNow());
+        progress = core_->GetProgress(service::MonotonicNow());
         evaluated_at = EvaluatedAt(progress);
       }
     }
@@ -182,16 +190,16 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     std::vector<std::uint64_t> updates;
     updates.reserve(static_cast<std::size_t>(progress.evaluations_size()));
     for (const v1::Evaluation& evaluation : progress.evaluations()) {
-      updates.push_back(core_.updates_before(evaluation.dataset_epoch()));
+      updates.push_back(core_->updates_before(evaluation.dataset_epoch()));
     }
     return updates;
   }
 
   std::vector<core::DirectCall> TakeDirectives() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::vector<core::DirectCall> directives = core_.TakeDirectives(service::MonotonicNow());
-    std::vector<core::StoreCall> calls = core_.TakeStoreCalls();
+    std::vector<core::DirectCall> directives = core_->TakeDirectives(service::MonotonicNow());
+    std::vector<core::StoreCall> calls = core_->TakeStoreCalls();
     if (store_ != nullptr && !calls.empty()) store_->Add(std::move(calls));
-    timer_.Set(core_.next_timer());
+    timer_.Set(core_->next_timer());
     return directives;
   }
 
@@ -208,7 +216,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
             std::vector<core::DirectCall> next;
             {
               absl::MutexLock lock(&mutex_);
-              core_.OnDirectReply(id, reply, service::MonotonicNow());
+              core_->OnDirectReply(id, reply, service::MonotonicNow());
               next = TakeDirectives();
             }
             Send(std::move(next));
@@ -220,7 +228,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     std::vector<core::DirectCall> directives;
     {
       absl::MutexLock lock(&mutex_);
-      core_.OnStoreReply(call, std::move(reply), service::MonotonicNow());
+      core_->OnStoreReply(call, std::move(reply), service::MonotonicNow());
       directives = TakeDirectives();
     }
     Send(std::move(directives));
@@ -272,6 +280,14 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
       metrics_.SetCounter("downpour_slice_moves_total", "Slices that were moved, since this coordinator started.", {},
                           replication.moves());
     }
+    if (progress.has_ring()) {
+      const v1::RingProgress& ring = progress.ring();
+      metrics_.SetGauge("downpour_ring_members", "Workers of the ring.", {}, ring.members());
+      metrics_.SetGauge("downpour_ring_formed", "1: all of them are in one group, and train.", {},
+                        ring.formed() ? 1 : 0);
+      metrics_.SetCounter("downpour_rings_total", "Rings that were formed, since this coordinator started.", {},
+                          static_cast<double>(ring.formed_count()));
+    }
     if (progress.has_checkpoint()) {
       const v1::CheckpointProgress& checkpoint = progress.checkpoint();
       const char* attempts = "Checkpoints by what became of them, since this coordinator started.";
@@ -321,9 +337,9 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
     bool fenced = false;
     {
       absl::MutexLock lock(&mutex_);
-      progress = core_.GetProgress(service::MonotonicNow());
+      progress = core_->GetProgress(service::MonotonicNow());
       evaluated_at = EvaluatedAt(progress);
-      fenced = core_.fenced().has_value();
+      fenced = core_->fenced().has_value();
     }
     Track(progress, evaluated_at);
     std::optional<tracking::Outcome> outcome;
@@ -336,7 +352,7 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   }
 
   absl::Mutex mutex_;
-  core::CoordinatorCore core_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<core::JobCoordinator> core_ ABSL_PT_GUARDED_BY(mutex_);
   std::unique_ptr<StoreThread> store_;
   const std::unique_ptr<tracking::RunTracking> tracking_;  // null: there is none
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -14,6 +14,7 @@
 #include "trainer/core/direct_calls.h"
 #include "trainer/core/gathering.h"
 #include "trainer/core/job_checkpoints.h"
+#include "trainer/core/job_coordinator.h"
 #include "trainer/core/job_model.h"
 #include "trainer/core/job_work.h"
 #include "trainer/core/layout_keeper.h"
@@ -41,50 +42,42 @@ struct CoordinatorOptions {
   PlantedBug bug = PlantedBug::kNone;
 };
 
-struct DirectCall {
-  std::uint64_t call = 0;
-  std::uint32_t ps = 0;
-  std::string address;
-  v1::DirectRequest request;
-  absl::Duration deadline;
-};
-
 // Who is a member, which ps holds which slice, who trains on which data shard: without I/O, threads or a clock. All of
 // its state is soft: a new incarnation rebuilds it from the ps and the workers. Each part decides about one thing; this
 // is the protocol's face, and what has to be done in which order. Not thread-safe.
-class CoordinatorCore {
+class CoordinatorCore final : public JobCoordinator {
  public:
   explicit CoordinatorCore(CoordinatorOptions options, Time now);
 
-  v1::RegisterPsReply OnRegisterPs(const v1::RegisterPsRequest& request, Time now);
-  v1::WorkerSyncReply OnSyncWorker(const v1::WorkerSyncRequest& request, Time now);
-  v1::ProgressReply GetProgress(Time now) const;
+  v1::RegisterPsReply OnRegisterPs(const v1::RegisterPsRequest& request, Time now) override;
+  v1::WorkerSyncReply OnSyncWorker(const v1::WorkerSyncRequest& request, Time now) override;
+  v1::ProgressReply GetProgress(Time now) const override;
   // How workers ended. A failure that is not the platform's counts against each data shard that the worker held; the
   // third one against the same shard fails the job. Told in any order, before or after the lease has expired, and any
   // number of times. And what is wanted: a checkpoint, a mode.
-  void ReportFailures(const v1::ProgressRequest& request);
+  void ReportFailures(const v1::ProgressRequest& request) override;
   // The outcome is stored by whoever asks: workers are sent home, the process may end. Refused before the end.
-  v1::FinishReply OnFinish(const v1::FinishRequest& request);
+  v1::FinishReply OnFinish(const v1::FinishRequest& request) override;
 
-  void OnDirectReply(std::uint64_t call, const absl::StatusOr<v1::DirectReply>& reply, Time now);
+  void OnDirectReply(std::uint64_t call, const absl::StatusOr<v1::DirectReply>& reply, Time now) override;
 
   // What is to be done with the store. To be called like TakeDirectives; answered once each.
-  std::vector<StoreCall> TakeStoreCalls() { return checkpoints_.TakeStoreCalls(); }
-  void OnStoreReply(std::uint64_t call, StoreReply reply, Time now);
+  std::vector<StoreCall> TakeStoreCalls() override { return checkpoints_.TakeStoreCalls(); }
+  void OnStoreReply(std::uint64_t call, StoreReply reply, Time now) override;
 
   // Directives that are due. To be called after every other call and at next_timer().
-  std::vector<DirectCall> TakeDirectives(Time now);
-  Time next_timer() const { return next_timer_; }
+  std::vector<DirectCall> TakeDirectives(Time now) override;
+  Time next_timer() const override { return next_timer_; }
 
   // Set when it must not go on: a newer incarnation exists.
-  const std::optional<absl::Status>& fenced() const { return fenced_; }
-  bool finished() const { return finished_; }
+  const std::optional<absl::Status>& fenced() const override { return fenced_; }
+  bool finished() const override { return finished_; }
   // Of all epochs before this one, as the data plan of the history counts them; 0: there is none yet.
-  std::uint64_t updates_before(std::uint32_t dataset_epoch) const {
+  std::uint64_t updates_before(std::uint32_t dataset_epoch) const override {
     return work_.begun() ? work_.leases().plan().updates_before(dataset_epoch) : 0;
   }
   // Every worker has been told that the job is over, or has gone.
-  bool deserted() const { return finished_ && members_.size() == 0; }
+  bool deserted() const override { return finished_ && members_.size() == 0; }
 
   // ---- inspection, for tests
   Phase phase() const { return phase_; }

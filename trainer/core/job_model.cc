@@ -65,7 +65,9 @@ absl::StatusOr<v1::View> JobModel::MakeView(const v1::TrainingConfig& config, co
   *view.mutable_stamp() = stamp;
   for (const v1::TensorSpec& tensor : tensors_) *view.add_tensors() = tensor;
   if (weights_crc_.has_value()) view.set_initial_weights_crc32c(*weights_crc_);
-  for (std::uint32_t place : PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size()))) {
+  const bool placed = !ps.empty();  // otherwise every worker has all of them
+  for (std::uint32_t place :
+       placed ? PlaceSlices(*slices, static_cast<std::uint32_t>(ps.size())) : std::vector<std::uint32_t>()) {
     v1::SlicePlacement* placement = view.add_layout();
     placement->set_primary(ps[place].index());
     placement->set_primary_replica(ReplicaNumber(stamp.incarnation(), stamp.epoch()));

@@ -35,6 +35,10 @@ enum class PlantedBug {
   kMajoritySkipped,            // a restarted coordinator goes on with whatever ps it has
   kTwoCoordinatorsObeyed,      // the ps heeds an older coordinator as well
   kVerdictNotToldAgain,        // the worker takes it that a ps has heard the verdict whose push it denied
+  kOwnStateKept,               // rings: whoever has some state keeps it, though others have a newer one
+  kStepDoneWhenOwnIs,          // rings: a step that has failed counts for whoever has all of its own
+  kHealedFromAnybody,          // rings: the last rank that has a state gives it to all, whether it is the newest or not
+  kSamplesOfAbortedDropped,    // rings: the updates of a step that has failed are recorded as skipped
 };
 
 }  // namespace downpour::core

@@ -36,9 +36,11 @@ absl::Status CheckSchedule(const v1::ScheduleConfig& config);
 // Of a configuration that CheckSchedule lets pass; `learning_rate` is its highest.
 std::unique_ptr<Schedule> CreateSchedule(const v1::ScheduleConfig& config, double learning_rate);
 
-// By what the view multiplies what a schedule says.
+// By what the view multiplies what a schedule says: for what evaluations said, and for the workers of a ring (Goyal et
+// al. 2017, section 2.1).
 inline double RateScale(const v1::View& view) {
-  return view.has_learning_rate_scale() ? view.learning_rate_scale() : 1;
+  const double scale = view.has_learning_rate_scale() ? view.learning_rate_scale() : 1;
+  return view.ring_rate_workers() == 0 ? scale : scale * view.ring_size() / view.ring_rate_workers();
 }
 // The same of local steps.
 inline double LocalRateScale(const v1::View& view) {

@@ -125,6 +125,26 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGra
   return complete;
 }
 
+void SliceState::TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdict, const EncodedGradient& mean,
+                               const StepContext& context) {
+  SettleSum();
+  if (verdict == Verdict::kApply && sum_.empty()) {
+    TakeStep(mean, context);
+  } else if (verdict == Verdict::kApply) {
+    // Some of it came before, to a parameter server.
+    std::uint64_t samples = 0;
+    for (const UpdateId& update : updates) samples += table_.plan().samples_in_update(update);
+    sum_.Add(width_, mean, slice_.elements, context.factor, samples, context.learning_rate);
+  } else {
+    skipped_ += updates.size();
+    for (std::size_t i = 0; i < updates.size(); ++i) optimizer_->Skip();
+  }
+  TakeSum();
+  version_ += updates.size();
+  for (const UpdateId& update : updates) table_.Insert(update);
+  FindStep(step_);
+}
+
 SliceSnapshot SliceState::Export() const {
   SliceSnapshot snapshot;
   snapshot.number = number_;

@@ -59,6 +59,12 @@ class SliceState {
   // shard is here.
   bool Apply(const UpdateId& update, Verdict verdict, const EncodedGradient& gradient, const StepContext& context);
 
+  // Takes a whole step at once, with a step width: `updates` are those of step() that the table lacks, `mean` with the
+  // factor of the context is the mean gradient of all their samples. If the verdict is to skip, all of them are
+  // recorded without one. The same as if each had come by itself.
+  void TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdict, const EncodedGradient& mean,
+                     const StepContext& context);
+
   // In mode SANDBLASTER, of a slice that its search is about: the vectors but for the value; otherwise null.
   const sandblaster::Vectors* search_vectors() const {
     return const_cast<const Optimizer&>(*optimizer_).search_vectors();

@@ -102,6 +102,39 @@ TEST(SliceStateTest, AStepInTheMiddleIsExportedForkedAndTakenUpAgain) {
   ExpectAlike(other.Export(), alone.Export());
 }
 
+// As the members of a ring take it: the same as if each update had come by itself, also behind some that have.
+TEST(SliceStateTest, AStepThatIsTakenAtOnceIsThatOfItsUpdates) {
+  const DataPlan plan = Plan();
+  const double first = plan.samples_in_update({0, 0, 0}), second = plan.samples_in_update({0, 1, 0});
+  SliceState pushed = Make(), whole = Make(), half = Make();
+  for (SliceState* const one : {&pushed, &whole, &half}) one->SetStepWidth(2);
+  Push(pushed, {0, 0, 0}, 1);
+  Push(pushed, {0, 1, 0}, 5);
+  const auto mean_of = [](double value) {
+    static std::vector<float> values;
+    values.assign(kElements, static_cast<float>(value));
+    return EncodedGradient(Payload::OfFloats(values, nullptr));
+  };
+  const StepContext context{.learning_rate = 0.5};
+  whole.TakeWholeStep({{0, 0, 0}, {0, 1, 0}}, Verdict::kApply, mean_of((first + 5 * second) / (first + second)),
+                      context);
+  Push(half, {0, 0, 0}, 1);
+  half.TakeWholeStep({{0, 1, 0}}, Verdict::kApply, mean_of(5), context);
+  for (const SliceState* const one : {&whole, &half}) {
+    EXPECT_EQ(one->step(), pushed.step());
+    EXPECT_EQ(one->version(), pushed.version());
+    for (std::size_t i = 0; i < kElements; ++i) EXPECT_FLOAT_EQ((*one->value())[i], (*pushed.value())[i]);
+  }
+  // Skipped, what had come is taken.
+  SliceState skipped = Make(), alone = Make();
+  skipped.SetStepWidth(2);
+  Push(skipped, {0, 0, 0}, 1);
+  skipped.TakeWholeStep({{0, 1, 0}}, Verdict::kSkip, EncodedGradient(), context);
+  Push(alone, {0, 0, 0}, 1);
+  EXPECT_EQ(*skipped.value(), *alone.value());
+  EXPECT_EQ(skipped.skipped(), 1u);
+}
+
 TEST(SliceStateTest, WithOtherStepsThatOfBeforeIsSettledAndForgotten) {
   SliceState whole = Make();
   whole.SetStepWidth(1);

@@ -38,6 +38,11 @@ void Tasks::EndSession(std::uint64_t session) {
   }
 }
 
+bool Tasks::Holds(std::uint64_t session) const {
+  return std::any_of(open_.begin(), open_.end(),
+                     [session](const auto& entry) { return entry.second.session == session; });
+}
+
 void Tasks::DropWaiting(std::uint32_t dataset_epoch) {
   std::erase_if(open_, [dataset_epoch](const auto& entry) {
     return entry.first.dataset_epoch < dataset_epoch && entry.second.session == 0;

@@ -46,6 +46,7 @@ class Tasks {
   // What a worker had before the coordinator started.
   void Adopt(const v1::HeldLease& held, std::uint64_t session);
   void EndSession(std::uint64_t session);
+  bool Holds(std::uint64_t session) const;
   // Drops what nobody has begun of the tasks before `dataset_epoch`.
   void DropWaiting(std::uint32_t dataset_epoch);
   // For another history. Where the model was written stays known.

@@ -1,0 +1,76 @@
+#ifndef DOWNPOUR_TRAINER_CORE_RING_RING_PLAN_H_
+#define DOWNPOUR_TRAINER_CORE_RING_RING_PLAN_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "downpour/v1/control.pb.h"
+#include "trainer/core/time.h"
+
+// Who is in the ring from now on. Pure functions; the coordinator makes views of what they say.
+namespace downpour::core {
+
+// Where the state of a member stands. Of two the newer is right: steps that were taken under a later view were agreed
+// upon by those that an earlier one has lost.
+struct RingPosition {
+  bool known = false;  // it has a state at all
+  v1::ViewStamp took;  // the view under which its newest step was taken, or its first state made
+  std::uint64_t updates = 0;
+};
+// Negative, 0 or positive as `a` is older, the same or newer. What is not known is the oldest.
+int ComparePositions(const RingPosition& a, const RingPosition& b);
+// The first of the newest ones, by rank; empty positions: -1.
+int NewestOf(const std::vector<RingPosition>& positions);
+
+// A worker with a session that lives.
+struct RingCandidate {
+  std::uint32_t index = 0;
+  std::uint64_t session = 0;
+  std::string address;     // of its rendezvous store
+  bool has_state = false;  // of the generation at hand
+  bool broken = false;     // its group of the view at hand has failed
+  bool leaving = false;
+  bool busy = false;  // with a task, which is not interrupted
+};
+
+struct RingWish {
+  std::uint32_t least = 1;     // members that training needs
+  std::uint32_t expected = 1;  // that it is to begin with
+};
+
+struct RingDecision {
+  enum class Kind {
+    kKeep,   // the ring as it is
+    kForm,   // another one, of `members`; they go on from the newest state among them
+    kBegin,  // likewise, but none of them has a state: a new generation
+    kWait,   // there is none now, and who leaves may go
+  };
+  Kind kind = Kind::kKeep;
+  std::vector<std::uint64_t> members;  // sessions, by rank
+  std::string reason;                  // for people
+};
+
+struct RingSituation {
+  std::vector<std::uint64_t> ring;        // sessions of the view at hand, by rank; empty: there is none
+  std::vector<RingCandidate> candidates;  // all that live, by index
+  RingWish wish;
+  Time since = absl::ZeroDuration();         // when the newest of them came
+  Time broken_since = absl::ZeroDuration();  // when the first one said that its group has failed, if any does
+  // Some worker may still come that has a state of the generation at hand.
+  bool state_may_come = false;
+};
+
+// A ring grows once nobody new has come for so long,
+inline constexpr absl::Duration kRingSettles = absl::Milliseconds(300);
+// and begins with fewer than expected after so long.
+inline constexpr absl::Duration kRingPatience = absl::Seconds(10);
+// Whoever has not noticed by then that its group has failed is in the next one all the same.
+inline constexpr absl::Duration kRingNotices = absl::Seconds(1);
+
+RingDecision PlanRing(const RingSituation& situation, Time now);
+
+}  // namespace downpour::core
+
+#endif  // DOWNPOUR_TRAINER_CORE_RING_RING_PLAN_H_

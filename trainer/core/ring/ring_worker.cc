@@ -1,0 +1,456 @@
+#include "trainer/core/ring/ring_worker.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "trainer/core/layout.h"
+
+namespace downpour::core {
+namespace {
+
+constexpr absl::Duration kWaitPeriod = absl::Milliseconds(20);
+constexpr absl::Duration kAfterNoAnswer = absl::Milliseconds(100);
+
+bool IsSame(const v1::ViewStamp& a, const v1::ViewStamp& b) { return CompareStamps(a, b) == 0; }
+
+}  // namespace
+
+RingWorkerCore::RingWorkerCore(RingWorkerOptions options, std::function<std::uint64_t()> new_session)
+    : options_(std::move(options)), new_session_(std::move(new_session)), session_(new_session_()) {
+  meter_.SetState("registering");
+}
+
+void RingWorkerCore::Start(Time now, RingOutput* output) {
+  meter_.Start(now);
+  next_sync_ = now;
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnTimer(Time now, RingOutput* output) { Pump(now, output); }
+
+void RingWorkerCore::Leave(Time now, RingOutput* output) {
+  leaving_ = true;
+  sync_urgent_ = true;
+  Pump(now, output);
+}
+
+void RingWorkerCore::Fail(std::string why, Time now, RingOutput* output) {
+  failure_ = std::move(why);
+  sync_urgent_ = true;
+  Pump(now, output);
+}
+
+RingPosition RingWorkerCore::position() const {
+  RingPosition position;
+  position.known = replica_.has_value() && took_.has_value();
+  if (!position.known) return position;
+  position.took = *took_;
+  position.updates = updates_;
+  return position;
+}
+
+std::optional<int> RingWorkerCore::RankIn(const v1::View& view) const {
+  for (int rank = 0; rank < view.ring_size(); ++rank) {
+    if (view.ring(rank).session() == session_) return rank;
+  }
+  return std::nullopt;
+}
+
+// ---- the coordinator
+
+void RingWorkerCore::Sync(Time now, RingOutput* output) {
+  SyncCall call;
+  call.call = sync_call_ = next_call_++;
+  call.deadline = options_.sync_deadline;
+  v1::WorkerSyncRequest& request = call.request;
+  request.set_job_uid(options_.job_uid);
+  request.set_index(options_.index);
+  request.set_process_incarnation(options_.process_incarnation);
+  request.set_session(session_);
+  request.set_sequence(++sequence_);
+  request.set_accepted(accepted_);
+  request.set_incarnation(incarnation_);
+  if (view_.has_stamp()) *request.mutable_view() = view_.stamp();
+  for (const auto& [id, task] : tasks_) {
+    v1::HeldLease* lease = request.add_held();
+    lease->set_lease(id);
+    lease->set_kind(task.lease.kind());
+    *lease->mutable_shard() = task.lease.shard();
+    if (task.result.has_value()) *request.add_results() = *task.result;
+  }
+  request.set_wanted(Waits() && !leaving_ ? 1 : 0);
+  request.set_leaving(leaving_);
+  request.set_failure(failure_);
+  if (!accepted_) {
+    for (const v1::TensorSpec& tensor : options_.tensors) *request.add_tensors() = tensor;
+    request.set_sample_count(options_.sample_count);
+    if (options_.initial_weights_crc32c.has_value()) {
+      request.set_initial_weights_crc32c(*options_.initial_weights_crc32c);
+    }
+  }
+  *request.mutable_stats() = meter_.stats();
+  v1::RingState& ring = *request.mutable_ring();
+  ring.set_address(options_.address);
+  if (took_.has_value()) {
+    *ring.mutable_took() = *took_;
+    ring.set_updates(updates_);
+    ring.set_watermark(watermark_);
+  }
+  if (joined_.generation() != 0) *ring.mutable_joined() = joined_;
+  ring.set_broken(broken_);
+  ring.set_waits(Waits());
+  if (Waits() && digest_.has_value()) ring.set_digest(*digest_);
+  ring.set_restore_error(restore_error_);
+  if (order_.cut() != 0) *ring.mutable_cut() = cut_state_;
+  if (tell_view_ && view_.has_stamp()) *ring.mutable_view() = view_;
+  sync_in_flight_ = true;
+  sync_urgent_ = false;
+  next_sync_ = now + options_.sync_period;
+  output->syncs.push_back(std::move(call));
+}
+
+void RingWorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::WorkerSyncReply>& reply, Time now,
+                                 RingOutput* output) {
+  if (!sync_in_flight_ || call != sync_call_ || finished_.has_value()) return;
+  sync_in_flight_ = false;
+  const bool wrong_job = reply.ok() && reply->status() == v1::SYNC_WRONG_JOB;
+  if (!reply.ok() || wrong_job) {
+    // The ring goes on without a coordinator.
+    next_sync_ = std::min(next_sync_, now + kAfterNoAnswer);
+    if (wrong_job) {
+      if (absl::Status lost = wrong_job_.OnWrongJob(now); !lost.ok()) finished_ = std::move(lost);
+    }
+    return Pump(now, output);
+  }
+  wrong_job_.Forget();
+  if (reply->incarnation() < incarnation_) return Pump(now, output);  // an older coordinator
+  incarnation_ = reply->incarnation();
+  tell_view_ = reply->ring().tell_view();
+  switch (reply->status()) {
+    case v1::SYNC_WAIT:
+      next_sync_ = now + kWaitPeriod;
+      break;
+    case v1::SYNC_OK:
+      accepted_ = true;
+      if (reply->has_view()) AdoptView(reply->view(), output);
+      if (view_.has_stamp()) Reconcile(*reply);
+      break;
+    case v1::SYNC_SESSION_ENDED:
+      // What it has may still be what the others need.
+      if (working_ && work_.kind != RingWork::Kind::kTask) output->abort = true;
+      phase_ = Phase::kOut;
+      session_ = new_session_();
+      accepted_ = false;
+      tasks_.clear();
+      next_sync_ = now;
+      break;
+    case v1::SYNC_FINISHED:
+      finished_ = absl::OkStatus();
+      break;
+    case v1::SYNC_REPLACED:
+      finished_ = absl::AbortedError("replaced by a newer process of the same index");
+      break;
+    default:
+      finished_ = absl::FailedPreconditionError(
+          reply->message().empty() ? absl::StrCat("the coordinator answered ", v1::SyncStatus_Name(reply->status()))
+                                   : reply->message());
+      break;
+  }
+  if (finished_.has_value()) output->abort = true;
+  Pump(now, output);
+}
+
+void RingWorkerCore::AdoptView(const v1::View& view, RingOutput* output) {
+  if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) <= 0) return;
+  const bool same_ring = view.stamp().generation() == view_.stamp().generation() &&
+                         view.stamp().incarnation() == view_.stamp().incarnation() &&
+                         view.ring_epoch() == view_.ring_epoch();
+  view_ = view;
+  if (same_ring && phase_ == Phase::kReady && !working_) {
+    // All of it wait between two epochs.
+    joined_ = view_.stamp();
+    if (absl::Status taken = replica_->SetView(view_); !taken.ok()) failure_ = std::string(taken.message());
+    Look();
+    return;
+  }
+  order_.Clear();
+  cut_state_.Clear();
+  restore_error_.clear();
+  // The one that is out belongs to another group.
+  if (working_ && work_.kind != RingWork::Kind::kTask) output->abort = true;
+  phase_ = Phase::kOut;
+}
+
+void RingWorkerCore::Reconcile(const v1::WorkerSyncReply& reply) {
+  std::map<std::uint64_t, HeldTask> held;
+  for (const v1::Lease& lease : reply.leases()) {
+    const auto known = tasks_.find(lease.lease());
+    held[lease.lease()] = known == tasks_.end() ? HeldTask{lease, std::nullopt} : std::move(known->second);
+  }
+  tasks_ = std::move(held);
+  epochs_open_ = reply.ring().epochs_open();
+  const v1::CutOrder& order = reply.ring().cut();
+  if (order.cut() != order_.cut()) {
+    cut_state_.Clear();
+    cut_state_.set_cut(order.cut());
+    cut_taken_ = false;
+    sync_urgent_ = order.cut() != 0;
+  }
+  order_ = order;
+  if (order.sealed()) cut_state_.set_sealed(true);
+}
+
+// ---- work
+
+void RingWorkerCore::Begin(RingWork work, RingOutput* output) {
+  work.token = ++token_;
+  work_ = work;
+  working_ = true;
+  output->work = std::move(work);
+}
+
+bool RingWorkerCore::End(std::uint64_t token) {
+  if (!working_ || token != token_ || finished_.has_value()) return false;
+  working_ = false;
+  Look();
+  return true;
+}
+
+void RingWorkerCore::Look() {
+  if (working_ || !replica_.has_value()) return;
+  updates_ = replica_->updates();
+  watermark_ = replica_->watermark();
+  const std::vector<UpdateId> next = replica_->NextStep();
+  next_epoch_.reset();
+  if (!next.empty()) next_epoch_ = next.front().dataset_epoch;
+}
+
+void RingWorkerCore::Break(const absl::Status& status) {
+  // Of a view that has been left by now nobody asks.
+  if (phase_ == Phase::kOut) return;
+  broken_ = status.ToString();
+  phase_ = Phase::kOut;
+  sync_urgent_ = true;
+}
+
+void RingWorkerCore::OnFormed(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
+  if (!End(token)) return;
+  if (!status.ok()) {
+    Break(status);
+  } else if (phase_ == Phase::kForming) {
+    phase_ = Phase::kAligning;
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnAligned(std::uint64_t token, const absl::StatusOr<std::vector<RingPosition>>& positions,
+                               Time now, RingOutput* output) {
+  if (!End(token)) return;
+  if (!positions.ok()) {
+    Break(positions.status());
+  } else if (phase_ == Phase::kAligning) {
+    positions_ = *positions;
+    const auto& newest = positions_[static_cast<std::size_t>(NewestOf(positions_))];
+    const bool alike = std::all_of(positions_.begin(), positions_.end(),
+                                   [&](const RingPosition& one) { return ComparePositions(one, newest) == 0; });
+    if (!newest.known && RankIn(view_) == 0) {
+      phase_ = Phase::kBeginning;
+    } else {
+      phase_ = newest.known && alike ? Phase::kReady : Phase::kHealing;
+    }
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnBegun(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
+  if (!End(token)) return;
+  if (!status.ok()) {
+    restore_error_ = std::string(status.message());
+    Break(status);
+  } else {
+    took_ = joined_;
+    if (phase_ == Phase::kBeginning) phase_ = positions_.size() > 1 ? Phase::kHealing : Phase::kReady;
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnHealed(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
+  if (!End(token)) return;
+  if (status.ok()) {
+    // Also where another view has come meanwhile: what it has is what its source had.
+    const RingPosition& source = positions_[static_cast<std::size_t>(work_.source)];
+    took_ = source.known ? source.took : joined_;
+    if (RankIn(view_) != work_.source) digest_.reset();
+  }
+  if (!status.ok()) {
+    Break(status);
+  } else if (phase_ == Phase::kHealing) {
+    phase_ = Phase::kReady;
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnStepTaken(std::uint64_t token, const absl::StatusOr<StepResult>& result, Time now,
+                                 RingOutput* output) {
+  if (!End(token)) return;
+  if (result.ok()) {
+    took_ = joined_;
+    digest_ = result->digest;
+    meter_.OnUpdate(result->computed, true, result->sum_took);
+    meter_.OnPush(result->sent_bytes, result->sent_bytes);
+    const int updates = static_cast<int>(work_.updates.size());
+    consecutive_skips_ = result->computed.verdict == Verdict::kSkip ? consecutive_skips_ + updates : 0;
+    if (consecutive_skips_ >= options_.skips_until_failure) {
+      failure_ = absl::StrCat("worker-", options_.index, ": neither loss nor gradients were finite in ",
+                              consecutive_skips_, " updates in a row; a smaller learning rate may help");
+      sync_urgent_ = true;
+    }
+    if (Waits()) sync_urgent_ = true;
+  } else {
+    Break(result.status());
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, RingOutput* output) {
+  if (!End(token)) return;
+  const auto held = tasks_.find(work_.lease);
+  if (held != tasks_.end()) {
+    result.set_lease(work_.lease);
+    result.set_kind(work_.task);
+    result.set_dataset_epoch(work_.dataset_epoch);
+    held->second.result = std::move(result);
+    sync_urgent_ = true;
+  }
+  Pump(now, output);
+}
+
+bool RingWorkerCore::Waits() const {
+  return phase_ == Phase::kReady && (!next_epoch_.has_value() || *next_epoch_ >= epochs_open_);
+}
+
+bool RingWorkerCore::PickTask(RingOutput* output) {
+  for (const auto& [id, task] : tasks_) {
+    if (task.result.has_value()) continue;
+    RingWork work;
+    work.kind = RingWork::Kind::kTask;
+    work.task = task.lease.kind();
+    work.dataset_epoch = task.lease.shard().dataset_epoch();
+    work.lease = id;
+    Begin(std::move(work), output);
+    return true;
+  }
+  return false;
+}
+
+void RingWorkerCore::TakeCut(RingOutput* output) {
+  if (order_.cut() == 0 || !order_.sealed() || std::exchange(cut_taken_, true)) return;
+  RingCut cut;
+  cut.cut = order_.cut();
+  cut.checkpoint = order_.checkpoint();
+  cut.tensors.assign(view_.tensors().begin(), view_.tensors().end());
+  cut.data = view_.data();
+  cut.slices.reserve(replica_->slices().size());
+  for (std::uint32_t slice = 0; slice < replica_->slices().size(); ++slice)
+    cut.slices.push_back(replica_->Export(slice));
+  output->cut = std::move(cut);
+}
+
+void RingWorkerCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files, Time now,
+                                  RingOutput* output) {
+  if (cut != order_.cut()) return;
+  if (files.ok()) {
+    *cut_state_.mutable_files() = *files;
+  } else {
+    cut_state_.set_error(std::string(files.status().message()));
+  }
+  sync_urgent_ = true;
+  Pump(now, output);
+}
+
+void RingWorkerCore::Pump(Time now, RingOutput* output) {
+  next_timer_ = absl::InfiniteDuration();
+  if (finished_.has_value()) return;
+  if (!working_ && failure_.empty()) {
+    const std::optional<int> rank = RankIn(view_);
+    RingWork work;
+    switch (phase_) {
+      case Phase::kOut: {
+        const bool tried = IsSame(joined_, view_.stamp());
+        if (!rank.has_value() || tried || !accepted_) break;
+        joined_ = view_.stamp();
+        broken_.clear();
+        const bool another =
+            !replica_.has_value() || replica_->view().stamp().generation() != view_.stamp().generation();
+        if (another) {
+          took_.reset();
+          digest_.reset();
+          absl::StatusOr<RingReplica> replica = RingReplica::Create(view_);
+          if (replica.ok()) replica_ = *std::move(replica);
+          if (!replica.ok()) failure_ = std::string(replica.status().message());
+        } else if (absl::Status taken = replica_->SetView(view_); !taken.ok()) {
+          failure_ = std::string(taken.message());
+        }
+        if (!failure_.empty()) {
+          sync_urgent_ = true;
+          break;
+        }
+        Look();
+        phase_ = Phase::kForming;
+        work.kind = RingWork::Kind::kForm;
+        work.view = view_;
+        work.rank = *rank;
+        Begin(std::move(work), output);
+        break;
+      }
+      case Phase::kAligning:
+        work.kind = RingWork::Kind::kAlign;
+        Begin(std::move(work), output);
+        break;
+      case Phase::kBeginning:
+        work.kind = RingWork::Kind::kBegin;
+        work.view = view_;
+        Begin(std::move(work), output);
+        break;
+      case Phase::kHealing:
+        work.kind = RingWork::Kind::kHeal;
+        work.source = NewestOf(positions_);
+        if (options_.bug == PlantedBug::kHealedFromAnybody) {
+          for (std::size_t other = 0; other < positions_.size(); ++other) {
+            if (positions_[other].known) work.source = static_cast<int>(other);
+          }
+        }
+        Begin(std::move(work), output);
+        break;
+      case Phase::kReady:
+        TakeCut(output);
+        if (PickTask(output)) break;
+        if (Waits()) break;
+        work.kind = RingWork::Kind::kStep;
+        work.updates = replica_->NextStep();
+        for (std::size_t i = 0; i < work.updates.size(); ++i) {
+          if (i % static_cast<std::size_t>(view_.ring_size()) == static_cast<std::size_t>(*rank)) {
+            work.own.push_back(work.updates[i]);
+          }
+        }
+        Begin(std::move(work), output);
+        break;
+      case Phase::kForming:
+        break;
+    }
+  }
+  const bool trains = working_ && work_.kind == RingWork::Kind::kStep;
+  meter_.SetState(!accepted_                                        ? "registering"
+                  : leaving_                                        ? "leaving"
+                  : trains                                          ? "computing"
+                  : working_ && work_.kind == RingWork::Kind::kTask ? "evaluating"
+                                                                    : "waiting");
+  meter_.UpdateRate(now, trains);
+  const bool stands = !working_ || work_.kind == RingWork::Kind::kForm;
+  if (stands) next_sync_ = std::min(next_sync_, now + kWaitPeriod);
+  if (!sync_in_flight_ && (sync_urgent_ || now >= next_sync_)) Sync(now, output);
+  WakeAt(sync_in_flight_ ? now + options_.sync_period : next_sync_);
+}
+
+}  // namespace downpour::core

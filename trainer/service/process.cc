@@ -55,6 +55,12 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
         ->excludes(advertise);
     app.add_option("--address-file", flags->address_file, "write the address served into this file");
   }
+  if (set.ring) {
+    app.add_option("--ring-listen", flags->ring_listen,
+                   "address for the other workers, in a job without parameter servers")
+        ->check(CheckListenAddress)
+        ->capture_default_str();
+  }
   app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; empty: none")
       ->check([](const std::string& text) { return text.empty() ? "" : CheckListenAddress(text); })
       ->capture_default_str();
@@ -80,7 +86,18 @@ absl::StatusOr<v1::TrainingConfig> ReadConfig(const std::string& source) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": ", field, ": must be set"));
   };
   if (config.job_uid().empty()) return missing("jobUid");
-  if (config.ps_replicas() == 0) return missing("psReplicas");
+  if (config.has_all_reduce()) {
+    if (config.ps_replicas() != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source, ": psReplicas: a job with allReduce has none, found ", config.ps_replicas()));
+    }
+    if (config.mode() != v1::SYNCHRONOUS) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source, ": mode: must be SYNCHRONOUS with allReduce, found ", v1::Mode_Name(config.mode())));
+    }
+  } else if (config.ps_replicas() == 0) {
+    return missing("psReplicas");
+  }
   if ((config.epochs() == 0) == (config.steps() == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": exactly one of epochs and steps must be set"));
   }

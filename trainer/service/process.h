@@ -33,6 +33,7 @@ struct ProcessFlags {
   std::string listen = "127.0.0.1:0";
   std::string advertise;       // host:port where others reach what listens; empty: at the address it listens on
   std::string advertise_host;  // the same with the port that it listens on
+  std::string ring_listen = "127.0.0.1:0";  // for the other workers of a job without parameter servers
   std::string address_file;
   std::string metrics_listen = "127.0.0.1:0";
   std::string metrics_address_file;
@@ -45,6 +46,7 @@ struct FlagSet {
   bool coordinator = true;
   bool listen = true;
   bool node = false;
+  bool ring = false;
 };
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags);
 

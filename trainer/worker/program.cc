@@ -37,10 +37,14 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   options.process_incarnation = flags.incarnation;
   options.coordinator = flags.coordinator;
   options.metrics_listen = flags.metrics_listen;
+  options.listen = flags.listen;
+  options.ring_listen = flags.ring_listen;
+  options.advertise_host = flags.advertise_host;
   const absl::Duration keep = absl::Seconds(options.config.keep_output_seconds());
   absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
   if (!worker.ok()) return worker.status();
   absl::Status written = service::WriteAddressFile(flags.metrics_address_file, (*worker)->metrics_address());
+  if (written.ok()) written = service::WriteAddressFile(flags.address_file, (*worker)->address());
   if (!written.ok()) return written;
   spdlog::info("starts as incarnation {}, metrics on {}", flags.incarnation, (*worker)->metrics_address());
   std::atomic<bool> left = false;
@@ -88,7 +92,7 @@ int WorkerMain(int argc, char** argv, const CreateWorker& create) {
   if (argc > 1 && std::string_view(argv[1]) == "check") return CheckMain(argc - 1, argv + 1, create);
   CLI::App app{"Downpour's worker. `check --config FILE` says whether it could begin."};
   service::ProcessFlags flags;
-  service::AddFlags(app, {true, true, false}, &flags);
+  service::AddFlags(app, {.ring = true}, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -18,14 +18,19 @@ struct WorkerProcessOptions {
   v1::TrainingConfig config;
   std::uint32_t index = 0;
   std::uint32_t process_incarnation = 1;
-  std::string coordinator;                                             // host:port, or @FILE that holds it
-  std::string metrics_listen;                                          // empty: none
+  std::string coordinator;     // host:port, or @FILE that holds it
+  std::string metrics_listen;  // empty: none
+  // Of a job without parameter servers. Its tables are read, and the other workers reach it, at these; port 0: any.
+  std::string listen = "127.0.0.1:0";
+  std::string ring_listen = "127.0.0.1:0";
+  std::string advertise_host;                                          // where others reach it; empty: as it listens
   data::ArrowReaders arrow;                                            // empty: data that need Apache Arrow are refused
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that the model has begun with
 };
 
-// WorkerCore with a model, a data set and the network around it. The model computes on the thread that calls Run;
-// replies arrive on gRPC's threads; one lock guards the state machine.
+class TrainingLoop;
+
+// A worker, in whatever way the job trains. The model computes on the thread that calls Run.
 class WorkerProcess {
  public:
   // Opens the data set and builds the model. Whatever will be read is read now (the test set where the job evaluates),
@@ -40,6 +45,8 @@ class WorkerProcess {
   ~WorkerProcess();
 
   const std::string& metrics_address() const;
+  // host:port at which its tables are read; empty: it has none.
+  std::string address() const;
 
   // Works until the job is over or Leave was called and the leases were given back. Thread-compatible: once.
   absl::Status Run();
@@ -51,9 +58,8 @@ class WorkerProcess {
   void Leave();
 
  private:
-  class Impl;
-  explicit WorkerProcess(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  explicit WorkerProcess(std::unique_ptr<TrainingLoop> training);
+  std::unique_ptr<TrainingLoop> training_;
 };
 
 }  // namespace downpour::worker

@@ -1,0 +1,195 @@
+#include "trainer/worker/ring_step.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "trainer/service/process.h"
+#include "trainer/wire/crc32c.h"
+
+namespace downpour::worker {
+namespace {
+
+constexpr std::size_t kBucketBytes = std::size_t{1} << 20;
+
+// What every rank says of a step, summed over all.
+enum Said : std::size_t { kBad, kSamples, kLoss, kSaidCount };
+
+// Of a gradient, those slices that lack the update; the others are zero. Only behind a checkpoint of parameter servers
+// some have it and others not.
+absl::Span<const float> Lacking(const core::RingReplica& replica, const core::UpdateId& update, std::size_t tensor,
+                                absl::Span<const float> gradient, std::vector<float>* scratch) {
+  bool copied = false;
+  for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
+    const core::Slice& slice = replica.slices()[number];
+    if (slice.tensor != tensor || replica.Lacks(number, update)) continue;
+    if (!copied) scratch->assign(gradient.begin(), gradient.end());
+    copied = true;
+    std::fill_n(scratch->begin() + static_cast<std::ptrdiff_t>(slice.offset), slice.elements, 0.0f);
+  }
+  return copied ? absl::MakeConstSpan(*scratch) : gradient;
+}
+
+bool AllLack(const core::RingReplica& replica, const core::UpdateId& update) {
+  for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
+    if (!replica.Lacks(number, update)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+struct RingStep::Computed {
+  core::ComputeResult result;
+  std::vector<collective::Handle> under_way;
+  absl::Status group;  // the first error of it
+};
+
+RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader)
+    : options_(options), model_(model), loader_(loader), buckets_(model->tensors(), kBucketBytes), said_(kSaidCount) {}
+
+absl::Status RingStep::SendReady(collective::Collective& group, Computed* computed) {
+  while (const std::optional<absl::Span<float>> bucket = buckets_.TakeReady()) {
+    const absl::StatusOr<collective::Handle> handle = group.StartAllReduce(*bucket);
+    if (!handle.ok()) return handle.status();
+    computed->under_way.push_back(*handle);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingReplica& replica,
+                                  collective::Collective& group, Computed* computed) {
+  const core::DataPlan& plan = replica.plan();
+  core::ComputeResult& result = computed->result;
+  std::vector<core::UpdateId> ahead = work.own;
+  const std::vector<core::UpdateId> behind = replica.StepBehind(work.updates.front());
+  for (std::size_t i = 0; i < behind.size(); ++i) {
+    if (i % static_cast<std::size_t>(group.size()) == static_cast<std::size_t>(group.rank())) {
+      ahead.push_back(behind[i]);
+    }
+  }
+  std::vector<float> scratch;
+  core::Time begun = service::MonotonicNow();
+  for (std::size_t own = 0; own < work.own.size(); ++own) {
+    const core::UpdateId& update = work.own[own];
+    ahead.erase(ahead.begin());
+    const bool everywhere = AllLack(replica, update);
+    const std::uint32_t count = plan.minibatches_in_update(update, options_.batch_size);
+    result.samples += plan.samples_in_update(update);
+    for (std::uint32_t number = 0; number < count; ++number) {
+      const absl::StatusOr<data::Batch> batch = loader_->Take(plan, {update, number});
+      if (!batch.ok()) return batch.status();
+      loader_->Prefetch(plan, {update, number + 1}, ahead);
+      result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
+      // All of its samples are broken, and skipped: there is no gradient of none.
+      if (batch->size() == 0) said_[kBad] = 1;
+      if (said_[kBad] != 0) return absl::OkStatus();
+      // Of the samples that are planned: those that are left out as broken ones do not make it weigh less.
+      const std::uint64_t first = std::uint64_t{number} * options_.batch_size;
+      const auto samples =
+          static_cast<float>(std::min<std::uint64_t>(plan.samples_in_update(update) - first, options_.batch_size));
+      const bool last = own + 1 == work.own.size() && number + 1 == count;
+      const auto on_loss = [this](double loss) {
+        if (!std::isfinite(loss)) said_[kBad] = 1;
+        return std::isfinite(loss);
+      };
+      const auto on_gradient = [&](std::size_t tensor, absl::Span<const float> gradient) {
+        buckets_.Add(tensor, everywhere ? gradient : Lacking(replica, update, tensor, gradient, &scratch), samples);
+        if (!last) return;
+        buckets_.Complete(tensor);
+        if (computed->group.ok()) computed->group = SendReady(group, computed);
+      };
+      const absl::StatusOr<model::StepResult> step =
+          model_->ComputeGradients(*batch, plan.UpdateSeed(update, number), on_loss, on_gradient);
+      if (!step.ok()) return step.status();
+      result.forward_seconds += step->forward_seconds;
+      result.backward_seconds += step->backward_seconds;
+      said_[kSamples] += samples;
+      said_[kLoss] += samples * static_cast<float>(step->loss);
+      begun = service::MonotonicNow();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, const core::RingReplica& replica,
+                                                 collective::Collective& group, bool* failed_here) {
+  Computed computed;
+  std::fill(said_.begin(), said_.end(), 0.0f);
+  buckets_.Begin();
+  const absl::Status own = ComputeOwn(work, replica, group, &computed);
+  *failed_here = !own.ok();
+  if (!own.ok()) return own;
+  const core::Time begun = service::MonotonicNow();
+  buckets_.CompleteAll();
+  if (computed.group.ok()) computed.group = SendReady(group, &computed);
+  if (computed.group.ok()) {
+    const absl::StatusOr<collective::Handle> handle = group.StartAllReduce(absl::MakeSpan(said_));
+    if (handle.ok()) computed.under_way.push_back(*handle);
+    computed.group = handle.status();
+  }
+  for (const collective::Handle handle : computed.under_way) {
+    const absl::Status waited = group.Wait(handle, options_.limit);
+    if (computed.group.ok()) computed.group = waited;
+  }
+  if (!computed.group.ok()) return computed.group;
+  // From here on every rank has the same, and does the same.
+  Sums sums;
+  sums.step.updates = work.updates;
+  double squares = 0;
+  for (const float value : buckets_.parameters()) squares += double{value} * value;
+  if (said_[kBad] != 0 || !std::isfinite(squares)) sums.step.verdict = core::Verdict::kSkip;
+  const double samples = std::max(1.0, static_cast<double>(said_[kSamples]));
+  const double norm = std::sqrt(squares) / samples;
+  if (options_.clip_norm > 0 && norm > options_.clip_norm) sums.step.factor = options_.clip_norm / norm;
+  sums.result.computed = computed.result;
+  sums.result.computed.verdict = sums.step.verdict;
+  sums.result.computed.loss = static_cast<double>(said_[kLoss]) / samples;
+  sums.result.sum_took = service::MonotonicNow() - begun;
+  const auto others = static_cast<std::uint64_t>(group.size() - 1);
+  sums.result.sent_bytes = 2 * others * buckets_.bytes() / static_cast<std::uint64_t>(group.size());
+  return sums;
+}
+
+void RingStep::Take(core::RingReplica* replica, Sums* sums) {
+  replica->TakeStep(sums->step, [&](std::uint32_t slice) {
+    const core::Slice& part = replica->slices()[slice];
+    return absl::MakeConstSpan(buckets_.values(part.tensor)).subspan(part.offset, part.elements);
+  });
+  LoadModel(*replica, model_);
+  const std::vector<core::UpdateId> next = replica->NextStep();
+  const bool whole = next.empty() || next.front().dataset_epoch != sums->step.updates.front().dataset_epoch;
+  if (whole) sums->result.digest = DigestOf(*replica);
+}
+
+std::uint32_t DigestOf(const core::RingReplica& replica) {
+  std::uint32_t digest = 0;
+  replica.ForEachVector([&digest](absl::Span<const float> values) {
+    digest =
+        wire::Crc32c({reinterpret_cast<const std::uint8_t*>(values.data()), values.size() * sizeof(float)}, digest);
+  });
+  return digest;
+}
+
+void LoadModel(const core::RingReplica& replica, model::Model* model) {
+  std::vector<float> whole;
+  std::uint32_t slice = 0;
+  for (std::size_t tensor = 0; tensor < model->tensors().size(); ++tensor) {
+    const auto elements = static_cast<std::size_t>(model->tensors()[tensor].elements());
+    if (replica.slices()[slice].elements == elements) {
+      model->SetParameter(tensor, *replica.value(slice++));
+      continue;
+    }
+    whole.clear();
+    whole.reserve(elements);
+    while (whole.size() < elements) {
+      const auto part = replica.value(slice++);
+      whole.insert(whole.end(), part->begin(), part->end());
+    }
+    model->SetParameter(tensor, whole);
+  }
+}
+
+}  // namespace downpour::worker

@@ -1,0 +1,65 @@
+#ifndef DOWNPOUR_TRAINER_WORKER_RING_STEP_H_
+#define DOWNPOUR_TRAINER_WORKER_RING_STEP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "trainer/collective/collective.h"
+#include "trainer/core/ring/ring_replica.h"
+#include "trainer/core/ring/ring_worker.h"
+#include "trainer/model/model.h"
+#include "trainer/worker/batch_loader.h"
+#include "trainer/worker/gradient_buckets.h"
+
+namespace downpour::worker {
+
+// One step of a ring: the gradients of this rank's updates, their sum over all ranks while backward goes on, and what
+// every rank does with it alike. On the thread that owns the model. Given things outlive it, and the group of a step
+// that failed ends before it does: until then it may write here.
+class RingStep {
+ public:
+  struct Options {
+    std::uint32_t batch_size = 1;
+    double clip_norm = 0;  // 0: gradients are not clipped
+    absl::Duration limit;  // of waiting for the others
+  };
+  RingStep(const Options& options, model::Model* model, BatchLoader* loader);
+
+  // What is to be taken, and what this rank computed for it.
+  struct Sums {
+    core::RingReplica::Step step;
+    core::RingWorkerCore::StepResult result;
+  };
+  // `failed_here` says of an error whether it is this worker's own: its data or its model, not the group's. The replica
+  // is only read.
+  absl::StatusOr<Sums> Compute(const core::RingWork& work, const core::RingReplica& replica,
+                               collective::Collective& group, bool* failed_here);
+  // The replica takes it, and the model has its values then. Where an epoch is whole with it, the result says what the
+  // replica is.
+  void Take(core::RingReplica* replica, Sums* sums);
+
+ private:
+  struct Computed;
+  absl::Status ComputeOwn(const core::RingWork& work, const core::RingReplica& replica, collective::Collective& group,
+                          Computed* computed);
+  absl::Status SendReady(collective::Collective& group, Computed* computed);
+
+  const Options options_;
+  model::Model* const model_;
+  BatchLoader* const loader_;
+  GradientBuckets buckets_;
+  std::vector<float> said_;
+};
+
+// Of all values, and of what the optimizers remember.
+std::uint32_t DigestOf(const core::RingReplica& replica);
+
+// The model's values become those of the replica.
+void LoadModel(const core::RingReplica& replica, model::Model* model);
+
+}  // namespace downpour::worker
+
+#endif  // DOWNPOUR_TRAINER_WORKER_RING_STEP_H_

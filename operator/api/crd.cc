@@ -37,7 +37,8 @@ constexpr Description kDescriptions[] = {
      "activeDeadlineSeconds and ttlSecondsAfterFinished can change."},
     {"spec.strategy",
      "How the workers share what they learn. ParameterServer: the parameters are held by parameter "
-     "servers, to which every worker sends its gradients."},
+     "servers, to which every worker sends its gradients. AllReduce: every worker has them all, and the workers add up "
+     "their gradients among themselves."},
     {"spec.suspend",
      "True: nothing runs. The pods of a running job end, and training begins again when this becomes "
      "false."},
@@ -51,7 +52,8 @@ constexpr Description kDescriptions[] = {
      "Pod template of the coordinator. The operator adds the container of the trainer, "
      "and merges it with the container of that name if the template has one. Without a request or limit of its own "
      "that container asks for 50m of CPU and 64Mi of memory."},
-    {"spec.parameterServer", "The parameter servers. Required with the strategy ParameterServer."},
+    {"spec.parameterServer",
+     "The parameter servers. Required with the strategy ParameterServer, refused with AllReduce."},
     {"spec.parameterServer.replicas",
      "The parameters are spread over so many parameter servers. It may change while the job runs: what is to end is "
      "ended once it holds nothing any more."},
@@ -98,6 +100,10 @@ constexpr Description kDescriptions[] = {
      "with the pull of its image; else it never gets there."},
     {"spec.elastic.growCooldownSeconds",
      "All workers that were given up are tried again together, so long after the newest of them was given up."},
+    {"spec.elastic.batchPolicy",
+     "With AllReduce: what a step is with more or fewer workers than worker.replicas. KeepGlobalBatch: as many updates "
+     "as ever, shared out anew. ScaleLearningRate: one update of each worker, with as many times the learning rate as "
+     "there are times as many workers. Absent: KeepGlobalBatch. It cannot be changed."},
     {"spec.successPolicy",
      "Whose success is the success of the job. Coordinator: training is over when the "
      "coordinator has counted every update of every epoch."},
@@ -183,7 +189,8 @@ constexpr Description kDescriptions[] = {
      "lost costs all progress."},
     {"spec.checkpoint.uri",
      "Where checkpoints go: s3://BUCKET/PREFIX, or an absolute path in a volume that the coordinator and the parameter "
-     "servers mount, on whichever nodes they are. Each job has a folder of its name there."},
+     "servers, with AllReduce the workers, mount, on whichever nodes they are. Each job has a folder of its name "
+     "there."},
     {"spec.checkpoint.intervalSeconds", "The time from one checkpoint to the next. Training goes on meanwhile."},
     {"spec.checkpoint.keep", "So many checkpoints of the job stay, the newest; older ones are removed."},
     {"spec.checkpoint.keepBest",
@@ -389,7 +396,7 @@ constexpr Description kDescriptions[] = {
      "Async: workers do not wait for each other. BoundedStaleness: a worker waits where it is more than staleness "
      "updates ahead of the slowest. Synchronous: updatesPerStep updates are one step, with the mean of their "
      "gradients. Sandblaster: L-BFGS over all data, each epoch one evaluation of the loss and its gradient; ends when "
-     "it has converged."},
+     "it has converged. With AllReduce it is Synchronous, and need not be there."},
     {"spec.update.lbfgs", "When and how the mode Sandblaster searches. Of that mode."},
     {"spec.update.lbfgs.history", "Pairs of steps and of changes of the gradient that are kept."},
     {"spec.update.lbfgs.gradientTolerance",
@@ -401,8 +408,8 @@ constexpr Description kDescriptions[] = {
      "So many updates one worker makes alone before the others begin. Absent: all begin at once. Not of Synchronous."},
     {"spec.update.updatesPerStep",
      "So many updates are one step. Absent: as many as worker.replicas. Workers beyond that are spare. Of "
-     "Synchronous."},
-    {"spec.update.optimizer", "The step that a parameter server takes with a gradient."},
+     "Synchronous. With AllReduce they are shared out among the workers, and their number cannot be changed."},
+    {"spec.update.optimizer", "The step that a parameter server, with AllReduce each worker, takes with a gradient."},
     {"spec.update.optimizer.type",
      "The rule. SGD, Momentum, Nesterov, Adagrad, RMSProp, Adam and AdamW are those of torch.optim. LAMB trusts each "
      "slice by its own norms. DelayCompensatedSGD corrects gradients that are late. docs/training.md has the "
@@ -568,7 +575,8 @@ constexpr Description kDescriptions[] = {
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
      "One entry a type: SpecInvalid, TemplateInvalid, Blocked, Suspended, Scheduled, Clamped, Shrunk, Ready, "
-     "Recovering, Restarting, ParametersLost, Resumed (it began with a checkpoint), CheckpointFailing and "
+     "RingFormed (the workers of all-reduce train together), Recovering, Restarting, ParametersLost, Resumed (it began "
+     "with a checkpoint), CheckpointFailing and "
      "CheckpointTemporary, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
      "has ended)."},
     {"status.conditions[]", "One aspect of the state of the job, as metav1.Condition."},
@@ -613,6 +621,13 @@ constexpr Description kDescriptions[] = {
     {"status.slices.inSync", "Those with a standby that has all that was acknowledged."},
     {"status.slices.moving", "Those that are being copied."},
     {"status.slices.parameterServers", "The indices of the parameter servers that hold some."},
+    {"status.ring", "With AllReduce: the workers that train together. Absent: nothing is known yet."},
+    {"status.ring.members", "How many they are."},
+    {"status.ring.wanted", "How many there should be."},
+    {"status.ring.formed", "Whether all of them have joined."},
+    {"status.ring.formedCount", "How many times the coordinator that runs has put them together anew."},
+    {"status.ring.updatesPerStep", "Updates of a step, shared out among them."},
+    {"status.ring.message", "Why they are as they are, or what they wait for. Absent: they are as wanted."},
     {"status.leavingParameterServers",
      "Parameter servers that are to hold nothing, as their nodes are drained. The next one takes their place."},
     {"status.leavingParameterServers[].index", "Which one."},
@@ -753,6 +768,54 @@ struct Relation {
 constexpr Relation kRelations[] = {
     {"spec", "parameterServer", "self.strategy != 'ParameterServer' || has(self.parameterServer)",
      "is required for the strategy ParameterServer", "FieldValueRequired"},
+    {"spec", "parameterServer", "self.strategy != 'AllReduce' || !has(self.parameterServer)",
+     "is not for the strategy AllReduce: it has no parameter servers"},
+    {"spec", "podCleanup.parameterServer",
+     "self.strategy != 'AllReduce' || !has(self.podCleanup) || !has(self.podCleanup.parameterServer)",
+     "is not for the strategy AllReduce: it has no parameter servers"},
+    {"spec", "checkpoint.extraMemory",
+     "self.strategy != 'AllReduce' || !has(self.checkpoint) || !has(self.checkpoint.extraMemory)",
+     "is not for the strategy AllReduce: it is that of parameter servers"},
+    {"spec", "update.mode",
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.mode) || self.update.mode == 'Synchronous'",
+     "must be Synchronous, or absent, with the strategy AllReduce: its workers take each step together"},
+    {"spec", "update.warmStart", "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.warmStart)",
+     "is not for the strategy AllReduce: no worker trains alone"},
+    // With them go localOptimizer and fetchEvery.
+    {"spec", "update.localSteps",
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.localSteps) || self.update.localSteps <= 1",
+     "is not for the strategy AllReduce: what is added up is the gradients of values that all workers have"},
+    {"spec", "update.codec",
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.codec) || self.update.codec == 'fp32'",
+     "must be fp32 with the strategy AllReduce: what a codec leaves out of a gradient is not added to the next one "
+     "yet"},
+    {"spec", "update.pullCodec",
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.pullCodec) || "
+     "self.update.pullCodec == 'fp32'",
+     "must be fp32 with the strategy AllReduce: no values are pulled"},
+    {"spec", "update.optimizer",
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.optimizer) || "
+     "((!has(self.update.optimizer.type) || self.update.optimizer.type != 'DelayCompensatedSGD') && "
+     "(!has(self.update.optimizer.stalenessAware) || !self.update.optimizer.stalenessAware) && "
+     "(!has(self.update.optimizer.stalenessRule) || self.update.optimizer.stalenessRule != 'Gap'))",
+     "with the strategy AllReduce no update is late: neither DelayCompensatedSGD nor stalenessAware nor Gap"},
+    {"spec", "update.updatesPerStep",
+     "!has(self.update) || !has(self.update.updatesPerStep) || !has(self.elastic) || "
+     "!has(self.elastic.batchPolicy) || self.elastic.batchPolicy != 'ScaleLearningRate'",
+     "is for the batchPolicy KeepGlobalBatch: with ScaleLearningRate a step has one update of each worker"},
+    {"spec", "update.updatesPerStep",
+     "self.strategy != 'AllReduce' || (has(self.update) && has(self.update.updatesPerStep) ? "
+     "self.update.updatesPerStep : 0) == (has(oldSelf.update) && has(oldSelf.update.updatesPerStep) ? "
+     "oldSelf.update.updatesPerStep : 0)",
+     "cannot be changed with the strategy AllReduce", "FieldValueForbidden"},
+    {"spec", "elastic.batchPolicy",
+     "self.strategy == 'AllReduce' || !has(self.elastic) || !has(self.elastic.batchPolicy)",
+     "is for the strategy AllReduce"},
+    {"spec", "elastic.batchPolicy",
+     "(has(self.elastic) && has(self.elastic.batchPolicy) && self.elastic.batchPolicy == 'ScaleLearningRate') == "
+     "(has(oldSelf.elastic) && has(oldSelf.elastic.batchPolicy) && oldSelf.elastic.batchPolicy == "
+     "'ScaleLearningRate')",
+     "cannot be changed", "FieldValueForbidden"},
     {"spec.parameterServer", "replicas",
      "!has(self.replicationFactor) || self.replicationFactor <= (has(self.replicas) ? self.replicas : 1)",
      "must be at least replicationFactor"},
@@ -923,7 +986,9 @@ constexpr Relation kRelations[] = {
      "is for the types Adam and AdamW"},
     {"spec.update.localOptimizer", "epsilon",
      "!has(self.epsilon) || (has(self.type) && self.type in ['Adam', 'AdamW'])", "is for the types Adam and AdamW"},
-    {"spec.update", "updatesPerStep", "!has(self.updatesPerStep) || (has(self.mode) && self.mode == 'Synchronous')",
+    {"spec", "update.updatesPerStep",
+     "!has(self.update) || !has(self.update.updatesPerStep) || (has(self.update.mode) ? "
+     "self.update.mode == 'Synchronous' : self.strategy == 'AllReduce')",
      "is for the mode Synchronous"},
     {"spec.update", "warmStart", "!has(self.warmStart) || !has(self.mode) || self.mode != 'Synchronous'",
      "is not for the mode Synchronous"},

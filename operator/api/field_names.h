@@ -11,7 +11,7 @@
 namespace downpour::api::schema {
 
 inline constexpr Name<Strategy> kStrategies[] = {{"ParameterServer", Strategy::kParameterServer},
-                                                 {"AllReduce", Strategy::kAllReduce, false}};
+                                                 {"AllReduce", Strategy::kAllReduce}};
 inline constexpr Name<Role> kRoles[] = {
     {"Coordinator", Role::kCoordinator}, {"ParameterServer", Role::kParameterServer}, {"Worker", Role::kWorker}};
 inline constexpr Name<SuccessPolicy> kSuccessPolicies[] = {{"AllWorkers", SuccessPolicy::kAllWorkers, false},
@@ -19,6 +19,8 @@ inline constexpr Name<SuccessPolicy> kSuccessPolicies[] = {{"AllWorkers", Succes
                                                            {"Coordinator", SuccessPolicy::kCoordinator}};
 inline constexpr Name<AbsenceState> kAbsenceStates[] = {
     {"Waiting", AbsenceState::kWaiting}, {"Parked", AbsenceState::kParked}, {"Retrying", AbsenceState::kRetrying}};
+inline constexpr Name<BatchPolicy> kBatchPolicies[] = {{"KeepGlobalBatch", BatchPolicy::kKeepGlobalBatch},
+                                                       {"ScaleLearningRate", BatchPolicy::kScaleLearningRate}};
 inline constexpr Name<RestartAction> kRestartActions[] = {{"Ignore", RestartAction::kIgnore},
                                                           {"Replace", RestartAction::kReplace},
                                                           {"RestoreRole", RestartAction::kRestoreRole, false},

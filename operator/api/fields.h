@@ -58,6 +58,7 @@ void Fields(Visitor& v, ElasticSpec& s) {
   v.Field("maxReplicas", s.max_replicas, Integer{1, kMaxWorkers}, Presence::kRequired);
   v.Field("shrinkAfterSeconds", s.shrink_after_seconds, Integer{1, kDay});
   v.Field("growCooldownSeconds", s.grow_cooldown_seconds, Integer{0, kDay});
+  v.Field("batchPolicy", s.batch_policy, Choice(kBatchPolicies));
 }
 
 template <class Visitor>

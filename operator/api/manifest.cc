@@ -66,6 +66,16 @@ void RefuseRelativePaths(const TrainingJobSpec& spec, FieldErrors& errors) {
   }
 }
 
+// What is taken for a mode that is not there depends on the strategy.
+void TakeModeOfStrategy(const DocumentNode& root, TrainingJobSpec& spec) {
+  if (spec.strategy != Strategy::kAllReduce) return;
+  const DocumentNode* node = root.Find("spec");
+  for (const char* name : {"update", "mode"}) {
+    if (node != nullptr) node = node->Find(name);
+  }
+  if (node == nullptr || node->kind == DocumentNode::Kind::kNull) spec.update.mode = UpdateMode::kSynchronous;
+}
+
 ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::string, std::string>>& overrides,
                      const std::string& directory, bool stored) {
   ParsedManifest parsed;
@@ -82,6 +92,7 @@ ParsedManifest Parse(std::string_view text, const std::vector<std::pair<std::str
   }
   FieldErrors errors(std::move(document.errors));
   ReadFields(document.root, parsed.job, errors);
+  TakeModeOfStrategy(document.root, parsed.job.spec);
   if (document.root.Find("spec") != nullptr && document.root.Find("spec")->kind == DocumentNode::Kind::kMap) {
     CheckRelations(parsed.job.spec, errors);
     if (!stored) {

@@ -87,6 +87,23 @@ TEST(ManifestTest, OverridesComeBeforeValidation) {
       IsEmpty());
 }
 
+// Whatever says which strategy it is.
+TEST(ManifestTest, AModeThatIsNotThereIsThatOfTheStrategy) {
+  EXPECT_EQ(ParseManifest(Minimal()).job.spec.update.mode, UpdateMode::kAsync);
+  const std::vector<std::pair<std::string, std::string>> all_reduce = {{"strategy", "AllReduce"},
+                                                                       {"parameterServer", "null"}};
+  for (const char* update : {"null", "{}", "{mode: null}", "{mode: Synchronous}", "{updatesPerStep: 4}"}) {
+    auto overrides = all_reduce;
+    overrides.emplace_back("update", update);
+    const ParsedManifest parsed = ParseManifest(Minimal(), overrides);
+    EXPECT_THAT(Lines(parsed.errors), IsEmpty()) << update;
+    EXPECT_EQ(parsed.job.spec.update.mode, UpdateMode::kSynchronous) << update;
+    const ParsedManifest stored = ParseStored(ToJson(parsed.job));
+    EXPECT_THAT(Lines(stored.errors), IsEmpty()) << update;
+    EXPECT_TRUE(stored.job == parsed.job) << update;
+  }
+}
+
 TEST(ManifestTest, ANameOrItsBeginningIsNeeded) {
   const auto errors = [](const std::string& name) { return Errors(Minimal(), {{"metadata", name}}); };
   EXPECT_THAT(errors("{generateName: lenet-}"), IsEmpty());

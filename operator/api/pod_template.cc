@@ -36,7 +36,8 @@ const std::vector<Json>& Items(const Json* list) {
 
 class TemplateCheck {
  public:
-  TemplateCheck(Role role, std::vector<FieldError>& errors) : role_(role), errors_(errors) {}
+  TemplateCheck(Role role, bool in_ring, std::vector<FieldError>& errors)
+      : role_(role), in_ring_(in_ring), errors_(errors) {}
 
   void Check(const Json& pod_template) {
     const std::string path = TemplatePath(role_);
@@ -92,7 +93,8 @@ class TemplateCheck {
 
   std::vector<Port> OurPorts() const {
     std::vector<Port> ports = {{kMetricsPortName, kMetricsPort}};
-    if (role_ != Role::kWorker) ports.push_back({kControlPortName, kControlPort});
+    if (role_ != Role::kWorker || in_ring_) ports.push_back({kControlPortName, kControlPort});
+    if (in_ring_) ports.push_back({kRingPortName, kRingPort});
     return ports;
   }
 
@@ -168,6 +170,7 @@ class TemplateCheck {
   }
 
   const Role role_;
+  const bool in_ring_;  // a worker of all-reduce
   std::vector<FieldError>& errors_;
 };
 
@@ -205,7 +208,8 @@ std::vector<FieldError> CheckPodTemplates(const TrainingJobSpec& spec) {
   for (const Role role : {Role::kCoordinator, Role::kParameterServer, Role::kWorker}) {
     const std::string& text = PodTemplate(spec, role);
     if (text.empty()) continue;
-    TemplateCheck(role, errors).Check(Json::parse(text, nullptr, /*allow_exceptions=*/false));
+    const bool in_ring = role == Role::kWorker && spec.strategy == Strategy::kAllReduce;
+    TemplateCheck(role, in_ring, errors).Check(Json::parse(text, nullptr, /*allow_exceptions=*/false));
   }
   return errors;
 }

@@ -18,8 +18,11 @@ inline constexpr char kConfigVariable[] = "DOWNPOUR_CONFIG";
 inline constexpr char kAddressVariable[] = "POD_IP";
 inline constexpr char kNodeVariable[] = "DOWNPOUR_NODE";
 // Its ports, and their names.
-inline constexpr int kControlPort = 7070;  // of the coordinator; control and data of a ps
+// Of the coordinator; control and data of a ps; of a worker of all-reduce what those take that come.
+inline constexpr int kControlPort = 7070;
 inline constexpr char kControlPortName[] = "grpc";
+inline constexpr int kRingPort = 7071;  // where the workers of all-reduce meet
+inline constexpr char kRingPortName[] = "ring";
 inline constexpr int kMetricsPort = 8080;
 inline constexpr char kMetricsPortName[] = "metrics";
 // Volumes that are added where a template mounts nothing at their place. One that a template declares under such a name

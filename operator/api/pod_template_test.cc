@@ -97,6 +97,18 @@ TEST(PodTemplateTest, PortsOfDownpourAreItsOwn) {
                           "container trainer listens there"));
 }
 
+TEST(PodTemplateTest, AWorkerOfAllReduceListensToTheOthers) {
+  TrainingJobSpec spec = With(Role::kWorker, R"({"spec": {"containers": [{"name": "trainer"}, {"name": "proxy", "ports":
+      [{"containerPort": 7070}, {"containerPort": 7071}]}]}})");
+  EXPECT_THAT(CheckPodTemplates(spec), IsEmpty());
+  spec.strategy = Strategy::kAllReduce;
+  std::vector<std::string> lines;
+  for (const FieldError& error : CheckPodTemplates(spec)) lines.push_back(error.ToString());
+  const std::string taken = " is taken, the container trainer listens there";
+  EXPECT_THAT(lines, ElementsAre("spec.worker.template.spec.containers[1].ports[0].containerPort: 7070" + taken,
+                                 "spec.worker.template.spec.containers[1].ports[1].containerPort: 7071" + taken));
+}
+
 TEST(PodTemplateTest, PathsAreComparedAsANodeReadsThem) {
   EXPECT_THAT(Trainer(R"("volumeMounts": [{"name": "a", "mountPath": "/models"}, {"name": "b", "mountPath": "/data"},
                                           {"name": "c", "mountPath": "models/"}])"),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "operator/api/all_reduce_relations.h"
 #include "operator/api/dataset_relations.h"
 #include "operator/api/document.h"
 #include "operator/api/field_names.h"
@@ -180,13 +181,22 @@ void CheckMode(const UpdateSpec& update, FieldErrors& errors) {
 }  // namespace
 
 void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
+  // Of a strategy that is none of both, nothing is known of what it needs.
+  const bool all_reduce = spec.strategy == Strategy::kAllReduce;
   if (errors.IsClean("spec.strategy")) {
-    if (!spec.parameter_server.has_value()) {
-      errors.Add("spec.parameterServer", "is required for the strategy ParameterServer");
+    if (all_reduce) {
+      CheckAllReduce(spec, errors);
+    } else {
+      if (!spec.parameter_server.has_value()) {
+        errors.Add("spec.parameterServer", "is required for the strategy ParameterServer");
+      }
+      if (spec.elastic.has_value() && spec.elastic->batch_policy.has_value()) {
+        errors.Add("spec.elastic.batchPolicy", "is for the strategy AllReduce");
+      }
     }
   }
   if (errors.IsClean("spec.parameterServer") && errors.IsClean("spec.update.mode") &&
-      spec.parameter_server.has_value()) {
+      spec.parameter_server.has_value() && !all_reduce) {
     CheckReplication(spec, errors);
   }
   if (errors.IsClean("spec.elastic") && spec.elastic.has_value() &&
@@ -229,7 +239,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add("spec.model.loss.delta", "is for the type Huber");
     }
   }
-  if (errors.IsClean("spec.update.mode")) CheckMode(spec.update, errors);
+  if (errors.IsClean("spec.update.mode") && !all_reduce) CheckMode(spec.update, errors);
   if (errors.IsClean("spec.update.codec") && spec.update.top_k.has_value() && spec.update.codec != Codec::kTopK) {
     errors.Add("spec.update.topK", "is for the codec topK");
   }
@@ -256,7 +266,7 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   if (errors.IsClean("spec.training") && errors.IsClean("spec.model") && errors.IsClean("spec.update")) {
     CheckMonitors(spec, errors);
   }
-  if (errors.IsClean("spec.update")) {
+  if (errors.IsClean("spec.update") && !all_reduce) {
     CheckSandblaster(spec.update, errors);
     CheckUpdate(spec.update, errors);
   }

@@ -148,6 +148,16 @@ void Fields(Visitor& v, SlicesStatus& s) {
 }
 
 template <class Visitor>
+void Fields(Visitor& v, RingStatus& s) {
+  v.Field("members", s.members, kCount);
+  v.Field("wanted", s.wanted, kCount);
+  v.Field("formed", s.formed, Flag{});
+  v.Field("formedCount", s.formed_count, kCount);
+  v.Field("updatesPerStep", s.updates_per_step, kCount);
+  v.Field("message", s.message, Text{AnyText});
+}
+
+template <class Visitor>
 void Fields(Visitor& v, LeavingParameterServer& s) {
   v.Field("index", s.index, kCount);
   v.Field("since", s.since, Time{});
@@ -204,6 +214,7 @@ void Fields(Visitor& v, TrainingJobStatus& s) {
   v.Field("update", s.update, Object{});
   v.Field("slices", s.slices, Object{});
   v.Field("leavingParameterServers", s.leaving_parameter_servers, ListOf<Object>{});
+  v.Field("ring", s.ring, Object{});
   v.Field("training", s.training, Object{});
   v.Field("output", s.output, Object{});
   v.Field("checkpoint", s.checkpoint, Object{});

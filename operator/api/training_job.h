@@ -30,6 +30,8 @@ enum class Device { kAuto, kCpu, kCuda };
 enum class Precision { kFp32, kBf16 };
 enum class DisruptionPolicy { kProtect, kAllow };
 enum class CleanupPolicy { kAll, kRunning, kKeepFailed, kNone };
+// What a step of all-reduce is where there are more or fewer workers than worker.replicas.
+enum class BatchPolicy { kKeepGlobalBatch, kScaleLearningRate };
 enum class ResumeMode { kLatest, kNever, kTrainingJob, kUri };
 enum class GangPolicy { kNone, kMinReplicas, kAll };
 enum class SchedulingProvider { kAuto, kNone, kKubernetes, kVolcano, kSchedulerPlugins };
@@ -86,6 +88,7 @@ struct ElasticSpec {
   int max_replicas = 1;
   int shrink_after_seconds = 60;
   int grow_cooldown_seconds = 120;
+  std::optional<BatchPolicy> batch_policy = std::nullopt;  // of kAllReduce; absent: kKeepGlobalBatch
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
 };
 
@@ -385,10 +388,10 @@ struct LbfgsSpec {
 };
 
 struct UpdateSpec {
-  UpdateMode mode = UpdateMode::kAsync;
-  std::optional<int> staleness;         // of kBoundedStaleness; absent: kUsualStaleness
-  std::optional<int> warm_start;        // so many updates one worker makes alone; not of kSynchronous
-  std::optional<int> updates_per_step;  // of kSynchronous; absent: one a worker
+  UpdateMode mode = UpdateMode::kAsync;  // of kAllReduce always kSynchronous
+  std::optional<int> staleness;          // of kBoundedStaleness; absent: kUsualStaleness
+  std::optional<int> warm_start;         // so many updates one worker makes alone; not of kSynchronous
+  std::optional<int> updates_per_step;   // of kSynchronous; absent: one a worker
   OptimizerSpec optimizer;
   std::optional<ScheduleSpec> schedule;  // of the learning rate; absent: it is constant
   Codec codec = Codec::kFp32;            // of gradients
@@ -610,6 +613,17 @@ struct UpdateModeStatus {
   friend bool operator==(const UpdateModeStatus&, const UpdateModeStatus&) = default;
 };
 
+// The workers of a job without parameter servers, as the coordinator said last.
+struct RingStatus {
+  int members = 0;           // workers that train together
+  int wanted = 0;            // of them
+  bool formed = false;       // all members have joined
+  int formed_count = 0;      // rings that the coordinator which runs has formed
+  int updates_per_step = 0;  // shared out among the members
+  std::string message;       // why it is as it is, or what it waits for; empty: it is as wanted
+  friend bool operator==(const RingStatus&, const RingStatus&) = default;
+};
+
 // Who holds the slices of the parameters, as the coordinator said last.
 struct SlicesStatus {
   int total = 0;
@@ -710,6 +724,7 @@ struct TrainingJobStatus {
   std::optional<UpdateModeStatus> update;                         // absent: the job has not trained yet
   std::optional<SlicesStatus> slices;                             // absent: nothing is known yet
   std::vector<LeavingParameterServer> leaving_parameter_servers;  // by index
+  std::optional<RingStatus> ring;                                 // of kAllReduce; absent: nothing is known yet
   std::optional<TrainingStatus> training;                         // absent: evaluations have decided nothing
   std::optional<OutputStatus> output;
   std::optional<CheckpointStatus> checkpoint;

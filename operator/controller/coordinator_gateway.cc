@@ -33,6 +33,8 @@ std::string Digest(const v1::ProgressReply& reply) {
                   reply.best_path());
   const v1::ReplicationProgress& replication = reply.replication();
   absl::StrAppend(&digest, "|", replication.slices(), ".", replication.in_sync(), ".", replication.message(), "|");
+  const v1::RingProgress& ring = reply.ring();
+  absl::StrAppend(&digest, ring.members(), ".", ring.formed(), ".", ring.formed_count(), ".", ring.message(), "|");
   for (const std::uint32_t index : reply.placed_ps()) absl::StrAppend(&digest, index, ".");
   for (const v1::MemberProgress& member : reply.members()) {
     absl::StrAppend(&digest, "|", member.role(), member.index(), ".", member.process_incarnation());

@@ -217,6 +217,24 @@ TEST(CoordinatorGatewayTest, WhatIsNewIsToldAtOnceAndTheAnswerSaysWhatWasTold) {
   EXPECT_EQ(gateway->Latest(kUid)->told.leaving_ps, std::vector<int>{1});
 }
 
+TEST(CoordinatorGatewayTest, AnotherRingIsNews) {
+  Process coordinator;
+  v1::ProgressReply reply = Training(1);
+  reply.mutable_ring()->set_members(2);
+  coordinator.Reply(reply);
+  Changes changes;
+  const auto gateway = MakeGateway(changes);
+  gateway->Follow(kUid, kKey, coordinator.address(), kOften, {});
+  ASSERT_TRUE(changes.WaitFor(1));
+  reply.mutable_ring()->set_formed(true);
+  coordinator.Reply(reply);
+  ASSERT_TRUE(changes.WaitFor(2));
+  reply.mutable_ring()->set_message("worker-1 leaves");
+  coordinator.Reply(reply);
+  ASSERT_TRUE(changes.WaitFor(3));
+  EXPECT_EQ(gateway->Latest(kUid)->reply.ring().message(), "worker-1 leaves");
+}
+
 TEST(CoordinatorGatewayTest, AWallClockThatIsSetBackDoesNotHoldUpTheNextQuestion) {
   Process coordinator;
   coordinator.Reply(Training(1));

@@ -44,6 +44,11 @@ std::string CoordinatorAddress(const api::TrainingJob& job) {
                       kControlPort);
 }
 
+// A worker that the others of its job reach.
+bool IsInRing(const api::TrainingJob& job, api::Role role) {
+  return role == api::Role::kWorker && job.spec.strategy == api::Strategy::kAllReduce;
+}
+
 Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incarnation) {
   Json arguments = Json::array();
   if (role != api::Role::kWorker) arguments.push_back(role == api::Role::kCoordinator ? "coordinator" : "ps");
@@ -57,9 +62,11 @@ Json Arguments(const api::TrainingJob& job, api::Role role, int index, int incar
     add("--index", absl::StrCat(index));
     add("--coordinator", CoordinatorAddress(job));
   }
-  if (role != api::Role::kWorker) add("--listen", JoinHostPort("::", kControlPort));
+  const bool in_ring = IsInRing(job, role);
+  if (role != api::Role::kWorker || in_ring) add("--listen", JoinHostPort("::", kControlPort));
+  if (role == api::Role::kParameterServer || in_ring) add("--advertise-host", "$(POD_IP)");
+  if (in_ring) add("--ring-listen", JoinHostPort("::", api::kRingPort));
   if (role == api::Role::kParameterServer) {
-    add("--advertise-host", "$(POD_IP)");
     add("--node", absl::StrCat("$(", api::kNodeVariable, ")"));
   }
   add("--metrics-listen", JoinHostPort("::", kMetricsPort));
@@ -204,7 +211,7 @@ Json CommonMeta(const api::TrainingJob& job, api::Role role, const Json& theirs)
 }
 
 // Our container where the template says nothing else.
-Json Trainer(const PodOptions& options, api::Role role, const std::string& config) {
+Json Trainer(const api::TrainingJob& job, const PodOptions& options, api::Role role, const std::string& config) {
   const bool worker = role == api::Role::kWorker;
   Json container = {{"name", kContainerName},
                     {"image", worker ? options.trainer : options.server},
@@ -218,6 +225,10 @@ Json Trainer(const PodOptions& options, api::Role role, const std::string& confi
                      {{"allowPrivilegeEscalation", false},
                       {"readOnlyRootFilesystem", true},
                       {"capabilities", {{"drop", Json::array({"ALL"})}}}}}};
+  if (IsInRing(job, role)) {
+    container["ports"].push_back(Port(api::kControlPortName, kControlPort));
+    container["ports"].push_back(Port(api::kRingPortName, api::kRingPort));
+  }
   if (worker) return container;
   if (role == api::Role::kParameterServer) {
     container["env"].push_back(
@@ -290,7 +301,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
                {"automountServiceAccountToken", false},
                {"terminationGracePeriodSeconds", kWorkerGraceSeconds},
                {"securityContext", std::move(security)}};
-  Json container = Trainer(options, role, *config);
+  Json container = Trainer(job, options, role, *config);
   const Json* const their_container = FindTrainer(theirs);
   AddMount(their_container, api::kTemporaryVolume, "/tmp", spec, container);
   if (role == api::Role::kWorker && job.spec.output.directory.empty()) {
@@ -327,7 +338,10 @@ std::string TemporaryOutput(const api::TrainingJobSpec& spec) {
 std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec) {
   if (!spec.checkpoint.has_value() || spec.checkpoint->uri.starts_with("s3://")) return "";
   std::vector<std::string> templates;
-  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer}) {
+  // Of all-reduce the workers write them.
+  const bool all_reduce = spec.strategy == api::Strategy::kAllReduce;
+  for (const api::Role role :
+       {api::Role::kCoordinator, all_reduce ? api::Role::kWorker : api::Role::kParameterServer}) {
     const absl::StatusOr<Json> pod = ReadTemplate(spec, role);
     if (pod.ok() && IsTemporary(pod->at("spec"), spec.checkpoint->uri, ""))
       templates.push_back(api::TemplatePath(role));

@@ -35,7 +35,7 @@ std::string PodName(const api::TrainingJob& job, api::Role role, int index);
 // empty.
 std::string TemporaryOutput(const api::TrainingJobSpec& spec);
 // The templates that mount no volume that outlives their pods where checkpoints go: "spec.coordinator.template and
-// spec.parameterServer.template"; empty: none, or checkpoints go to no directory.
+// spec.parameterServer.template", of all-reduce that of the workers; empty: none, or checkpoints go to no directory.
 std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec);
 
 // Of all objects: the job's own labels of kube::kTrainingJobs are not copied.

@@ -100,6 +100,39 @@ TEST(ObjectsTest, ThePartsOfEachRole) {
   EXPECT_FALSE(Build(MakeJob(), api::Role::kWorker).at("spec").at("containers").at(0).contains("readinessProbe"));
 }
 
+api::TrainingJob WithoutPs() {
+  api::TrainingJob job = MakeJob();
+  job.spec.strategy = api::Strategy::kAllReduce;
+  job.spec.parameter_server.reset();
+  return job;
+}
+
+TEST(ObjectsTest, WorkersOfAllReduceAreReachedByEachOther) {
+  const auto ports = [](const Json& container) {
+    std::vector<std::string> texts;
+    for (const Json& port : container.at("ports")) {
+      texts.push_back(absl::StrCat(port.at("name").get<std::string>(), " ", port.at("containerPort").get<int>()));
+    }
+    return texts;
+  };
+  const Json worker = Build(WithoutPs(), api::Role::kWorker, 1).at("spec").at("containers").at(0);
+  EXPECT_EQ(Argument(worker, "--listen"), "[::]:7070");
+  EXPECT_EQ(Argument(worker, "--advertise-host"), "$(POD_IP)");
+  EXPECT_EQ(Argument(worker, "--ring-listen"), "[::]:7071");
+  EXPECT_EQ(Argument(worker, "--node"), "");
+  EXPECT_EQ(worker.at("env").at(1).at("name"), "POD_IP");
+  EXPECT_THAT(ports(worker), ElementsAre("metrics 8080", "grpc 7070", "ring 7071"));
+  const Json config = Json::parse(worker.at("env").at(0).at("value").get<std::string>());
+  EXPECT_TRUE(config.contains("allReduce"));
+  EXPECT_EQ(config.value("psReplicas", 0), 0);
+  const Json other = Build(MakeJob(), api::Role::kWorker, 1).at("spec").at("containers").at(0);
+  EXPECT_EQ(Argument(other, "--listen"), "") << "with parameter servers nobody comes to a worker";
+  EXPECT_EQ(Argument(other, "--ring-listen"), "");
+  EXPECT_THAT(ports(other), ElementsAre("metrics 8080"));
+  const Json coordinator = Build(WithoutPs(), api::Role::kCoordinator).at("spec").at("containers").at(0);
+  EXPECT_EQ(Argument(coordinator, "--ring-listen"), "");
+}
+
 TEST(ObjectsTest, EveryPodAsksForWhatItNeeds) {
   for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
     const Json resources = Build(MakeJob(), role).at("spec").at("containers").at(0).at("resources");
@@ -417,6 +450,13 @@ TEST(TemporaryCheckpointsTest, CoordinatorAndParameterServersMountAVolumeThatOut
   EXPECT_EQ(TemporaryCheckpoints(spec), "");
   spec.checkpoint->uri = "/tmp/checkpoints";
   EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.parameterServer.template");
+}
+
+TEST(TemporaryCheckpointsTest, OfAllReduceTheWorkersMountIt) {
+  api::TrainingJobSpec spec = WithoutPs().spec;
+  spec.checkpoint.emplace();
+  spec.checkpoint->uri = "/checkpoints";
+  EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.worker.template");
 }
 
 TEST(TemporaryOutputTest, TheWorkersAreToldHowLongToKeepIt) {

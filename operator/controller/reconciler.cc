@@ -28,7 +28,8 @@ void LookAgainAfter(absl::Duration wait, std::optional<absl::Duration>& requeue_
 }
 
 // Whether something waits for the next answer although the job may train: a checkpoint that is wanted, another mode, ps
-// that are to hold nothing, slices without a standby, or a recovery that ends with the first new update.
+// that are to hold nothing, slices without a standby, a ring that is not formed, or a recovery that ends with the first
+// new update.
 bool IsWatched(const api::TrainingJob& job, const Pods& pods) {
   const api::TrainingJobStatus& status = job.status;
   const int wanted_ps = planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
@@ -36,8 +37,10 @@ bool IsWatched(const api::TrainingJob& job, const Pods& pods) {
     return pod->role == api::Role::kParameterServer && pod->index >= wanted_ps && !HasEnded(*pod);
   });
   const api::Condition* const standbys = planner::FindCondition(status, planner::kProtected);
+  const api::Condition* const ring = planner::FindCondition(status, planner::kRingFormed);
   return !planner::IsInWantedMode(job.spec.update, status) || status.checkpoint_request.has_value() || too_many ||
          !status.leaving_parameter_servers.empty() || (standbys != nullptr && !standbys->status) ||
+         (ring != nullptr && !ring->status) ||
          (status.recovery.has_value() && !status.recovery->last_duration_seconds.has_value());
 }
 
@@ -222,7 +225,9 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     v1::ProgressRequest question =
         job::MakeQuestion(ProcessJobUid(record.meta.uid), record.job.status, observed.instances);
     *question.mutable_mode() = job::ToWantedMode(record.job);
-    *question.mutable_ps() = job::ToWantedPs(record.job);
+    if (record.job.spec.strategy == api::Strategy::kParameterServer) {
+      *question.mutable_ps() = job::ToWantedPs(record.job);
+    }
     gateway_->Follow(
         record.meta.uid, record.meta.Key(), JoinHostPort(coordinator->address, kControlPort),
         {ask, watched ? absl::ZeroDuration() : Stretched(pace.progress_interval, pace.write_spacing, pass.load.jobs)},

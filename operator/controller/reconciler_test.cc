@@ -21,6 +21,43 @@ using kube::FakeApiServer;
 using kube::Json;
 using ::testing::HasSubstr;
 
+TEST_F(ReconcilerTest, AJobOfAllReduceHasNoParameterServers) {
+  CreateJob(1, 2, {{"strategy", "AllReduce"}, {"parameterServer", nullptr}});
+  Settle();
+  EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-coordinator-0", "lenet-worker-0", "lenet-worker-1"}));
+  RunPods();
+  Report(v1::PHASE_TRAINING, 10);
+  v1::RingProgress& ring = *gateway_.answer->reply.mutable_ring();
+  ring.set_members(2);
+  ring.set_wanted(2);
+  Settle();
+  EXPECT_EQ(Condition("RingFormed"), "False Forming");
+  EXPECT_FALSE(gateway_.question.has_ps());
+  EXPECT_EQ(gateway_.question.mode().workers(), 2u);
+  const absl::Duration watched = gateway_.periods.ask;
+  ring.set_formed(true);
+  ring.set_formed_count(1);
+  ring.set_updates_per_step(2);
+  Settle();
+  EXPECT_EQ(Condition("RingFormed"), "True Formed");
+  EXPECT_EQ(Condition("Ready"), "True AllMembersReady");
+  EXPECT_EQ(Status().at("phase"), "Running");
+  EXPECT_EQ(Status().at("ring").at("members"), 2);
+  EXPECT_EQ(Status().at("ring").at("updatesPerStep"), 2);
+  EXPECT_EQ(Status().at("parameterServer").value("summary", ""), "") << "the column stays empty";
+  EXPECT_LT(watched, gateway_.periods.ask) << "what it waits for is heard of at once";
+  now_ += 120;
+  Settle();
+  EXPECT_TRUE(server_.List(kube::kPodDisruptionBudgets).empty());
+  EndPod("lenet-worker-1", 137);
+  Settle();
+  RunPods();
+  EXPECT_EQ(PodNames(), (std::vector<std::string>{"lenet-coordinator-0", "lenet-worker-0", "lenet-worker-1"}));
+  Report(v1::PHASE_DONE, 100);
+  Settle();
+  EXPECT_EQ(Condition("SuccessCriteriaMet"), "True TrainingFinished");
+}
+
 TEST_F(ReconcilerTest, AJobGoesFromNothingToComplete) {
   CreateJob(2, 3);
   Refresh();

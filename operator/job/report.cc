@@ -104,6 +104,17 @@ planner::ReplicationReport ToPlanner(const v1::ReplicationProgress& progress) {
   return report;
 }
 
+api::RingStatus ToStatus(const v1::RingProgress& progress) {
+  api::RingStatus status;
+  status.members = static_cast<int>(progress.members());
+  status.wanted = static_cast<int>(progress.wanted());
+  status.formed = progress.formed();
+  status.formed_count = static_cast<int>(progress.formed_count());
+  status.updates_per_step = static_cast<int>(progress.updates_per_step());
+  status.message = progress.message();
+  return status;
+}
+
 }  // namespace
 
 planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double received_time) {
@@ -136,6 +147,7 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
     for (const v1::Metric& metric : newest.metrics()) report.test_metrics.push_back({metric.name(), metric.value()});
   }
   if (reply.has_replication()) report.replication = ToPlanner(reply.replication());
+  if (reply.has_ring()) report.ring = ToStatus(reply.ring());
   report.placed_ps.assign(reply.placed_ps().begin(), reply.placed_ps().end());
   if (reply.has_checkpoint()) report.checkpoint = ToPlanner(reply.checkpoint(), received_time);
   if (reply.has_restoration()) report.restoration = ToPlanner(reply.restoration());

@@ -219,5 +219,25 @@ TEST(ReportTest, TellsWhoLeavesAndHasWhoHoldsSomething) {
   EXPECT_EQ(report.replication->message, "two are copied");
 }
 
+TEST(ReportTest, WhoTrainsTogetherIsTakenOver) {
+  v1::ProgressReply reply;
+  EXPECT_FALSE(ToReport(reply, 1).ring.has_value()) << "nothing is known yet";
+  v1::RingProgress& ring = *reply.mutable_ring();
+  ring.set_members(2);
+  ring.set_wanted(3);
+  ring.set_formed(true);
+  ring.set_formed_count(5);
+  ring.set_updates_per_step(4);
+  ring.set_message("others may come");
+  api::RingStatus expected;
+  expected.members = 2;
+  expected.wanted = 3;
+  expected.formed = true;
+  expected.formed_count = 5;
+  expected.updates_per_step = 4;
+  expected.message = "others may come";
+  EXPECT_EQ(ToReport(reply, 1).ring, expected);
+}
+
 }  // namespace
 }  // namespace downpour::job

@@ -362,7 +362,11 @@ void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
   if (spec.elastic.has_value()) workers = std::clamp(workers, spec.elastic->min_replicas, spec.elastic->max_replicas);
   config->set_workers(static_cast<std::uint32_t>(workers));
   config->set_warm_start(static_cast<std::uint64_t>(spec.update.warm_start.value_or(0)));
-  switch (spec.update.mode) {
+  const bool all_reduce = spec.strategy == api::Strategy::kAllReduce;
+  if (all_reduce) {
+    config->set_workers(static_cast<std::uint32_t>(planner::DesiredReplicas(spec, api::Role::kWorker)));
+  }
+  switch (all_reduce ? api::UpdateMode::kSynchronous : spec.update.mode) {
     case api::UpdateMode::kAsync:
       config->set_mode(v1::ASYNC);
       break;
@@ -379,6 +383,16 @@ void SetMode(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
       config->set_mode(v1::SANDBLASTER);
       SetSearch(spec.update.lbfgs.value_or(api::LbfgsSpec()), config);
       break;
+  }
+}
+
+void SetAllReduce(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) {
+  v1::AllReduceConfig& all_reduce = *config->mutable_all_reduce();
+  all_reduce.set_least_workers(1);
+  if (!spec.elastic.has_value()) return;
+  all_reduce.set_least_workers(static_cast<std::uint32_t>(spec.elastic->min_replicas));
+  if (spec.elastic->batch_policy == api::BatchPolicy::kScaleLearningRate) {
+    all_reduce.set_batch_policy(v1::AllReduceConfig::SCALE_LEARNING_RATE);
   }
 }
 
@@ -399,6 +413,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_job_name(job.metadata.name);
   config.set_ps_replicas(planner::DesiredReplicas(spec, api::Role::kParameterServer));
   if (spec.parameter_server.has_value()) SetReplication(*spec.parameter_server, &config);
+  if (spec.strategy == api::Strategy::kAllReduce) SetAllReduce(spec, &config);
   *config.mutable_model() = ToProto(spec.model);
   *config.mutable_dataset() = ToProto(spec.dataset);
   config.set_steps(static_cast<std::uint64_t>(spec.training.steps.value_or(0)));

@@ -385,6 +385,39 @@ TEST(TrainingConfigTest, SaysHowManyHoldEachSliceAndHowFarTheyMayBeApart) {
   EXPECT_EQ(ToTrainingConfig(job, "abc", "").replication_lag(), 3u);
 }
 
+TEST(TrainingConfigTest, AJobOfAllReduceIsSynchronousAndHasNoPs) {
+  api::TrainingJob job = MakeJob();
+  EXPECT_FALSE(ToTrainingConfig(job, "abc", "").has_all_reduce());
+  job.spec.strategy = api::Strategy::kAllReduce;
+  job.spec.parameter_server.reset();
+  job.spec.update = api::UpdateSpec();
+  job.spec.worker.replicas = 3;
+  v1::TrainingConfig config = ToTrainingConfig(job, "abc", "");
+  ASSERT_TRUE(config.has_all_reduce());
+  EXPECT_EQ(config.all_reduce().batch_policy(), v1::AllReduceConfig::KEEP_GLOBAL_BATCH);
+  EXPECT_EQ(config.all_reduce().least_workers(), 1u);
+  EXPECT_EQ(config.ps_replicas(), 0u);
+  EXPECT_EQ(config.replication_factor(), 0u);
+  EXPECT_EQ(config.mode(), v1::SYNCHRONOUS);
+  EXPECT_FALSE(config.optimizer().staleness_aware());
+  EXPECT_EQ(config.workers(), 3u);
+  EXPECT_EQ(config.updates_per_step(), 0u) << "one a worker";
+  job.spec.update.updates_per_step = 8;
+  job.spec.worker.replicas = 9;
+  api::ElasticSpec& elastic = job.spec.elastic.emplace();
+  elastic.min_replicas = 2;
+  elastic.max_replicas = 4;
+  config = ToTrainingConfig(job, "abc", "");
+  EXPECT_EQ(config.updates_per_step(), 8u);
+  EXPECT_EQ(config.workers(), 4u);
+  EXPECT_EQ(config.all_reduce().least_workers(), 2u);
+  elastic.batch_policy = api::BatchPolicy::kScaleLearningRate;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").all_reduce().batch_policy(), v1::AllReduceConfig::SCALE_LEARNING_RATE);
+  EXPECT_EQ(ToWantedMode(job).mode(), v1::SYNCHRONOUS);
+  EXPECT_EQ(ToWantedMode(job).workers(), 4u);
+  EXPECT_EQ(ToWantedPs(job).count(), 0u);
+}
+
 TEST(TrainingConfigTest, TheNumberOfPsIsToldWithTheGenerationOfTheManifest) {
   api::TrainingJob job = MakeJob();
   job.metadata.generation = 7;

@@ -11,6 +11,7 @@
 #include "operator/planner/elastic.h"
 #include "operator/planner/leaving.h"
 #include "operator/planner/replication.h"
+#include "operator/planner/ring.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
@@ -141,10 +142,19 @@ void ExplainLoss(Context& context, const Instance& instance, const Cause& cause,
     context.Emit(false, "PsLeft", absl::StrCat(message, "; it held nothing"));
     return;
   }
+  // The last of those that hold everything.
+  const bool last = IsAllReduce(context.job.spec) && instance.role == api::Role::kWorker &&
+                    instance.phase != InstancePhase::kPending && TrainingHasBegun(context) &&
+                    !SomeWorkerHolds(context) && !IsTrue(context.status, kParametersLost);
   if (may_hold && IsTrue(context.status, kProtected)) {
     ReportFailover(context, absl::StrCat(name, " ended (", cause.description, ")"));
   } else if (may_hold) {
     ReportParametersLost(context, absl::StrCat(name, " ended (", cause.description, ")"));
+  } else if (last) {
+    context.Emit(true, "WorkerLost", message);
+    ReportParametersLost(context,
+                         absl::StrCat("no worker is left that holds them, ", name, " ended (", cause.description, ")"));
+    context.SetCondition(kRecovering, true, "WorkersLost", message);
   } else {
     context.Emit(true, absl::StrCat(EventPrefix(instance.role), "Lost"), message);
   }

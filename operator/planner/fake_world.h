@@ -141,6 +141,30 @@ class FakeWorld {
     Checkpoint().request_state = state;
   }
 
+  // A job without parameter servers that trains, every worker in the ring.
+  static FakeWorld TrainingInRing(int workers) {
+    FakeWorld world(0, workers);
+    world.job.spec.strategy = api::Strategy::kAllReduce;
+    world.job.spec.parameter_server.reset();
+    world.Step();
+    world.now += 1;
+    world.Report(CoordinatorPhase::kTraining, 10);
+    world.ReportRing(workers, true, 1);
+    world.Step();
+    return world;
+  }
+
+  // What the coordinator's newest answer says of the ring.
+  void ReportRing(int members, bool formed, int formed_count, const std::string& message = "") {
+    api::RingStatus& ring = observed.report->ring.emplace();
+    ring.members = members;
+    ring.wanted = DesiredReplicas(job.spec, api::Role::kWorker);
+    ring.formed = formed;
+    ring.formed_count = formed_count;
+    ring.updates_per_step = ring.wanted;
+    ring.message = message;
+  }
+
   // A job that trains, every member ready.
   static FakeWorld Training(int ps, int workers) {
     FakeWorld world(ps, workers);

@@ -110,6 +110,7 @@ struct CoordinatorReport {
   std::optional<CheckpointReport> checkpoint;    // absent: the job has no store
   std::optional<Restoration> restoration;        // absent: it began with initial values
   std::optional<ReplicationReport> replication;  // absent: nothing is known yet
+  std::optional<api::RingStatus> ring;           // of all-reduce; absent: nothing is known yet
   std::vector<int> placed_ps;                    // with a place in the view in force; empty: nobody knows
   ToldOfPs told;                                 // with the question that this answers
 };

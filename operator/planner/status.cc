@@ -15,6 +15,7 @@
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
 #include "operator/planner/replication.h"
+#include "operator/planner/ring.h"
 #include "operator/planner/training_course.h"
 #include "operator/planner/update_mode.h"
 
@@ -24,15 +25,16 @@ namespace {
 // The reason of ParametersLost carries the generation that was lost, as nothing else in the status does; without a
 // number where the coordinator never said it.
 constexpr char kPsLostInGeneration[] = "PsLostInGeneration";
+constexpr char kWorkersLostInGeneration[] = "WorkersLostInGeneration";  // of all-reduce
 
 constexpr char kRolledBack[] = "RolledBack";  // reason and event
 
 constexpr double kProgressInterval = 10;  // seconds
 
 std::uint64_t LostGeneration(const api::Condition& lost) {
-  const std::string_view prefix = kPsLostInGeneration;
   std::uint64_t generation = 0;
-  if (lost.reason.compare(0, prefix.size(), prefix) == 0) {
+  for (const std::string_view prefix : {kPsLostInGeneration, kWorkersLostInGeneration}) {
+    if (!lost.reason.starts_with(prefix)) continue;
     std::from_chars(lost.reason.data() + prefix.size(), lost.reason.data() + lost.reason.size(), generation);
   }
   return generation;
@@ -100,7 +102,7 @@ void UpdateParametersLost(Context& context) {
   const api::Condition* lost = FindCondition(context.status, kParametersLost);
   const CoordinatorReport* report = TrainingReport(context);
   if (lost == nullptr || !lost->status || report == nullptr || report->received_time <= lost->last_transition_time ||
-      !EveryPsWorks(context)) {
+      !HoldersWork(context)) {
     return;
   }
   // A coordinator that was lost as well knows nothing of earlier generations and may count from the first again.
@@ -108,8 +110,12 @@ void UpdateParametersLost(Context& context) {
       context.LiveInstance(api::Role::kCoordinator, 0)->created_time <= lost->last_transition_time;
   // Standbys took over although not every slice had one, or the ps held nothing: the coordinator has met the one that
   // took its place.
-  if (same_coordinator && report->generation > 0 && report->generation == LostGeneration(*lost) &&
-      !report->placed_ps.empty() && MissingPs(context, report->placed_ps).empty()) {
+  // So it is where some worker was still there that nobody here knew of.
+  const bool all_reduce = IsAllReduce(context.job.spec);
+  const bool there = all_reduce ? report->ring.has_value() && report->ring->formed &&
+                                      context.status.worker.ready >= report->ring->members
+                                : !report->placed_ps.empty() && MissingPs(context, report->placed_ps).empty();
+  if (same_coordinator && report->generation > 0 && report->generation == LostGeneration(*lost) && there) {
     const std::string message =
         absl::StrCat("nothing was lost: training went on under generation ", report->generation);
     context.Emit(false, "ParametersKept", message);
@@ -134,7 +140,7 @@ void UpdateRecovering(Context& context) {
   const api::Condition* recovering = FindCondition(context.status, kRecovering);
   if (recovering == nullptr || !recovering->status || IsTrue(context.status, kParametersLost)) return;
   const CoordinatorReport* training = TrainingReport(context);
-  if (training == nullptr || training->received_time <= recovering->last_transition_time || !EveryPsWorks(context)) {
+  if (training == nullptr || training->received_time <= recovering->last_transition_time || !HoldersWork(context)) {
     return;
   }
   context.Emit(false, "Recovered", "the coordinator reports training again");
@@ -176,6 +182,7 @@ void UpdateRoleCounts(Context& context) {
       }
     }
     if (from_before) counts.ready = std::min(ready_before, running);
+    if (role == api::Role::kParameterServer && IsAllReduce(context.job.spec)) continue;  // there are none
     counts.summary = absl::StrCat(counts.ready, "/", counts.desired);
   }
 }
@@ -291,12 +298,14 @@ void UpdateReady(Context& context) {
   const bool trains = KnowsFromBefore(context) ? IsTrue(context.status, kReady) : TrainingReport(context) != nullptr;
   const bool ready =
       members && trains && !IsTrue(context.status, kFailureTarget) && !context.observed.deletion_requested;
-  context.SetCondition(kReady, ready,
-                       ready     ? "AllMembersReady"
-                       : members ? "NotTraining"
-                                 : "MembersMissing",
-                       absl::StrCat("ps ", ps.ready, "/", ps.desired, ", workers ", worker.ready, "/", worker.desired,
-                                    given_up > 0 ? absl::StrCat(", ", given_up, " given up") : ""));
+  context.SetCondition(
+      kReady, ready,
+      ready     ? "AllMembersReady"
+      : members ? "NotTraining"
+                : "MembersMissing",
+      absl::StrCat(IsAllReduce(context.job.spec) ? "" : absl::StrCat("ps ", ps.ready, "/", ps.desired, ", "),
+                   "workers ", worker.ready, "/", worker.desired,
+                   given_up > 0 ? absl::StrCat(", ", given_up, " given up") : ""));
 }
 
 // One condition for all that wait: "2 of 3 workers: Unschedulable: 0/1 nodes are available".
@@ -396,7 +405,8 @@ bool IsWorking(const Instance* instance) {
   return instance != nullptr && instance->phase == InstancePhase::kRunning && !instance->terminating;
 }
 
-bool EveryPsWorks(const Context& context) {
+bool HoldersWork(const Context& context) {
+  if (IsAllReduce(context.job.spec)) return SomeWorkerHolds(context);
   // New ones may have none yet, and needless ones still have one.
   if (const CoordinatorReport* report = TrainingReport(context); report != nullptr && !report->placed_ps.empty()) {
     return std::all_of(report->placed_ps.begin(), report->placed_ps.end(), [&context](int index) {
@@ -448,10 +458,13 @@ void ReportParametersLost(Context& context, const std::string& what) {
                    what, consequence);
   // What was resumed is gone.
   context.ClearCondition(kResumed, "ParametersLost", message);
-  context.Emit(true, "PsLost", message);
+  const bool all_reduce = IsAllReduce(context.job.spec);
+  const std::string reason = all_reduce ? "WorkersLost" : "PsLost";
+  context.Emit(true, reason, message);
   const CoordinatorReport* report = context.report();
+  const char* const in_generation = all_reduce ? kWorkersLostInGeneration : kPsLostInGeneration;
   context.SetCondition(kParametersLost, true,
-                       report == nullptr ? "PsLost" : absl::StrCat(kPsLostInGeneration, report->generation), message);
+                       report == nullptr ? reason : absl::StrCat(in_generation, report->generation), message);
 }
 
 void UpdateStatus(Context& context) {
@@ -467,6 +480,7 @@ void UpdateStatus(Context& context) {
   UpdateReady(context);
   UpdateModeInForce(context);
   UpdateReplication(context);
+  UpdateRing(context);
   UpdateTrainingCourse(context);
   UpdateMembership(context);
   UpdateProgress(context);

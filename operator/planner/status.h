@@ -8,8 +8,8 @@
 // What the status says about the job: conditions that follow from what is seen, role counts, and the phase.
 namespace downpour::planner {
 
-// Whether there is evidence that the parameter servers hold parameters. An unreachable coordinator is no evidence
-// against it.
+// Whether there is evidence that the parameter servers, or the workers of all-reduce, hold parameters. An unreachable
+// coordinator is no evidence against it.
 bool TrainingHasBegun(const Context& context);
 
 // The coordinator's answer if the one that runs now gave it, else nullptr.
@@ -19,8 +19,9 @@ const CoordinatorReport* TrainingReport(const Context& context);
 
 // Runs, and was not asked to end.
 bool IsWorking(const Instance* instance);
-// Of those that hold something, as far as that is known, else of those that are wanted.
-bool EveryPsWorks(const Context& context);
+// Whether those work that hold the parameters: every ps that holds something, as far as that is known, else of those
+// that are wanted; of all-reduce some worker.
+bool HoldersWork(const Context& context);
 
 // Sets ParametersLost; `what` names what was lost: "ps-0 ended (killed by signal 9)". It goes back to false when the
 // coordinator reports training under a newer generation, and says then with what that began.

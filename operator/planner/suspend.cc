@@ -27,7 +27,7 @@ std::string Loss(const Context& context) {
 
 // Whether there is something to save, and somebody to do it.
 bool CanMakeCheckpoint(const Context& context) {
-  return TrainingHasBegun(context) && !IsTrue(context.status, kParametersLost) && EveryPsWorks(context) &&
+  return TrainingHasBegun(context) && !IsTrue(context.status, kParametersLost) && HoldersWork(context) &&
          IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
 }
 
@@ -75,7 +75,7 @@ bool Suspend(Context& context) {
       }
       context.SetCondition(kSuspended, true, "SuspendRequested", *message);
       context.Emit(false, "JobSuspended", *message);
-      for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected}) {
+      for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected, kRingFormed}) {
         context.ClearCondition(type, "Suspended", *message);
       }
       context.status.checkpoint_request.reset();
@@ -89,6 +89,7 @@ bool Suspend(Context& context) {
       context.status.last_progress_step = 0;
       context.status.progress.reset();
       context.status.slices.reset();
+      context.status.ring.reset();
     }
     StopAndAccount(context, "the job is suspended");
     return true;
@@ -109,7 +110,7 @@ bool Suspend(Context& context) {
     context.Emit(false, "JobResumed", "the job starts anew");
   }
   ForgetAbsences(context);
-  for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected}) {
+  for (const char* type : {kRestarting, kRecovering, kParametersLost, kResumed, kProtected, kRingFormed}) {
     context.ClearCondition(type, "StartedAnew", "the job starts anew");
   }
   return false;

@@ -263,12 +263,30 @@ inline void DropUnused(ParameterServerSpec& ps, UpdateMode mode) {
   if (ps.replication->type == ReplicationType::kSync) ps.replication->max_lag.reset();
 }
 
+// What the strategy has no use for, and what it needs is given.
+inline void DropUnusedOfStrategy(TrainingJobSpec& spec) {
+  if (spec.strategy == Strategy::kParameterServer) {
+    if (!spec.parameter_server.has_value()) spec.parameter_server.emplace();
+    DropUnused(*spec.parameter_server, spec.update.mode);
+    if (spec.elastic.has_value()) spec.elastic->batch_policy.reset();
+    return;
+  }
+  spec.parameter_server.reset();
+  spec.pod_cleanup.parameter_server.reset();
+  if (spec.checkpoint.has_value()) spec.checkpoint->extra_memory.clear();
+  UpdateSpec& update = spec.update;
+  update.mode = UpdateMode::kSynchronous;
+  update.codec = update.pull_codec = Codec::kFp32;
+  update.local_optimizer.reset();
+  const bool scales = spec.elastic.has_value() && spec.elastic->batch_policy == BatchPolicy::kScaleLearningRate;
+  if (scales) update.updates_per_step.reset();
+}
+
 inline TrainingJob RandomJob(std::mt19937_64& random) {
   TrainingJob job;
   RandomFill fill(random);
   schema::Fields(fill, job);
-  if (!job.spec.parameter_server.has_value()) job.spec.parameter_server.emplace();
-  DropUnused(*job.spec.parameter_server, job.spec.update.mode);
+  DropUnusedOfStrategy(job.spec);
   ModelSpec& model = job.spec.model;
   const bool of_plugin = model.plugin.has_value() && !model.plugin->name.empty();
   if (of_plugin) model.layers.clear();

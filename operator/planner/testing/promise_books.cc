@@ -84,7 +84,7 @@ void PromiseBooks::CheckPsStop(const Action& action, const Plan& plan) {
     // One that began to run after all held nothing when it was decided.
     if (instance.uid != action.uid || whole || instance.terminating || given_up_.contains(action.uid)) continue;
     EXPECT_FALSE(world_.HasPlace(action.uid)) << action.uid << " holds something: " << action.reason;
-    if (action.index >= world_.job.spec.parameter_server->replicas) ++needless_ended_;
+    if (action.index >= DesiredReplicas(world_.job.spec, api::Role::kParameterServer)) ++needless_ended_;
   }
 }
 

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "operator/planner/elastic.h"
+#include "operator/planner/ring.h"
 #include "operator/planner/status.h"
 
 namespace downpour::planner {
 
-SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.Uniform(1, 4)), dice_(dice) {
+SimulatedWorld::SimulatedWorld(Dice& dice, api::Strategy strategy)
+    : FakeWorld(dice.Uniform(1, 3), dice.Uniform(1, 4)), dice_(dice) {
   api::TrainingJobSpec& spec = job.spec;
   api::FailurePolicy& policy = spec.failure_policy;
   policy.max_restarts = dice_.Chance(0.3) ? dice_.Uniform(0, 8) : 100;
@@ -64,6 +66,10 @@ SimulatedWorld::SimulatedWorld(Dice& dice) : FakeWorld(dice.Uniform(1, 3), dice.
   scales_ps_ = dice_.Chance(0.4);
   spec.parameter_server->max_protect_seconds = dice_.Pick({5, 50});
   if (dice_.Chance(0.5)) observed.cordoned_nodes.emplace();
+  if (strategy == api::Strategy::kParameterServer) return;
+  spec.strategy = strategy;
+  spec.parameter_server.reset();
+  scales_ps_ = false;
 }
 
 void SimulatedWorld::CarryOut(const Action& action, const Plan& plan) {
@@ -172,16 +178,19 @@ std::string SimulatedWorld::FindNode(const Instance& instance) {
 void SimulatedWorld::GoOnTraining() {
   const Instance* coordinator = nullptr;
   std::map<int, std::string> ps;
+  std::map<int, std::string> worker_uids;
   int workers = 0;
   for (const Instance& instance : observed.instances) {
     if (instance.phase != InstancePhase::kRunning) continue;
+    if (instance.role == api::Role::kWorker) worker_uids[instance.index] = instance.uid;
     if (instance.role == api::Role::kCoordinator) coordinator = &instance;
     if (instance.role == api::Role::kParameterServer) ps[instance.index] = instance.uid;
     if (instance.role == api::Role::kWorker) ++workers;
   }
   if (coordinator == nullptr) return;
   CoordinatorPhase phase = CoordinatorPhase::kStarting;
-  if (PlaceSlices(*coordinator, ps)) {
+  const bool all_reduce = IsAllReduce(job.spec);
+  if (all_reduce ? PlaceRing(worker_uids) : PlaceSlices(*coordinator, ps)) {
     phase = CoordinatorPhase::kTraining;
     if (updates_ >= updates_expected_) {
       phase = finishing_ ? CoordinatorPhase::kDone : CoordinatorPhase::kFinishing;
@@ -201,14 +210,17 @@ void SimulatedWorld::GoOnTraining() {
     phase = CoordinatorPhase::kRecovering;
   }
   const bool moves_later = dice_.Chance(0.5);  // than the answer says
-  if (!moves_later) MoveSlices(ps);
+  if (!moves_later && !all_reduce) MoveSlices(ps);
   if (fault_rate_ == 0 || dice_.Chance(0.8)) {
     Report(phase, updates_, generation_);
-    TellPlaces();
+    if (!all_reduce) TellPlaces();
+    if (all_reduce && dice_.Chance(0.9)) {
+      ReportRing(static_cast<int>(placed_.size()), !placed_.empty() && dice_.Chance(0.8), times_moved_);
+    }
     if (job.spec.checkpoint.has_value()) TellCheckpoints();
     if (phase == CoordinatorPhase::kDone) observed.report->model = output_;
   }
-  if (moves_later) MoveSlices(ps);
+  if (moves_later && !all_reduce) MoveSlices(ps);
 }
 
 bool SimulatedWorld::PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running) {
@@ -233,15 +245,36 @@ bool SimulatedWorld::PlaceSlices(const Instance& coordinator, const std::map<int
   std::erase_if(target, [this](const auto& place) { return place.first >= wanted_ps_; });
   if (placed_.empty()) {
     if (static_cast<int>(target.size()) < wanted_ps_) return false;
-    ++generation_;
-    restored_ = job.spec.checkpoint.has_value() ? checkpoint_ : std::nullopt;
-    updates_ = restored_.value_or(0);
-    placed_ = target;
-    finishing_ = false;
+    BeginGeneration(target);
     return true;
   }
   if (standbys && placed_.size() > 1 && dice_.Chance(0.5)) in_sync_ = true;
   if (placed_.size() < 2) in_sync_ = false;
+  return true;
+}
+
+void SimulatedWorld::BeginGeneration(const std::map<int, std::string>& holders) {
+  ++generation_;
+  restored_ = job.spec.checkpoint.has_value() ? checkpoint_ : std::nullopt;
+  updates_ = restored_.value_or(0);
+  placed_ = holders;
+  finishing_ = false;
+}
+
+bool SimulatedWorld::PlaceRing(const std::map<int, std::string>& running) {
+  const auto lost = std::erase_if(placed_, [&running](const auto& place) {
+    const auto found = running.find(place.first);
+    return found == running.end() || found->second != place.second;
+  });
+  // They leave as the job ends, and nothing is lost with them.
+  if (finishing_ && updates_ >= updates_expected_) return true;
+  if (placed_.empty()) {
+    if (running.empty()) return false;
+    BeginGeneration(running);
+    return true;
+  }
+  if (lost > 0) ++times_moved_;
+  if (dice_.Chance(0.5)) placed_ = running;  // whoever came gets all from one that trains
   return true;
 }
 
@@ -314,7 +347,7 @@ RequestState SimulatedWorld::answered() const {
 
 bool SimulatedWorld::CanMakeCheckpoint() const {
   const Context context(job, observed, now);
-  return EveryPsWorks(context) && IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
+  return HoldersWork(context) && IsWorking(context.LiveInstance(api::Role::kCoordinator, 0));
 }
 
 bool SimulatedWorld::IsRefused(const Action& action) const {
@@ -326,7 +359,7 @@ bool SimulatedWorld::IsRefused(const Action& action) const {
 
 bool SimulatedWorld::AsDesired() const {
   for (const Instance& instance : observed.instances) {
-    const bool needless = instance.index >= job.spec.parameter_server->replicas;
+    const bool needless = instance.index >= DesiredReplicas(job.spec, api::Role::kParameterServer);
     if (instance.role == api::Role::kParameterServer && needless && IsLive(instance)) return false;
   }
   for (const api::Role role : kStartOrder) {

@@ -33,7 +33,7 @@ class SimulatedWorld : public FakeWorld {
   static constexpr int kMuchRoom = 1000;
 
   // `dice` outlives the world.
-  explicit SimulatedWorld(Dice& dice);
+  explicit SimulatedWorld(Dice& dice, api::Strategy strategy = api::Strategy::kParameterServer);
 
   // As often as this one's faults come.
   bool IsTimeForFault() { return dice_.Chance(fault_rate_); }
@@ -58,7 +58,8 @@ class SimulatedWorld : public FakeWorld {
   bool CanMakeCheckpoint() const;
   // Whether this very instance of a ps holds something.
   bool HasPlace(const std::string& uid) const;
-  // How often what a ps held went to another one, or its standby took over.
+  // How often what a ps held went to another one, or its standby took over; of all-reduce, how often a ring went on
+  // without those that were lost.
   int times_moved() const { return times_moved_; }
   // The job may be ended as a whole and begin again, without a failure.
   bool may_begin_anew() const { return suspends_ || restarts_whole_job_; }
@@ -73,6 +74,9 @@ class SimulatedWorld : public FakeWorld {
   // The coordinator places slices; whether training can go on.
   bool PlaceSlices(const Instance& coordinator, const std::map<int, std::string>& running);
   void MoveSlices(const std::map<int, std::string>& running);
+  // Of all-reduce: who of these workers trains from now on, and whether anybody does.
+  bool PlaceRing(const std::map<int, std::string>& running);
+  void BeginGeneration(const std::map<int, std::string>& holders);
   // Of the coordinator's newest answer.
   void TellPlaces();
   // Of the coordinator's newest answer.
@@ -92,7 +96,7 @@ class SimulatedWorld : public FakeWorld {
   std::uint64_t updates_expected_ = 0;
   std::uint64_t updates_ = 0;
   std::uint64_t generation_ = 0;
-  std::map<int, std::string> placed_;  // uids of the ps that hold something, by index
+  std::map<int, std::string> placed_;  // uids of the ps that hold something, or the workers of the ring, by index
   bool in_sync_ = false;               // every slice has a standby
   int wanted_ps_ = 0;                  // as the coordinator has heard it
   ToldOfPs told_;                      // with the newest question

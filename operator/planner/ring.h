@@ -1,0 +1,19 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_RING_H_
+#define DOWNPOUR_OPERATOR_PLANNER_RING_H_
+
+#include "operator/planner/context.h"
+
+// Of jobs of the strategy AllReduce, whose workers hold the parameters.
+namespace downpour::planner {
+
+bool IsAllReduce(const api::TrainingJobSpec& spec);
+
+// Whether some worker holds what was trained: of those that the coordinator counts as members, as far as that is known.
+bool SomeWorkerHolds(const Context& context);
+
+// Takes over what the coordinator says of the ring, and follows RingFormed. Does nothing for a job of another strategy.
+void UpdateRing(Context& context);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_RING_H_

@@ -22,5 +22,14 @@ TEST(AuditedServersTest, ThoseThatHoldSlicesWhoeverElseIsOrIsNotThere) {
   EXPECT_EQ(AuditedServers(spec, status, {0, 1, 2, 3, 4}), (std::set<int>{1, 2, 3}));
 }
 
+TEST(AuditedServersTest, OfAJobWithoutThemTheWorkersThatRun) {
+  api::TrainingJobSpec spec;
+  spec.strategy = api::Strategy::kAllReduce;
+  spec.worker.replicas = 3;
+  EXPECT_EQ(LedgerRole(spec), api::Role::kWorker);
+  EXPECT_EQ(AuditedServers(spec, {}, {0, 2}), (std::set<int>{0, 2}));
+  EXPECT_EQ(LedgerRole(api::TrainingJobSpec()), api::Role::kParameterServer);
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -194,6 +194,20 @@ TEST_F(ClusterCommandsTest, ScaleChangesWhatItIsToldAndNothingElse) {
   EXPECT_EQ(spec(), expected);
 }
 
+TEST_F(ClusterCommandsTest, AJobWithoutParameterServersGetsNone) {
+  PutLeNet();
+  server_.Modify(kube::kTrainingJobs, "team", "lenet", [](Json& object) {
+    object["spec"].erase("parameterServer");
+    object["spec"]["strategy"] = "AllReduce";
+  });
+  const Json spec = server_.Get(kube::kTrainingJobs, "team", "lenet")->at("spec");
+  EXPECT_THAT(Run({"scale", "lenet", "-n", "team", "--ps", "3"}, 2),
+              HasSubstr("--ps: lenet has no parameter servers (spec.strategy is AllReduce)"));
+  EXPECT_EQ(server_.Get(kube::kTrainingJobs, "team", "lenet")->at("spec"), spec);
+  EXPECT_EQ(Run({"scale", "lenet", "-n", "team", "--workers", "5"}), "lenet: workers 2 -> 5\n");
+  EXPECT_THAT(Run({"get", "-n", "team"}), Not(HasSubstr("1/1")));
+}
+
 TEST_F(ClusterCommandsTest, ALackOfThreadsIsOneError) {
   if (geteuid() != 0) GTEST_SKIP() << "the limit needs a user of its own";
   PutLeNet();

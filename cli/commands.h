@@ -56,7 +56,7 @@ struct LedgerOptions {
   std::string file;
   Overrides overrides;
   std::string job_uid;
-  std::vector<std::string> addresses;  // "host:port" of every ps
+  std::vector<std::string> addresses;  // "host:port" of every ps, or worker of a job without
   bool json = false;
 };
 

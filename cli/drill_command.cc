@@ -95,6 +95,14 @@ absl::StatusOr<DrillLook> FirstLook(DrillTarget& target, const std::stop_token& 
   }
 }
 
+// kInvalidArgument: the job has no such members.
+absl::Status CheckKinds(const std::string& name, const api::TrainingJobSpec& spec, const DrillOptions& drill) {
+  const bool ps = std::find(drill.kinds.begin(), drill.kinds.end(), DrillKind::kPs) != drill.kinds.end();
+  if (!ps || spec.strategy != api::Strategy::kAllReduce) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--kill ps: ", name, " has no parameter servers (spec.strategy is AllReduce)"));
+}
+
 // Whether there is something to break, by the first look.
 absl::Status CheckLook(const std::string& name, const DrillLook& look, const std::string& phase,
                        const DrillOptions& drill) {
@@ -143,6 +151,11 @@ int Run(const std::string& name, const DrillCommandOptions& options, const Drill
 int DrillRun(const DrillCommandOptions& options, const DrillOptions& drill, const std::stop_token& stop) {
   const absl::StatusOr<std::string> root = ChooseRun(options.target.name, /*running=*/true);
   if (!root.ok()) return Complain(root.status());
+  const absl::StatusOr<api::TrainingJob> job = ReadRunJob(*root);
+  if (!job.ok()) return Complain(job.status());
+  if (const absl::Status status = CheckKinds(job->metadata.name, job->spec, drill); !status.ok()) {
+    return Complain(status);
+  }
   if (const absl::Status status = StartGrpc(); !status.ok()) return Complain(status);
   const SystemClock clock;
   DrilledRun target(*root, drill.pause, clock);
@@ -170,6 +183,7 @@ int DrillJob(const DrillCommandOptions& options, const DrillOptions& drill, cons
     return Complain(absl::FailedPreconditionError(
         absl::StrCat(name, " is managed by ", manager, " (spec.managedBy), which may not replace what is killed")));
   }
+  if (const absl::Status status = CheckKinds(name, record->job.spec, drill); !status.ok()) return Complain(status);
   if (const absl::Status status = StartGrpc(); !status.ok()) return Complain(status);
   const SystemClock clock;
   DrilledJob target(**cluster, name, options.addresses, clock);

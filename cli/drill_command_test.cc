@@ -156,6 +156,18 @@ TEST_F(DrillRunTest, TheEndOfTheRunEndsIt) {
   EXPECT_THAT(Refused(Drill({"--kill", "worker"}), 1), HasSubstr("run is over: Succeeded"));
 }
 
+TEST_F(DrillRunTest, WithoutParameterServersWorkersAreKilledAndAsked) {
+  WriteText(Path("job.yaml"), RingManifest(Path("data")));
+  Command run(RunOptions());
+  ASSERT_TRUE(Eventually([&] { return Trains(); })) << run.Errors();
+  EXPECT_THAT(Refused(Drill({"--kill", "worker,ps"}), 2),
+              HasSubstr("--kill ps: demo has no parameter servers (spec.strategy is AllReduce)"));
+  Command drill(Drill({"--kill", "worker,coordinator", "--every", "100ms", "--for", "2s"}));
+  ASSERT_EQ(drill.Wait(), 0) << drill.Output() << drill.Errors();
+  EXPECT_THAT(drill.Output(), HasSubstr("updates are in every worker's model so far, 0 applied twice\n"));
+  EXPECT_THAT(LastLine(drill.Output()), MatchesRegex("drill: [1-9][0-9]* kills?, ledger exact"));
+}
+
 TEST_F(DrillRunTest, WhatCannotBeIsRefused) {
   Command run(RunOptions());
   ASSERT_TRUE(Eventually([&] { return Trains(); })) << run.Errors();
@@ -252,6 +264,16 @@ TEST_F(DrillJobTest, WhatCannotBeIsRefused) {
   EXPECT_THAT(Refused({"--kill", "worker", "--yes"}, 1), HasSubstr("lenet is over: Succeeded"));
   PutJob("Running", "example.com/another");
   EXPECT_THAT(Refused({"--kill", "worker", "--yes"}, 1), HasSubstr("is managed by example.com/another"));
+  EXPECT_EQ(server_.CountRequests("DELETE", ""), 0);
+}
+
+TEST_F(DrillJobTest, ParameterServersThatAJobHasNotAreRefused) {
+  PutJob("Running");
+  server_.Modify(kube::kTrainingJobs, "team", "lenet", [](Json& object) {
+    object["spec"].erase("parameterServer");
+    object["spec"]["strategy"] = "AllReduce";
+  });
+  EXPECT_THAT(Refused({"--kill", "worker,ps", "--yes"}, 2), HasSubstr("--kill ps: lenet has no parameter servers"));
   EXPECT_EQ(server_.CountRequests("DELETE", ""), 0);
 }
 

@@ -98,20 +98,24 @@ absl::Status DrilledJob::Break(const DrillAttack& attack) {
 }
 
 absl::StatusOr<LedgerSummary> DrilledJob::ReadLedger(bool over) {
-  if (over || !record_.has_value()) return absl::NotFoundError("the job is over, and its parameter servers are gone");
+  if (over || !record_.has_value()) return absl::NotFoundError("the job is over, and its pods are gone");
   if (!record_->errors.empty()) return absl::FailedPreconditionError("this version cannot read the job's spec");
+  const api::Role role = LedgerRole(record_->job.spec);
   std::vector<std::string> addresses = addresses_;
   if (addresses.empty()) {
+    const auto is_there = [role](const controller::Pod& pod) { return pod.role == role && !controller::HasEnded(pod); };
     std::set<int> running;
     for (const controller::Pod& pod : pods_) {
-      if (pod.role == api::Role::kParameterServer && !controller::HasEnded(pod)) running.insert(pod.index);
+      if (is_there(pod)) running.insert(pod.index);
     }
     const std::set<int> audited = AuditedServers(record_->job.spec, record_->job.status, running);
     for (const controller::Pod& pod : pods_) {
-      if (pod.role != api::Role::kParameterServer || controller::HasEnded(pod) || audited.count(pod.index) == 0)
-        continue;
-      if (pod.address.empty()) return absl::UnavailableError(absl::StrCat("pod ", pod.meta.name, " has no address"));
-      addresses.push_back(JoinHostPort(pod.address, api::kControlPort));
+      if (!is_there(pod) || audited.count(pod.index) == 0) continue;
+      if (!pod.address.empty()) {
+        addresses.push_back(JoinHostPort(pod.address, api::kControlPort));
+      } else if (role == api::Role::kParameterServer) {
+        return absl::UnavailableError(absl::StrCat("pod ", pod.meta.name, " has no address"));
+      }
     }
   }
   return AuditJob(record_->job.spec, controller::ProcessJobUid(record_->meta.uid), addresses, kLedgerTimeLimit,

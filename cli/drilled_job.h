@@ -28,7 +28,8 @@ class JobWatch {
 // A job on a cluster: its status and its pods.
 class DrilledJob final : public DrillTarget {
  public:
-  // `addresses`: host:port of each ps; none: those of the pods. What is given must outlive this.
+  // `addresses`: host:port of each ps, or of workers of a job that has none; none: those of the pods. What is given
+  // must outlive this.
   DrilledJob(Cluster& cluster, std::string name, std::vector<std::string> addresses, const Clock& clock)
       : cluster_(cluster), name_(std::move(name)), addresses_(std::move(addresses)), clock_(clock) {}
 

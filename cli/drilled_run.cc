@@ -40,7 +40,7 @@ double HeardOf(const Process& process, const v1::ProgressReply& reply, double re
 }
 
 // What the audit at the end of the run came to. kNotFound: there was none.
-absl::StatusOr<LedgerSummary> ReadEndedLedger(const std::string& file) {
+absl::StatusOr<LedgerSummary> ReadEndedLedger(const std::string& file, const api::TrainingJobSpec& spec) {
   const absl::StatusOr<std::string> text = ReadFile(file);
   if (!text.ok()) return text.status();
   const nlohmann::json document = nlohmann::json::parse(*text, nullptr, false);
@@ -49,6 +49,7 @@ absl::StatusOr<LedgerSummary> ReadEndedLedger(const std::string& file) {
   }
   const nlohmann::json& ledger = document["ledger"];
   LedgerSummary summary;
+  summary.of_workers = LedgerRole(spec) == api::Role::kWorker;
   const std::pair<const char*, std::uint64_t*> fields[] = {{"expected", &summary.expected},
                                                            {"applied", &summary.applied},
                                                            {"missing", &summary.missing},
@@ -140,10 +141,10 @@ void DrilledRun::LetGoOn() {
 
 absl::StatusOr<LedgerSummary> DrilledRun::ReadLedger(bool over) {
   const RunPaths paths{root_};
-  if (over) return ReadEndedLedger(paths.Summary());
   const absl::StatusOr<api::TrainingJob> job = ReadRunJob(root_);
   if (!job.ok()) return job.status();
-  return AuditRun(paths, job->spec, state_.job_uid, state_.status, state_.processes);
+  if (over) return ReadEndedLedger(paths.Summary(), job->spec);
+  return AuditRun(paths, job->spec, state_.job_uid, state_.status, state_.processes, AuditMoment::kUnderWay);
 }
 
 }  // namespace downpour::cli

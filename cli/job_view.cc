@@ -65,6 +65,15 @@ v1::ProgressReply ToProgress(const api::TrainingJob& job, double now) {
     replication.set_slices(static_cast<std::uint32_t>(known->total));
     replication.set_in_sync(static_cast<std::uint32_t>(known->in_sync));
   }
+  if (const std::optional<api::RingStatus>& known = job.status.ring; known.has_value()) {
+    v1::RingProgress& ring = *reply.mutable_ring();
+    ring.set_members(static_cast<std::uint32_t>(known->members));
+    ring.set_wanted(static_cast<std::uint32_t>(known->wanted));
+    ring.set_formed(known->formed);
+    ring.set_formed_count(static_cast<std::uint64_t>(known->formed_count));
+    ring.set_updates_per_step(static_cast<std::uint32_t>(known->updates_per_step));
+    ring.set_message(known->message);
+  }
   if (const std::optional<api::TrainingStatus>& known = job.status.training; known.has_value()) {
     reply.set_stop_reason(known->stop_reason);
     reply.set_rate_reason(known->rate_reason);
@@ -143,11 +152,17 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   if (overview.running && overview.reason.empty() && standbys != nullptr && !standbys->status) {
     overview.reason = standbys->reason;
   }
+  const api::Condition* ring = planner::FindCondition(status, planner::kRingFormed);
+  if (overview.running && overview.reason.empty() && ring != nullptr && !ring->status) {
+    overview.reason = absl::StrCat("Ring", ring->reason);  // Waiting, Forming
+  }
   overview.workers_ready = status.worker.ready;
   overview.workers_desired = seen ? status.worker.desired : job.spec.worker.replicas;
   overview.ps_ready = status.parameter_server.ready;
   overview.ps_desired =
       seen ? status.parameter_server.desired : planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
+  overview.has_ps = job.spec.strategy != api::Strategy::kAllReduce;
+  overview.ring = status.ring;
   overview.epochs_total = job.spec.training.whole_epochs();
   if (status.progress.has_value()) {
     overview.step = status.progress->step;

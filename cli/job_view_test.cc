@@ -145,5 +145,33 @@ TEST(JobViewTest, TheReasonIsWhyPodsWaitIfNothingElseIsGiven) {
   EXPECT_EQ(MakeJobOverview(record, 1110).reason, "PsLost");
 }
 
+TEST(JobViewTest, OfAJobWithoutParameterServersTheRingIsShown) {
+  controller::JobRecord record = Record();
+  EXPECT_TRUE(MakeJobOverview(record, 1110).has_ps);
+  record.job.spec.strategy = api::Strategy::kAllReduce;
+  record.job.spec.parameter_server.reset();
+  record.job.status.progress.emplace();
+  EXPECT_FALSE(MakeJobSnapshot(record, {}, 1110).progress->has_ring()) << "nothing is known yet";
+  api::RingStatus& ring = record.job.status.ring.emplace();
+  ring.members = 1;
+  ring.wanted = 2;
+  ring.updates_per_step = 4;
+  ring.message = "rank 1 is gone: 1 workers";
+  const Snapshot snapshot = MakeJobSnapshot(record, {Worker(0, "Running")}, 1110);
+  const v1::RingProgress& shown = snapshot.progress->ring();
+  EXPECT_EQ(shown.members(), 1u);
+  EXPECT_EQ(shown.wanted(), 2u);
+  EXPECT_FALSE(shown.formed());
+  EXPECT_EQ(shown.updates_per_step(), 4u);
+  EXPECT_EQ(shown.message(), ring.message);
+  for (const ProcessView& process : snapshot.processes) EXPECT_EQ(process.role, api::Role::kWorker) << process.name;
+  const RunOverview overview = MakeJobOverview(record, 1110);
+  EXPECT_FALSE(overview.has_ps);
+  EXPECT_EQ(overview.ring, ring);
+  EXPECT_EQ(overview.reason, "");
+  record.job.status.conditions.push_back({planner::kRingFormed, false, "Forming", "", 1100, 1});
+  EXPECT_EQ(MakeJobOverview(record, 1110).reason, "RingForming");
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -86,8 +86,8 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
   return job::TrainingConfigToJson(config);
 }
 
-ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent, api::Role role,
-                            int index, int incarnation) {
+ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent,
+                            api::Strategy strategy, api::Role role, int index, int incarnation) {
   const std::string name = ProcessName(role, index);
   const bool worker = role == api::Role::kWorker;
   ProcessSpec spec;
@@ -105,7 +105,9 @@ ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_dir
     add({"--index", absl::StrCat(index), "--coordinator",
          absl::StrCat("@", paths.Address(ProcessName(api::Role::kCoordinator, 0)))});
   }
-  if (!worker) add({"--listen", kEphemeral, "--address-file", paths.Address(name)});
+  const bool ring = worker && strategy == api::Strategy::kAllReduce;
+  if (!worker || ring) add({"--listen", kEphemeral, "--address-file", paths.Address(name)});
+  if (ring) add({"--ring-listen", kEphemeral});
   add({"--metrics-listen", kEphemeral, "--metrics-address-file", paths.MetricsAddress(name)});
   add({"--parent", absl::StrCat(parent)});
   return spec;

@@ -38,11 +38,12 @@ TEST(LaunchTest, UidsAre32HexadecimalDigitsAndDiffer) {
 TEST(LaunchTest, EachRoleGetsItsArguments) {
   const RunPaths paths{"/run"};
   using Words = std::vector<std::string>;
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, api::Role::kCoordinator, 0, 2).command,
+  constexpr api::Strategy kServers = api::Strategy::kParameterServer;
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kCoordinator, 0, 2).command,
             (Words{"/bin/downpour-server", "coordinator", "--config", "/run/config.json", "--incarnation", "2",
                    "--listen", "127.0.0.1:0", "--address-file", "/run/addresses/coordinator-0", "--metrics-listen",
                    "127.0.0.1:0", "--metrics-address-file", "/run/metrics/coordinator-0", "--parent", "42"}));
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, api::Role::kParameterServer, 1, 1).command,
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kParameterServer, 1, 1).command,
             (Words{"/bin/downpour-server",
                    "ps",
                    "--config",
@@ -63,12 +64,42 @@ TEST(LaunchTest, EachRoleGetsItsArguments) {
                    "/run/metrics/ps-1",
                    "--parent",
                    "42"}));
-  const ProcessSpec worker = MakeProcessSpec(paths, "/bin", 42, api::Role::kWorker, 2, 3);
+  const ProcessSpec worker = MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kWorker, 2, 3);
   EXPECT_EQ(worker.command,
             (Words{"/bin/downpour-worker", "--config", "/run/config.json", "--incarnation", "3", "--index", "2",
                    "--coordinator", "@/run/addresses/coordinator-0", "--metrics-listen", "127.0.0.1:0",
                    "--metrics-address-file", "/run/metrics/worker-2", "--parent", "42"}));
   EXPECT_EQ(worker.log_path, "/run/logs/worker-2.log");
+}
+
+TEST(LaunchTest, AWorkerOfARingHasAnAddressAndOneForTheOthers) {
+  const RunPaths paths{"/run"};
+  using Words = std::vector<std::string>;
+  constexpr api::Strategy kRing = api::Strategy::kAllReduce;
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kRing, api::Role::kWorker, 2, 3).command,
+            (Words{"/bin/downpour-worker",
+                   "--config",
+                   "/run/config.json",
+                   "--incarnation",
+                   "3",
+                   "--index",
+                   "2",
+                   "--coordinator",
+                   "@/run/addresses/coordinator-0",
+                   "--listen",
+                   "127.0.0.1:0",
+                   "--address-file",
+                   "/run/addresses/worker-2",
+                   "--ring-listen",
+                   "127.0.0.1:0",
+                   "--metrics-listen",
+                   "127.0.0.1:0",
+                   "--metrics-address-file",
+                   "/run/metrics/worker-2",
+                   "--parent",
+                   "42"}));
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kRing, api::Role::kCoordinator, 0, 1).command,
+            MakeProcessSpec(paths, "/bin", 42, api::Strategy::kParameterServer, api::Role::kCoordinator, 0, 1).command);
 }
 
 TEST(LaunchTest, EveryFileOfTheDataSetMustBeThereGzippedOrNot) {

@@ -109,8 +109,8 @@ CLI::App* AddDrill(CLI::App& app, Arguments& arguments) {
   drill->add_option("--seed", arguments.seed, "picks the same again, of the same members; else any");
   drill->add_flag("--yes", options.yes, "on a cluster: without asking")->group("Cluster");
   drill
-      ->add_option("--ps", options.addresses,
-                   "on a cluster: host:port of each parameter server; else those of its pods")
+      ->add_option("--ps,--worker", options.addresses,
+                   "on a cluster: host:port of each parameter server, or worker without them; else those of its pods")
       ->check(CheckPeerAddress)
       ->allow_extra_args(false)
       ->group("Cluster");
@@ -148,7 +148,7 @@ int RunDataProgram(const std::vector<std::string>& arguments) {
 }
 
 int Main(int argument_count, char** argument_values) {
-  CLI::App app("Downpour trains deep networks with parameter servers.", "downpour");
+  CLI::App app("Downpour trains deep networks with parameter servers or by all-reduce.", "downpour");
   app.require_subcommand(1);
   app.footer("Exit codes: 0 done, 1 failed, 2 bad input, 3 done but not audited, 130 stopped by the user.");
   Arguments arguments;
@@ -156,7 +156,7 @@ int Main(int argument_count, char** argument_values) {
   AddManifest(*run, arguments);
   run->add_option("--run-dir", arguments.run_directory, "an empty or new folder for the run");
   run->add_option("--audit-seconds", arguments.audit_seconds,
-                  "how long parameter servers are asked in the end what they applied")
+                  "how long parameter servers, or workers without them, are asked in the end what they applied")
       ->check(CLI::Range(0, 3600))
       ->capture_default_str();
   CLI::App* const validate = app.add_subcommand("validate", "says what is wrong with a TrainingJob");
@@ -200,10 +200,13 @@ int Main(int argument_count, char** argument_values) {
   CLI::Option* const as_json = compare->add_flag("--json", comparison.json, "prints the table as JSON");
   compare->add_flag("--curves", comparison.curves, "with --json: the points of the page's plots as well")
       ->needs(as_json);
-  CLI::App* const ledger = app.add_subcommand("ledger", "audits what the parameter servers of a job say was applied");
+  CLI::App* const ledger = app.add_subcommand(
+      "ledger", "audits what the parameter servers of a job, or its workers without them, say was applied");
   AddManifest(*ledger, arguments);
   ledger->add_option("--job-uid", arguments.job_uid, "metadata.uid of the job")->required();
-  ledger->add_option("--ps", arguments.addresses, "host:port of each parameter server; may be repeated")
+  ledger
+      ->add_option("--ps,--worker", arguments.addresses,
+                   "host:port of each parameter server, of a job without them of each worker; may be repeated")
       ->check(CheckPeerAddress)
       ->required()
       ->allow_extra_args(false);

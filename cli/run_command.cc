@@ -180,24 +180,26 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
     LocalProcesses processes(clock);
     const LastAct kill_all([groups = processes.groups()] { groups->KillAll(); });
     const std::unique_ptr<RunView> view = MakeRunView(people, descriptor, run.job);
-    const RunParts parts{clock,
-                         processes,
-                         **coordinator,
-                         waiter,
-                         *view,
-                         recorder,
-                         [&](api::Role role, int index, int incarnation) {
-                           return MakeProcessSpec(paths, run.binary_directory, getpid(), role, index, incarnation);
-                         },
-                         [&](const RunState& state) {
-                           last_status = state.status;
-                           return WriteFileDurably(paths.Status(), RunStateToJson(state));
-                         },
-                         [&](const std::string& line) { return run.metrics.Append(line); },
-                         [&] { return AuditRun(paths, run.job.spec, run.job_uid, last_status, processes.List()); },
-                         [&](const api::TrainingJob& job) { return TakeChange(run, job); },
-                         [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
-                         options.audit_seconds};
+    const RunParts parts{
+        clock,
+        processes,
+        **coordinator,
+        waiter,
+        *view,
+        recorder,
+        [&](api::Role role, int index, int incarnation) {
+          return MakeProcessSpec(paths, run.binary_directory, getpid(), run.job.spec.strategy, role, index,
+                                 incarnation);
+        },
+        [&](const RunState& state) {
+          last_status = state.status;
+          return WriteFileDurably(paths.Status(), RunStateToJson(state));
+        },
+        [&](const std::string& line) { return run.metrics.Append(line); },
+        [&] { return AuditRun(paths, run.job.spec, run.job_uid, last_status, processes.List(), AuditMoment::kOver); },
+        [&](const api::TrainingJob& job) { return TakeChange(run, job); },
+        [&](const std::vector<Process>& running) { FinishProcesses(run, running); },
+        options.audit_seconds};
     outcome = RunJob(run.job, run.job_uid, start_time, parts);
   }
   if (outcome.phase == kSucceeded && outcome.ledger.has_value() && !LedgerExact(*outcome.ledger)) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -121,6 +122,55 @@ TEST_F(RunCommandTest, TrainsAndLeavesItsResults) {
   EXPECT_EQ(Status().at("status").at("phase"), "Succeeded");
   EXPECT_EQ(Status().at("status").at("progress").at("testMetrics"),
             json::parse(R"([{"name": "Accuracy", "value": "0.7000"}, {"name": "Top5Accuracy", "value": "1.0000"}])"));
+}
+
+TEST_F(RunCommandTest, WithoutParameterServersTheWorkersSayWhatIsInTheirModels) {
+  WriteText(Path("job.yaml"), RingManifest(Path("data")));
+  Command command(RunOptions());
+  ASSERT_EQ(command.Wait(), 0) << command.Errors();
+  EXPECT_THAT(command.Output(), HasSubstr("exact: each of 22 updates is in every worker's model, once"));
+  EXPECT_THAT(command.Output(), HasSubstr("2 workers train together, 2 updates a step"));
+  EXPECT_THAT(command.Output(), Not(HasSubstr("ps-")));
+  for (const json& process : Status().at("processes")) EXPECT_NE(process.at("role"), "ps");
+  EXPECT_EQ(Status().at("status").at("ring").at("members"), 2);
+  Command get(Options({"get", Path("run"), "--output", "json"}));
+  ASSERT_EQ(get.Wait(), 0) << get.Errors();
+  EXPECT_TRUE(json::parse(get.Output()).front().at("ps").is_null());
+
+  for (const auto& [misbehaviour, code, why] :
+       {std::tuple("duplicate", 1, "22 of 22 updates are in every worker's model, 1 applied twice"),
+        std::tuple("behind", 1, "worker-1 has 11 updates, worker-0 has 22"),
+        std::tuple("mute", 3, "the ledger could not be read: the worker at 127.0.0.1:")}) {
+    fs::remove_all(Path("run"));
+    Command other(RunOptions(misbehaviour, {"--audit-seconds", "0"}));
+    EXPECT_EQ(other.Wait(), code) << misbehaviour << other.Errors();
+    EXPECT_THAT(absl::StrCat(other.Output(), other.Errors()), HasSubstr(why));
+  }
+}
+
+TEST_F(RunCommandTest, ARingIsScaledByItsWorkersAndItsTablesAreThoseOfAnyOfThem) {
+  WriteText(Path("job.yaml"), RingManifest(Path("data")));
+  Command command(RunOptions("endless"));
+  const auto address = [this](int worker) { return ReadText(Path(absl::StrCat("run/addresses/worker-", worker))); };
+  ASSERT_TRUE(Eventually([&] { return !ReadText(Path("run/metrics.jsonl")).empty() && !address(1).empty(); }));
+  const std::string uid = json::parse(ReadText(Path("run/config.json"))).at("jobUid").get<std::string>();
+  Command ledger(Options(
+      {"ledger", "job.yaml", "--job-uid", uid, "--worker", Lines(address(1)).front(), "--worker", "127.0.0.1:1"}));
+  EXPECT_EQ(ledger.Wait(), 0) << ledger.Errors();
+  EXPECT_THAT(ledger.Output(), HasSubstr("in every worker's model, once"));
+
+  Command refused(Options({"scale", Path("run"), "--ps", "2"}));
+  EXPECT_EQ(refused.Wait(), 2);
+  EXPECT_THAT(Lines(refused.Errors()), ElementsAre(HasSubstr("--ps: demo has no parameter servers")));
+  Command scaled(Options({"scale", Path("run"), "--workers", "3"}));
+  EXPECT_EQ(scaled.Wait(), 0) << scaled.Errors();
+  EXPECT_EQ(scaled.Output(), "demo: workers 2 -> 3\n");
+  EXPECT_TRUE(Eventually([&] { return !address(2).empty(); }));
+  Command why(Options({"why", Path("run")}));
+  EXPECT_EQ(why.Wait(), 0) << why.Errors();
+  EXPECT_THAT(why.Output(), Not(HasSubstr("ps ")));
+  command.Signal(SIGINT);
+  EXPECT_EQ(command.Wait(), 130);
 }
 
 TEST_F(RunCommandTest, TextHasASummaryAndASecondRunIsRefused) {

@@ -109,11 +109,12 @@ ComparedRun FiguresOf(const RecordedRun& run, const json& manifest, const std::v
   row.directory = run.directory;
   row.job = run.job.metadata.name;
   row.phase = run.phase;
-  row.mode = TextAt(manifest, "/spec/update/mode");
+  const bool ring = spec.strategy == api::Strategy::kAllReduce;
+  row.mode = ring ? "AllReduce" : TextAt(manifest, "/spec/update/mode");
   row.optimizer = TextAt(manifest, "/spec/update/optimizer/type");
   row.codec = TextAt(manifest, "/spec/update/codec");
   row.workers = spec.worker.replicas;
-  row.ps = planner::DesiredReplicas(spec, api::Role::kParameterServer);
+  if (!ring) row.ps = planner::DesiredReplicas(spec, api::Role::kParameterServer);
   row.loss = NewestLoss(curve);
   row.best = BestOf(run.metrics.evaluations);
   row.samples_per_second = run.samples_per_second.has_value() ? run.samples_per_second : RateOf(curve);
@@ -337,6 +338,9 @@ absl::StatusOr<Comparison> CompareRuns(const std::vector<RecordedRun>& runs, con
   std::vector<RecordedRun> named = runs;
   for (RecordedRun& run : named) {
     if (names[run.name] > 1) run.name = run.directory;
+    if (run.job.spec.strategy != api::Strategy::kAllReduce) continue;
+    run.bytes.reset();  // it was parameter servers that counted them
+    for (CurvePoint& point : run.metrics.curve) point.bytes.reset();
   }
   Comparison comparison;
   for (const MetricTarget& target : targets) comparison.targets.push_back(target.text);
@@ -365,7 +369,7 @@ std::string ComparisonToJson(const Comparison& comparison, bool curves) {
                     {"optimizer", run.optimizer},
                     {"codec", run.codec},
                     {"workers", run.workers},
-                    {"ps", run.ps},
+                    {"ps", OrNull(run.ps)},
                     {"loss", OrNull(run.loss)},
                     {"bestMetrics", MetricsToJson(run.best)},
                     {"samplesPerSecond", OrNull(run.samples_per_second)},

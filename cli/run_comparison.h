@@ -35,7 +35,7 @@ struct ComparedRun {
   std::string optimizer;
   std::string codec;
   int workers = 0;
-  int ps = 0;
+  std::optional<int> ps;              // absent: the job has no parameter servers
   std::optional<double> loss;         // of training, the newest
   std::vector<TestMetric> best = {};  // of each metric over all evaluations, in the order of the manifest
   std::optional<double> samples_per_second;

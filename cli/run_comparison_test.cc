@@ -285,5 +285,19 @@ TEST(ComparisonToJsonTest, HasTheCurvesIfAsked) {
   EXPECT_TRUE(point.contains("bytes"));
 }
 
+TEST(CompareRunsTest, ARunWithoutParameterServersHasNoneAndNoBytes) {
+  RecordedRun run;
+  run.name = "ring";
+  run.directory = "/runs/ring";
+  run.job.spec.strategy = api::Strategy::kAllReduce;
+  run.bytes = NetworkBytes{};
+  run.metrics.curve.emplace_back().bytes = NetworkBytes{};
+  const absl::StatusOr<Comparison> comparison = CompareRuns({run}, {});
+  ASSERT_TRUE(comparison.ok()) << comparison.status();
+  EXPECT_EQ(comparison->runs[0].mode, "AllReduce");
+  EXPECT_FALSE(comparison->runs[0].ps.has_value());
+  EXPECT_FALSE(comparison->runs[0].bytes.has_value());
+}
+
 }  // namespace
 }  // namespace downpour::cli

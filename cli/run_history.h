@@ -77,6 +77,7 @@ struct LedgerSummary {
   std::uint64_t missing = 0;     // summed over the slices' worst case: expected but not on every slice
   std::uint64_t duplicated = 0;  // steps a slice took beyond its table, the largest over the slices
   std::uint64_t skipped = 0;
+  bool of_workers = false;  // of a job without parameter servers: each worker has every slice
 };
 
 // One of spec.model.metrics, over the whole test set.

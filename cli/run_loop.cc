@@ -38,7 +38,7 @@ class RunLoop {
     }
     outcome.ledger = ledger_;
     if (outcome.phase == kSucceeded && !ledger_.has_value() && !ledger_error_.ok()) {
-      // Silence of a ps says nothing about its tables; tables that contradict themselves do.
+      // Silence of a process says nothing about its tables; tables that contradict themselves do.
       if (!AuditMayPass(ledger_error_)) outcome.phase = kFailed;
       outcome.message = absl::StrCat("the ledger could not be read: ", ledger_error_.message());
     }
@@ -81,14 +81,14 @@ class RunLoop {
                                std::string(change.status().message()));
     }
     if (!change.ok() || !change->has_value()) return;
-    const auto count = [](const api::TrainingJob& job, api::Role role) {
-      return planner::DesiredReplicas(job.spec, role);
+    const auto counts = [&](const char* name, api::Role role) {
+      return absl::StrCat(name, planner::DesiredReplicas(job_.spec, role), " -> ",
+                          planner::DesiredReplicas((*change)->spec, role));
     };
-    parts_.recorder.AddEvent(
-        parts_.clock.Now(), /*warning=*/false, "Scaled",
-        absl::StrCat("ps ", count(job_, api::Role::kParameterServer), " -> ",
-                     count(**change, api::Role::kParameterServer), ", workers ", count(job_, api::Role::kWorker),
-                     " -> ", count(**change, api::Role::kWorker)));
+    const bool ring = job_.spec.strategy == api::Strategy::kAllReduce;
+    parts_.recorder.AddEvent(parts_.clock.Now(), /*warning=*/false, "Scaled",
+                             absl::StrCat(ring ? "" : counts("ps ", api::Role::kParameterServer) + ", ",
+                                          counts("workers ", api::Role::kWorker)));
     job_.metadata = (*change)->metadata;
     job_.spec = (*change)->spec;
     next_ask_ = 0;
@@ -181,7 +181,7 @@ class RunLoop {
     return parts_.processes.Start(parts_.make_process(action.role, action.index, action.incarnation));
   }
 
-  // The tables are read before anyone is told to exit: they go with the ps.
+  // The tables are read before anyone is told to exit: they go with the processes.
   void Finish(double now) {
     if (now < next_finish_) return;
     if (!ledger_settled_) {
@@ -192,7 +192,7 @@ class RunLoop {
       } else {
         ledger_error_ = ledger.status();
         const double answered = parts_.clock.Now();
-        if (AuditMayPass(ledger_error_) && answered < *ledger_asked_ + parts_.audit_patience) {
+        if (AuditMayChange(ledger_error_) && answered < *ledger_asked_ + parts_.audit_patience) {
           next_finish_ = answered + kLedgerInterval;
           return;
         }

@@ -41,7 +41,8 @@ struct RunParts {
   std::function<absl::Status(const RunState&)> store;
   // Appends to metrics.jsonl. An error ends the run.
   std::function<absl::Status(const std::string& line)> append_metrics;
-  // Audits the tables of the ps, within seconds. Silence is asked again for `audit_patience`.
+  // Audits the tables of the ps, or of a ring's workers, within seconds. Silence, and one that lags behind, is asked
+  // again for `audit_patience`.
   std::function<absl::StatusOr<LedgerSummary>()> read_ledger;
   // The job as the user wants it from now on, with the next revision, if he changed it since it was asked last; the
   // next start of a process follows it. An error is told him, and the job stays as it is.

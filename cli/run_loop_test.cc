@@ -420,6 +420,22 @@ TEST_F(RunLoopTest, SilenceOfThePsIsToldAndContradictionFails) {
   EXPECT_THAT(outcome.message, HasSubstr("slice 3"));
 }
 
+TEST_F(RunLoopTest, AWorkerThatLagsBehindIsAskedAgainAndFailsTheRunIfItStaysSo) {
+  Prepare(1, 1);
+  ledger = absl::AbortedError("worker-1 has 90 updates, worker-0 has 100");
+  heals_after = 5;
+  EXPECT_EQ(Run().phase, kSucceeded);
+  EXPECT_EQ(ledger_reads, 5);
+
+  Prepare(1, 1);
+  ledger = absl::AbortedError("worker-1 has 90 updates, worker-0 has 100");
+  heals_after = 0;
+  const RunOutcome outcome = Run();
+  EXPECT_EQ(outcome.phase, kFailed);
+  EXPECT_GE(ledger_reads, 20);
+  EXPECT_THAT(outcome.message, HasSubstr("worker-1 has 90 updates"));
+}
+
 TEST(ObserveTest, AProcessIsReadyOnlyIfItsOwnStartIsAMember) {
   Process process;
   process.role = api::Role::kWorker;

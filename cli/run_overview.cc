@@ -70,6 +70,15 @@ std::string OtherMetrics(const RunOverview& run) {
   return MetricsText(metrics);
 }
 
+json RingToJson(const std::optional<api::RingStatus>& ring) {
+  if (!ring.has_value()) return nullptr;
+  return {{"members", ring->members},
+          {"wanted", ring->wanted},
+          {"formed", ring->formed},
+          {"updatesPerStep", ring->updates_per_step},
+          {"message", ring->message}};
+}
+
 json TextOrNull(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 }  // namespace
@@ -128,6 +137,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.job = job.metadata.name;
   overview.workers_desired = job.spec.worker.replicas;
   overview.ps_desired = planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
+  overview.has_ps = job.spec.strategy != api::Strategy::kAllReduce;
   overview.epochs_total = job.spec.training.whole_epochs();
 
   const absl::StatusOr<RunState> state = ReadRunState(root);
@@ -145,6 +155,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
     if (held) {
       overview.workers_ready = state->status.worker.ready;
       overview.ps_ready = state->status.parameter_server.ready;
+      overview.ring = state->status.ring;
     }
   }
   if (overview.phase.empty()) overview.phase = "Pending";
@@ -205,7 +216,7 @@ std::string OverviewsToText(const std::vector<RunOverview>& runs, bool namespace
     const std::string metrics = OtherMetrics(run);
     rows.push_back(
         {run.name, run.phase, absl::StrCat(run.workers_ready, "/", run.workers_desired),
-         absl::StrCat(run.ps_ready, "/", run.ps_desired), absl::StrCat(run.step),
+         run.has_ps ? absl::StrCat(run.ps_ready, "/", run.ps_desired) : "-", absl::StrCat(run.step),
          absl::StrFormat("%.1f/%s", run.epochs, run.epochs_total == 0 ? "?" : absl::StrCat(run.epochs_total)),
          FormatAccuracy(run), metrics.empty() ? "-" : metrics, absl::StrCat(run.restarts), FormatAge(run.age_seconds),
          run.reason});
@@ -231,7 +242,8 @@ std::string OverviewsToJson(const std::vector<RunOverview>& runs) {
                     {"phase", run.phase},
                     {"reason", run.reason},
                     {"workers", {{"ready", run.workers_ready}, {"desired", run.workers_desired}}},
-                    {"ps", {{"ready", run.ps_ready}, {"desired", run.ps_desired}}},
+                    {"ps", run.has_ps ? json({{"ready", run.ps_ready}, {"desired", run.ps_desired}}) : json(nullptr)},
+                    {"ring", RingToJson(run.ring)},
                     {"step", run.step},
                     {"totalSteps", run.total_steps},
                     {"epochs", run.epochs},

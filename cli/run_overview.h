@@ -27,9 +27,11 @@ struct RunOverview {
   bool running = false;
   int workers_ready = 0;
   int workers_desired = 0;
+  bool has_ps = true;  // the job is one with parameter servers
   int ps_ready = 0;
   int ps_desired = 0;
-  std::uint64_t step = 0;  // updates applied
+  std::optional<api::RingStatus> ring;  // of a job without; absent: not known
+  std::uint64_t step = 0;               // updates applied
   std::uint64_t total_steps = 0;
   double epochs = 0;
   int epochs_total = 0;                  // 0: not known, as of a job of so many steps

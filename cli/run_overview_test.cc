@@ -209,5 +209,25 @@ TEST(OverviewsToTextTest, WhatAClusterSaysCannotPaint) {
   for (const unsigned char c : text) EXPECT_TRUE(c == '\n' || (c >= 0x20 && c < 0x7f)) << int{c};
 }
 
+TEST(OverviewsToTextTest, AJobWithoutParameterServersHasARing) {
+  RunOverview overview;
+  overview.name = "lenet";
+  overview.has_ps = false;
+  EXPECT_THAT(OverviewsToText({overview}), ::testing::Not(::testing::HasSubstr("  0/0  0/0  ")));
+  nlohmann::json document = nlohmann::json::parse(OverviewsToJson({overview})).front();
+  EXPECT_TRUE(document.at("ps").is_null());
+  EXPECT_TRUE(document.at("ring").is_null());
+  overview.ring.emplace();
+  overview.ring->members = 2;
+  overview.ring->wanted = 3;
+  overview.ring->updates_per_step = 4;
+  overview.ring->message = "rank 1 is gone";
+  document = nlohmann::json::parse(OverviewsToJson({overview})).front();
+  EXPECT_EQ(
+      document.at("ring"),
+      nlohmann::json(
+          {{"members", 2}, {"wanted", 3}, {"formed", false}, {"updatesPerStep", 4}, {"message", "rank 1 is gone"}}));
+}
+
 }  // namespace
 }  // namespace downpour::cli

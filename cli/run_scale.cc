@@ -29,7 +29,15 @@ bool ReadCount(const nlohmann::json& document, const char* name, std::optional<i
 
 }  // namespace
 
+absl::Status CheckScale(const api::TrainingJob& job, const ScaleWish& wish) {
+  if (!wish.ps.has_value() || job.spec.strategy != api::Strategy::kAllReduce) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--ps: ", job.metadata.name,
+                   " has no parameter servers (spec.strategy is AllReduce), only --workers can change"));
+}
+
 absl::StatusOr<api::TrainingJob> ScaledJob(const api::TrainingJob& job, const ScaleWish& wish) {
+  if (absl::Status status = CheckScale(job, wish); !status.ok()) return status;
   std::vector<std::pair<std::string, std::string>> overrides;
   if (wish.ps.has_value()) overrides.emplace_back("parameterServer.replicas", absl::StrCat(*wish.ps));
   if (wish.workers.has_value()) overrides.emplace_back("worker.replicas", absl::StrCat(*wish.workers));

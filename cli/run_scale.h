@@ -16,8 +16,11 @@ struct ScaleWish {
   std::optional<int> ps, workers;  // absent: as many as before
 };
 
-// The job with that many processes and the next revision (metadata.generation). kInvalidArgument: no manifest may say
-// that; names the field.
+// kInvalidArgument: parameter servers of a job that has none.
+absl::Status CheckScale(const api::TrainingJob& job, const ScaleWish& wish);
+
+// The job with that many processes and the next revision (metadata.generation). kInvalidArgument: that of CheckScale,
+// or no manifest may say that; names the field.
 absl::StatusOr<api::TrainingJob> ScaledJob(const api::TrainingJob& job, const ScaleWish& wish);
 
 // Replaces a wish that the run has not taken yet.

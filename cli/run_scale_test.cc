@@ -83,5 +83,20 @@ TEST_F(RunScaleTest, WhatIsNoWishIsTakenAwayToo) {
   }
 }
 
+TEST_F(RunScaleTest, AJobWithoutParameterServersGetsNone) {
+  api::TrainingJob job = MakeJob();
+  job.spec.strategy = api::Strategy::kAllReduce;
+  job.spec.update.mode = api::UpdateMode::kSynchronous;
+  job.spec.parameter_server.reset();
+  const absl::Status status = ScaledJob(job, {2, 4}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_EQ(status.message(),
+            "--ps: demo has no parameter servers (spec.strategy is AllReduce), only --workers can change");
+  const absl::StatusOr<api::TrainingJob> scaled = ScaledJob(job, {std::nullopt, 4});
+  ASSERT_TRUE(scaled.ok()) << scaled.status();
+  EXPECT_EQ(scaled->spec.worker.replicas, 4);
+  EXPECT_FALSE(scaled->spec.parameter_server.has_value());
+}
+
 }  // namespace
 }  // namespace downpour::cli

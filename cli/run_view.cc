@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "cli/render/plain_lines.h"
+#include "operator/planner/conditions.h"
 
 namespace downpour::cli {
 namespace {
@@ -50,7 +51,8 @@ void PlainRunView::Show(const Snapshot& snapshot, const RunHistory& history) {
   // What failed is told by the lines above; that work was lost by it, or saved, is not.
   for (; events_shown_ < history.events.size(); ++events_shown_) {
     const TimelineEvent& event = history.events[events_shown_];
-    constexpr std::string_view kTold[] = {"TrainingStartedAgain", "RolledBack", "Resumed", "CheckpointFailing"};
+    constexpr std::string_view kTold[] = {"TrainingStartedAgain", "RolledBack",         "Resumed",
+                                          "CheckpointFailing",    planner::kRingFormed, "RingBroken"};
     if (std::find(std::begin(kTold), std::end(kTold), event.reason) == std::end(kTold)) continue;
     out_ << absl::StrFormat("[%8.2f s] ", event.seconds) << event.message << '\n';
   }

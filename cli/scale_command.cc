@@ -70,6 +70,7 @@ int ScaleCommand(const Target& target, std::optional<int> ps, std::optional<int>
   if (!cluster.ok()) return Complain(cluster.status());
   const absl::StatusOr<controller::JobRecord> job = (*cluster)->GetJob(target.name);
   if (!job.ok()) return Complain(job.status());
+  if (const absl::Status status = CheckScale(job->job, {ps, workers}); !status.ok()) return Complain(status);
   const absl::Status scaled = (*cluster)->Scale(*job, ps, workers);
   if (!scaled.ok()) return Complain(scaled);
   Tell(target.name, job->job.spec, {ps, workers});

@@ -19,6 +19,7 @@
 #include "cli/run_overview.h"
 #include "cli/run_view.h"
 #include "cli/why/explanation.h"
+#include "operator/job/report.h"
 
 namespace downpour::cli {
 namespace {
@@ -55,6 +56,8 @@ absl::StatusOr<Situation> LookAtRun(const std::string& root, double now) {
     if (answer.ok()) {
       situation.coordinator_message = answer->message();
       reply = *std::move(answer);
+      // What is stored may be older.
+      if (reply->has_ring()) situation.job.status.ring = job::ToReport(*reply, now).ring;
     }
   }
   situation.instances = Observe(state->processes, reply, now).instances;

@@ -84,8 +84,8 @@ std::string LedgerLine(const DrillEnding& ending) {
   if (!ending.ledger.ok()) return LedgerWord(ending);
   if (ending.job_over) return absl::StrCat("ledger: ", LedgerVerdict(*ending.ledger));
   const LedgerSummary& ledger = *ending.ledger;
-  return absl::StrCat("ledger: ", ledger.expected - ledger.missing, " of ", ledger.expected,
-                      " updates are on every slice so far, ", ledger.duplicated, " applied twice");
+  return absl::StrCat("ledger: ", ledger.expected - ledger.missing, " of ", ledger.expected, " updates are ",
+                      WhereUpdatesAre(ledger), " so far, ", ledger.duplicated, " applied twice");
 }
 
 // The end of the job is told of a kill from which it had no time to recover.

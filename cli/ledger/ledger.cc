@@ -5,15 +5,24 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 
 namespace downpour::cli {
 namespace {
+
+using Replies = std::span<const v1::LedgerReply>;
+using Slices = std::map<std::uint32_t, const v1::SliceLedger*>;
+
+std::string NameOf(const LedgerExpectation& expectation, const v1::LedgerReply& reply) {
+  return absl::StrCat(expectation.of_workers ? "worker-" : "ps-", reply.ps_index());
+}
 
 // How the updates of one dataset epoch are numbered and cut into data shards: shard i has those from [i] to before
 // [i + 1].
@@ -210,7 +219,7 @@ bool HasBits(const std::string& bytes) {
 }
 
 // The first epoch that no slice has begun.
-std::uint32_t EndOfBegun(const std::map<std::uint32_t, const v1::SliceLedger*>& slices) {
+std::uint32_t EndOfBegun(const Slices& slices) {
   std::uint32_t end = 0;
   for (const auto& [number, slice] : slices) {
     end = std::max(end, slice->watermark());
@@ -226,7 +235,7 @@ std::uint32_t EndOfBegun(const std::map<std::uint32_t, const v1::SliceLedger*>& 
 
 // The updates that every slice has: only epochs that some slice has begun and not all have completed need a look at
 // bits.
-std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, const v1::SliceLedger*>& slices) {
+std::uint64_t CountCommon(const Shape& shape, const Slices& slices) {
   std::uint32_t watermark = std::numeric_limits<std::uint32_t>::max();
   for (const auto& [number, slice] : slices) watermark = std::min(watermark, slice->watermark());
   const std::uint32_t end = EndOfBegun(slices);
@@ -239,9 +248,9 @@ std::uint64_t CountCommon(const Shape& shape, const std::map<std::uint32_t, cons
   return count;
 }
 
-absl::Status Differs(const v1::LedgerReply& reply, absl::string_view what, std::uint64_t got, std::uint64_t want) {
+absl::Status Differs(const std::string& name, absl::string_view what, std::uint64_t got, std::uint64_t want) {
   return absl::FailedPreconditionError(
-      absl::StrCat("ps-", reply.ps_index(), " trains with ", what, " ", got, ", the job asks for ", want));
+      absl::StrCat(name, " trains with ", what, " ", got, ", the job asks for ", want));
 }
 
 // Whether both change the batch size alike, and to sizes of at least one sample.
@@ -259,40 +268,40 @@ bool SameSizes(const v1::DataPlan& a, const v1::DataPlan& b) {
 }
 
 // Before which data shard training ended. A ps may lag behind with it, but two cannot differ.
-absl::StatusOr<std::optional<v1::ShardId>> FindEnd(const LedgerExpectation& expectation,
-                                                   const std::vector<v1::LedgerReply>& replies) {
+absl::StatusOr<std::optional<v1::ShardId>> FindEnd(const LedgerExpectation& expectation, Replies replies) {
   std::optional<v1::ShardId> end;
-  std::uint32_t from = 0;
+  std::string from;
   const auto text = [](const v1::ShardId& shard) {
     return absl::StrCat("data shard ", shard.shard(), " of epoch ", shard.dataset_epoch());
   };
   for (const v1::LedgerReply& reply : replies) {
     if (!reply.has_end()) continue;
-    const std::string name = absl::StrCat("ps-", reply.ps_index());
+    const std::string name = NameOf(expectation, reply);
     if (!expectation.may_stop) {
       return absl::FailedPreconditionError(
           absl::StrCat(name, " ends training before ", text(reply.end()), "; the job has no early stopping"));
     }
     if (end.has_value() && text(*end) != text(reply.end())) {
       return absl::FailedPreconditionError(
-          absl::StrCat(name, " ends training before ", text(reply.end()), ", ps-", from, " before ", text(*end)));
+          absl::StrCat(name, " ends training before ", text(reply.end()), ", ", from, " before ", text(*end)));
     }
     end = reply.end();
-    from = reply.ps_index();
+    from = name;
   }
   if (end.has_value() && end->dataset_epoch() == 0 && end->shard() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("ps-", from, " ends training before the first data shard"));
+    return absl::FailedPreconditionError(absl::StrCat(from, " ends training before the first data shard"));
   }
   return end;
 }
 
 // That every reply speaks of this job, of one generation and of the data that the manifest and the files state.
-absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
+absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, Replies replies) {
   if (replies.empty()) return absl::FailedPreconditionError("no ps answered");
   const v1::LedgerReply& first = replies.front();
+  const std::string first_name = NameOf(expectation, first);
   std::set<std::uint32_t> seen;
   for (const v1::LedgerReply& reply : replies) {
-    const std::string name = absl::StrCat("ps-", reply.ps_index());
+    const std::string name = NameOf(expectation, reply);
     if (reply.job_uid() != expectation.job_uid) {
       return absl::FailedPreconditionError(
           absl::StrCat(name, " serves the job ", reply.job_uid(), ", not ", expectation.job_uid));
@@ -300,39 +309,39 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
     if (!seen.insert(reply.ps_index()).second)
       return absl::FailedPreconditionError(absl::StrCat(name, " answered twice"));
     if (reply.stamp().generation() != first.stamp().generation()) {
-      return absl::FailedPreconditionError(absl::StrCat(name, " is in generation ", reply.stamp().generation(), ", ps-",
-                                                        first.ps_index(), " in ", first.stamp().generation()));
+      return absl::FailedPreconditionError(absl::StrCat(name, " is in generation ", reply.stamp().generation(), ", ",
+                                                        first_name, " in ", first.stamp().generation()));
     }
     if (!reply.has_data()) return absl::FailedPreconditionError(absl::StrCat(name, " has no data plan yet"));
     const v1::DataPlan& data = reply.data();
     if (data.sample_count() != *expectation.sample_count) {
-      return Differs(reply, "a sample count of", data.sample_count(), *expectation.sample_count);
+      return Differs(name, "a sample count of", data.sample_count(), *expectation.sample_count);
     }
     const std::uint32_t batch_size =
         data.changes().empty() ? data.batch_size() : data.changes(data.changes_size() - 1).batch_size();
     if (batch_size != expectation.batch_size) {
-      return Differs(reply, "a batch size of", batch_size, expectation.batch_size);
+      return Differs(name, "a batch size of", batch_size, expectation.batch_size);
     }
     if (!SameSizes(data, first.data())) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          name, " and ps-", first.ps_index(), " changed the batch size at ", "different data shards, or to none"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(name, " and ", first_name, " changed the batch size at ", "different data shards, or to none"));
     }
     if (data.steps() != expectation.steps) {
-      return Differs(reply, "a number of updates of", data.steps(), expectation.steps);
+      return Differs(name, "a number of updates of", data.steps(), expectation.steps);
     }
     if (expectation.steps == 0 && data.epochs() != expectation.epochs) {
-      return Differs(reply, "a number of epochs of", data.epochs(), expectation.epochs);
+      return Differs(name, "a number of epochs of", data.epochs(), expectation.epochs);
     }
     const std::uint64_t per_shard = expectation.updates_per_shard.value_or(first.data().updates_per_shard());
     if (data.updates_per_shard() != per_shard) {
-      return Differs(reply, "updates a data shard of", data.updates_per_shard(), per_shard);
+      return Differs(name, "updates a data shard of", data.updates_per_shard(), per_shard);
     }
     if (per_shard == 0) return absl::FailedPreconditionError(absl::StrCat(name, " has data shards of no update"));
   }
   Shape shape(first.data(), expectation.epochs, expectation.steps);
   for (const v1::LedgerReply& reply : replies) {
     if (reply.data().epochs() == shape.epochs()) continue;
-    return Differs(reply, "a number of epochs of", reply.data().epochs(), shape.epochs());
+    return Differs(NameOf(expectation, reply), "a number of epochs of", reply.data().epochs(), shape.epochs());
   }
   const absl::StatusOr<std::optional<v1::ShardId>> end = FindEnd(expectation, replies);
   if (!end.ok()) return end.status();
@@ -342,9 +351,8 @@ absl::StatusOr<Shape> CheckReplies(const LedgerExpectation& expectation, const s
 
 // Every slice 0..n-1 on exactly one ps. Of two ps that both own a slice one has not heard yet that it went over to the
 // other, which has the newer view.
-absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
-    const LedgerExpectation& expectation, const std::vector<v1::LedgerReply>& replies) {
-  std::map<std::uint32_t, const v1::SliceLedger*> slices;
+absl::StatusOr<Slices> CollectSlices(const LedgerExpectation& expectation, Replies replies) {
+  Slices slices;
   std::map<std::uint32_t, const v1::LedgerReply*> holders;
   const auto age = [](const v1::LedgerReply& reply) {
     return std::make_pair(reply.stamp().incarnation(), reply.stamp().epoch());
@@ -353,8 +361,9 @@ absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
     for (const v1::SliceLedger& slice : reply.slices()) {
       const auto [holder, fresh] = holders.emplace(slice.slice(), &reply);
       if (!fresh && age(*holder->second) == age(reply)) {
-        return absl::DataLossError(absl::StrCat("slice ", slice.slice(), " is reported by ps-",
-                                                holder->second->ps_index(), " and by ps-", reply.ps_index()));
+        return absl::DataLossError(absl::StrCat("slice ", slice.slice(), " is reported by ",
+                                                NameOf(expectation, *holder->second), " and by ",
+                                                NameOf(expectation, reply)));
       }
       if (!fresh && age(*holder->second) > age(reply)) continue;
       holder->second = &reply;
@@ -368,17 +377,16 @@ absl::StatusOr<std::map<std::uint32_t, const v1::SliceLedger*>> CollectSlices(
   }
   const std::uint64_t count =
       expectation.slice_count.value_or(slices.empty() ? 1 : std::uint64_t{slices.rbegin()->first} + 1);
-  if (next < count) return absl::DataLossError(absl::StrCat("slice ", next, " is on no ps"));
+  if (next < count)
+    return absl::DataLossError(absl::StrCat("slice ", next, expectation.of_workers ? " is not there" : " is on no ps"));
   if (slices.size() > count) {
     return absl::DataLossError(absl::StrCat("slice ", count, " is reported, the model has ", count, " slices"));
   }
   return slices;
 }
 
-}  // namespace
-
-absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& given, const std::vector<v1::LedgerReply>& replies) {
-  LedgerExpectation expectation = given;
+// With the sample count, if that is to be taken from the replies.
+absl::StatusOr<LedgerExpectation> Complete(LedgerExpectation expectation, Replies replies) {
   if (!expectation.sample_count.has_value() && !replies.empty()) {
     expectation.sample_count = replies.front().data().sample_count();
   }
@@ -390,24 +398,145 @@ absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& given, const 
   if (expectation.sample_count > std::numeric_limits<std::uint32_t>::max()) {
     return absl::InvalidArgumentError("there cannot be so many samples");
   }
-  const auto shape = CheckReplies(expectation, replies);
-  if (!shape.ok()) return shape.status();
-  const auto slices = CollectSlices(expectation, replies);
-  if (!slices.ok()) return slices.status();
+  return expectation;
+}
 
+absl::StatusOr<LedgerSummary> Summarise(const LedgerExpectation& expectation, const Shape& shape,
+                                        const Slices& slices) {
   LedgerSummary summary;
+  summary.of_workers = expectation.of_workers;
   // A search has at least one evaluation.
-  const std::uint32_t begun = std::max(1u, std::min(EndOfBegun(*slices), shape->epochs()));
-  summary.expected = shape->UpdatesBefore(expectation.may_converge ? begun : shape->epochs());
-  summary.applied = shape->UpdatesBefore(shape->epochs());
-  for (const auto& [number, slice] : *slices) {
-    const auto distinct = CountSlice(*shape, *slice);
+  const std::uint32_t begun = std::max(1u, std::min(EndOfBegun(slices), shape.epochs()));
+  summary.expected = shape.UpdatesBefore(expectation.may_converge ? begun : shape.epochs());
+  summary.applied = shape.UpdatesBefore(shape.epochs());
+  for (const auto& [number, slice] : slices) {
+    const auto distinct = CountSlice(shape, *slice);
     if (!distinct.ok()) return distinct.status();
     summary.applied = std::min(summary.applied, *distinct);
     summary.duplicated = std::max(summary.duplicated, slice->version() - *distinct);
     summary.skipped = std::max(summary.skipped, slice->skipped());
   }
-  summary.missing = summary.expected - CountCommon(*shape, *slices);
+  summary.missing = summary.expected - CountCommon(shape, slices);
+  return summary;
+}
+
+// A worker of a ring.
+struct Holder {
+  std::string name;
+  Slices slices;
+  LedgerSummary summary;
+
+  std::uint64_t updates() const { return summary.expected - summary.missing; }
+};
+
+absl::StatusOr<Holder> MakeHolder(const LedgerExpectation& expectation, const Shape& shape,
+                                  const v1::LedgerReply& reply) {
+  Holder holder;
+  holder.name = NameOf(expectation, reply);
+  const auto named = [&holder](const absl::Status& status) {
+    return absl::Status(status.code(), absl::StrCat(holder.name, ": ", status.message()));
+  };
+  absl::StatusOr<Slices> slices = CollectSlices(expectation, Replies(&reply, 1));
+  if (!slices.ok()) return named(slices.status());
+  holder.slices = *std::move(slices);
+  const absl::StatusOr<LedgerSummary> summary = Summarise(expectation, shape, holder.slices);
+  if (!summary.ok()) return named(summary.status());
+  holder.summary = *summary;
+  return holder;
+}
+
+// Whether one that has no more than the other can have become what it is by steps that the other took too.
+bool IsBefore(const Shape& shape, const Holder& few, const Holder& many) {
+  Slices both = many.slices;
+  for (const auto& [number, slice] : few.slices) both[static_cast<std::uint32_t>(both.size())] = slice;
+  if (CountCommon(shape, both) != few.updates()) return false;
+  return few.updates() < many.updates() || few.summary.skipped == many.summary.skipped;
+}
+
+// `holders`: the one with most updates first.
+absl::Status CheckAgreement(const Shape& shape, const std::vector<Holder>& holders) {
+  const Holder& most = holders.front();
+  std::vector<std::string> against;
+  for (const Holder& holder : holders) {
+    if (!IsBefore(shape, holder, most)) against.push_back(holder.name);
+  }
+  if (against.empty()) return absl::OkStatus();
+  // Most are taken to be right.
+  const bool alone = 2 * against.size() > holders.size() - 1;
+  return absl::DataLossError(absl::StrCat(alone ? most.name : against.front(), " contradicts ",
+                                          alone ? absl::StrJoin(against, ", ") : most.name,
+                                          ": they have not taken the same steps"));
+}
+
+}  // namespace
+
+absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& given, const std::vector<v1::LedgerReply>& replies) {
+  const absl::StatusOr<LedgerExpectation> expectation = Complete(given, replies);
+  if (!expectation.ok()) return expectation.status();
+  const auto shape = CheckReplies(*expectation, replies);
+  if (!shape.ok()) return shape.status();
+  const auto slices = CollectSlices(*expectation, replies);
+  if (!slices.ok()) return slices.status();
+  return Summarise(*expectation, *shape, *slices);
+}
+
+absl::StatusOr<LedgerSummary> AuditRing(const LedgerExpectation& given, std::vector<v1::LedgerReply> replies,
+                                        bool over) {
+  const auto is_ours = [&given](const v1::LedgerReply& reply) { return reply.job_uid() == given.job_uid; };
+  std::uint64_t generation = 0;
+  std::erase_if(replies, [&](const v1::LedgerReply& reply) {
+    return is_ours(reply) && (!reply.has_data() || reply.slices().empty());
+  });
+  if (replies.empty()) return absl::UnavailableError("no worker has a model yet");
+  LedgerExpectation expectation = given;
+  expectation.of_workers = true;
+  for (const v1::LedgerReply& reply : replies) {
+    if (is_ours(reply)) generation = std::max<std::uint64_t>(generation, reply.stamp().generation());
+  }
+  const auto is_old = [&](const v1::LedgerReply& reply) {
+    return is_ours(reply) && reply.stamp().generation() < generation;
+  };
+  const auto old = std::find_if(replies.begin(), replies.end(), is_old);
+  if (over && old != replies.end()) {
+    return absl::AbortedError(absl::StrCat(NameOf(expectation, *old), " is still in generation ",
+                                           old->stamp().generation(), ", others are in ", generation));
+  }
+  std::erase_if(replies, is_old);
+
+  absl::StatusOr<LedgerExpectation> complete = Complete(std::move(expectation), replies);
+  if (!complete.ok()) return complete.status();
+  expectation = *std::move(complete);
+  const auto shape = CheckReplies(expectation, replies);
+  if (!shape.ok()) return shape.status();
+  if (!expectation.slice_count.has_value()) {
+    std::uint32_t count = 0;
+    for (const v1::LedgerReply& reply : replies) {
+      for (const v1::SliceLedger& slice : reply.slices()) count = std::max(count, slice.slice() + 1);
+    }
+    expectation.slice_count = count;
+  }
+  std::vector<Holder> holders;
+  holders.reserve(replies.size());
+  for (const v1::LedgerReply& reply : replies) {
+    absl::StatusOr<Holder> holder = MakeHolder(expectation, *shape, reply);
+    if (!holder.ok()) return holder.status();
+    holders.push_back(*std::move(holder));
+  }
+  std::stable_sort(holders.begin(), holders.end(),
+                   [](const Holder& a, const Holder& b) { return a.updates() > b.updates(); });
+  if (absl::Status agreement = CheckAgreement(*shape, holders); !agreement.ok()) return agreement;
+  const Holder& most = holders.front();
+  LedgerSummary summary = most.summary;
+  for (const Holder& holder : holders) {
+    if (over && holder.updates() < most.updates()) {
+      return absl::AbortedError(
+          absl::StrCat(holder.name, " has ", holder.updates(), " updates, ", most.name, " has ", most.updates()));
+    }
+    summary.applied = std::min(summary.applied, holder.summary.applied);
+    summary.missing = std::max(summary.missing, holder.summary.missing);
+    summary.duplicated = std::max(summary.duplicated, holder.summary.duplicated);
+    summary.skipped = std::max(summary.skipped, holder.summary.skipped);
+  }
   return summary;
 }
 

@@ -10,8 +10,8 @@
 #include "cli/run_history.h"
 #include "downpour/v1/control.pb.h"
 
-// The independent audit of the ledger: what the parameter servers' tables say was applied, against what the manifest
-// and the data set say had to be. It shares no code with the trainer.
+// The independent audit of the ledger: what the tables of the parameter servers, or of a ring's workers, say was
+// applied, against what the manifest and the data set say had to be. It shares no code with the trainer.
 namespace downpour::cli {
 
 // From the manifest and the data set, never from the job under audit.
@@ -25,6 +25,7 @@ struct LedgerExpectation {
   bool may_converge = false;  // it may end before, after any dataset epoch: then those have to be whole that are begun
   std::optional<std::uint32_t> updates_per_shard;  // absent: chosen by the job, taken from the replies
   std::optional<std::uint32_t> slice_count;        // absent: the highest slice that a ps reports decides
+  bool of_workers = false;                         // the tables are those of workers; only for the wording
 };
 
 // Audits one reply from each ps. Works on a job that is not finished too: then updates are missing.
@@ -34,6 +35,15 @@ struct LedgerExpectation {
 // bits outside a shard, a shard open and retired at once); the message names the slice.
 absl::StatusOr<LedgerSummary> AuditLedger(const LedgerExpectation& expectation,
                                           const std::vector<v1::LedgerReply>& replies);
+
+// Audits one reply from each worker of a job without parameter servers. Each has every slice and so is audited by
+// itself; all have to have taken the same steps, of which one may have taken fewer than another. What is summed up is
+// what all of them have. Replies without a model are left out, and so are those of an older generation than another.
+// `over`: the job has ended, and all workers have to have all: kAborted names one that lags behind, which may pass.
+// kUnavailable: nobody has a model. Other errors are those of AuditLedger, the message names the worker; kDataLoss
+// also: a worker contradicts the others.
+absl::StatusOr<LedgerSummary> AuditRing(const LedgerExpectation& expectation, std::vector<v1::LedgerReply> replies,
+                                        bool over);
 
 }  // namespace downpour::cli
 

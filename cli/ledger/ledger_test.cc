@@ -657,5 +657,161 @@ TEST(AuditLedgerTest, ABatchSizeThatChangedOnTheWayCountsOnEitherSide) {
   EXPECT_EQ(AuditLedger(expectation, {reply, other}).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Two epochs of 4 updates in data shards of 2, two slices.
+class RingLedgerTest : public ::testing::Test {
+ protected:
+  RingLedgerTest() {
+    expectation_.job_uid = "0123456789abcdef0123456789abcdef";
+    expectation_.sample_count = 8;
+    expectation_.batch_size = 2;
+    expectation_.epochs = 2;
+  }
+
+  // With so many updates, the first ones.
+  void AddWorker(std::uint32_t index, std::uint64_t updates) {
+    v1::LedgerReply& reply = replies_.emplace_back();
+    reply.set_job_uid(expectation_.job_uid);
+    reply.set_ps_index(index);
+    reply.mutable_stamp()->set_generation(3);
+    reply.mutable_stamp()->set_epoch(index);
+    v1::DataPlan& data = *reply.mutable_data();
+    data.set_sample_count(8);
+    data.set_batch_size(2);
+    data.set_updates_per_shard(2);
+    data.set_epochs(2);
+    for (std::uint32_t number = 0; number < 2; ++number) {
+      v1::SliceLedger& slice = *reply.add_slices();
+      slice.set_slice(number);
+      slice.set_version(updates);
+      slice.set_watermark(static_cast<std::uint32_t>(updates / 4));
+      for (std::uint64_t update = updates / 4 * 4; update < updates; ++update) Apply(&slice, update);
+    }
+  }
+  static void Apply(v1::SliceLedger* slice, std::uint64_t update) {
+    v1::EpochTable* const table = TableOf(slice, static_cast<std::uint32_t>(update / 4));
+    const auto shard = static_cast<std::uint32_t>(update % 4 / 2);
+    for (v1::ShardTable& open : *table->mutable_open()) {
+      if (open.shard() == shard) return SetBit(open.mutable_applied(), update % 2);
+    }
+    v1::ShardTable* const open = table->add_open();
+    open->set_shard(shard);
+    SetBit(open->mutable_applied(), update % 2);
+  }
+
+  absl::StatusOr<LedgerSummary> Audit(bool over) const { return AuditRing(expectation_, replies_, over); }
+  std::string Error(bool over) const { return std::string(Audit(over).status().message()); }
+
+  LedgerExpectation expectation_;
+  std::vector<v1::LedgerReply> replies_;
+};
+
+TEST_F(RingLedgerTest, WhatIsInEveryModelCounts) {
+  for (std::uint32_t i = 0; i < 3; ++i) AddWorker(i, 8);
+  for (const bool over : {false, true}) {
+    const auto summary = Audit(over);
+    ASSERT_TRUE(summary.ok()) << summary.status();
+    EXPECT_TRUE(summary->of_workers);
+    EXPECT_EQ(summary->expected, 8u);
+    EXPECT_EQ(summary->applied, 8u);
+    EXPECT_EQ(summary->missing, 0u);
+    EXPECT_EQ(summary->duplicated, 0u);
+  }
+  // One of them took a step twice.
+  replies_[1].mutable_slices(1)->set_version(9);
+  EXPECT_EQ(Audit(true)->duplicated, 1u);
+}
+
+TEST_F(RingLedgerTest, AWorkerMayBeAStepBehindUntilTheEnd) {
+  AddWorker(0, 5);
+  AddWorker(1, 7);
+  const auto summary = Audit(false);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_EQ(summary->applied, 5u);
+  EXPECT_EQ(summary->missing, 3u);
+  EXPECT_EQ(Audit(true).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Error(true), "worker-0 has 5 updates, worker-1 has 7");
+}
+
+TEST_F(RingLedgerTest, AWorkerThatTookOtherStepsIsNamed) {
+  for (std::uint32_t i = 0; i < 3; ++i) AddWorker(i, 6);
+  AddWorker(3, 5);
+  // The same number, of others.
+  for (v1::SliceLedger& slice : *replies_[1].mutable_slices()) {
+    slice.clear_epochs();
+    Apply(&slice, 4);
+    Apply(&slice, 6);
+  }
+  EXPECT_EQ(Audit(false).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Error(false), "worker-1 contradicts worker-0: they have not taken the same steps");
+  // It is the others that are many, wherever it stands.
+  std::swap(replies_[0], replies_[1]);
+  EXPECT_THAT(Error(true), HasSubstr("worker-1 contradicts worker-0, worker-2"));
+  // One that is behind and has what nobody else has.
+  replies_.erase(replies_.begin());
+  EXPECT_TRUE(Audit(false).ok()) << Audit(false).status();
+  for (v1::SliceLedger& slice : *replies_[2].mutable_slices()) {
+    slice.clear_epochs();
+    Apply(&slice, 7);
+  }
+  EXPECT_THAT(Error(false), HasSubstr("worker-3 contradicts worker-0"));
+}
+
+TEST_F(RingLedgerTest, AStepThatOnlyOneSkippedIsAContradiction) {
+  AddWorker(0, 8);
+  AddWorker(1, 8);
+  replies_[1].mutable_slices(0)->set_skipped(1);
+  EXPECT_EQ(Audit(true).status().code(), absl::StatusCode::kDataLoss);
+  replies_[0].mutable_slices(0)->set_skipped(1);
+  EXPECT_EQ(Audit(true)->skipped, 1u);
+}
+
+TEST_F(RingLedgerTest, AModelThatIsNotWholeIsNamed) {
+  AddWorker(0, 8);
+  AddWorker(1, 8);
+  replies_[1].mutable_slices()->RemoveLast();
+  EXPECT_EQ(Audit(true).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Error(true), "worker-1: slice 1 is not there");
+  replies_[1].mutable_slices(0)->set_version(7);
+  *replies_[1].add_slices() = replies_[0].slices(1);
+  EXPECT_THAT(Error(true), HasSubstr("worker-1: slice 0: its table records 8 updates"));
+  // One slice lacks what the other has.
+  AddWorker(2, 7);
+  Apply(replies_[2].mutable_slices(0), 7);
+  replies_[2].mutable_slices(0)->set_version(8);
+  replies_.erase(replies_.begin() + 1);
+  EXPECT_EQ(Audit(false)->missing, 1u);
+}
+
+TEST_F(RingLedgerTest, WhoHasNoModelIsLeftOutAndAnOlderGenerationUntilTheEnd) {
+  AddWorker(0, 8);
+  AddWorker(1, 0);
+  replies_[1].clear_slices();
+  AddWorker(2, 0);
+  replies_[2].clear_data();
+  EXPECT_TRUE(Audit(true).ok()) << Audit(true).status();
+  AddWorker(3, 2);
+  replies_[3].mutable_stamp()->set_generation(2);
+  EXPECT_EQ(Audit(false)->missing, 0u);
+  EXPECT_EQ(Audit(true).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Error(true), "worker-3 is still in generation 2, others are in 3");
+  replies_.erase(replies_.begin());
+  replies_.pop_back();
+  EXPECT_EQ(Audit(false).status().code(), absl::StatusCode::kUnavailable);
+  replies_.clear();
+  EXPECT_EQ(Audit(true).status().code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(RingLedgerTest, AnotherJobAndAnotherPlanAreErrorsThatNameTheWorker) {
+  AddWorker(0, 8);
+  AddWorker(1, 8);
+  replies_[1].set_job_uid("another");
+  EXPECT_THAT(Error(false), HasSubstr("worker-1 serves the job another"));
+  replies_[1].set_job_uid(expectation_.job_uid);
+  replies_[1].mutable_data()->set_batch_size(4);
+  EXPECT_THAT(Error(false), HasSubstr("worker-1 trains with a batch size of 4"));
+  replies_[1] = replies_[0];
+  EXPECT_THAT(Error(false), HasSubstr("worker-0 answered twice"));
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -25,8 +26,8 @@ struct Call {
 
 }  // namespace
 
-absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::string>& addresses,
-                                                         const std::string& job_uid, absl::Duration time_limit) {
+std::vector<absl::StatusOr<v1::LedgerReply>> ReadEachLedger(const std::vector<std::string>& addresses,
+                                                            const std::string& job_uid, absl::Duration time_limit) {
   v1::LedgerRequest request;
   request.set_job_uid(job_uid);
   std::vector<v1::LedgerReply> replies(addresses.size());
@@ -47,10 +48,26 @@ absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) {
   }
+  std::vector<absl::StatusOr<v1::LedgerReply>> each;
+  each.reserve(calls.size());
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    if (calls[i].status.ok()) continue;
-    return absl::Status(static_cast<absl::StatusCode>(calls[i].status.error_code()),
-                        absl::StrCat("the ps at ", addresses[i], ": ", calls[i].status.error_message()));
+    if (calls[i].status.ok()) {
+      each.emplace_back(std::move(replies[i]));
+    } else {
+      each.emplace_back(absl::Status(static_cast<absl::StatusCode>(calls[i].status.error_code()),
+                                     absl::StrCat(addresses[i], ": ", calls[i].status.error_message())));
+    }
+  }
+  return each;
+}
+
+absl::StatusOr<std::vector<v1::LedgerReply>> ReadLedgers(const std::vector<std::string>& addresses,
+                                                         const std::string& job_uid, absl::Duration time_limit) {
+  std::vector<v1::LedgerReply> replies;
+  replies.reserve(addresses.size());
+  for (absl::StatusOr<v1::LedgerReply>& reply : ReadEachLedger(addresses, job_uid, time_limit)) {
+    if (!reply.ok()) return absl::Status(reply.status().code(), absl::StrCat("the ps at ", reply.status().message()));
+    replies.push_back(*std::move(reply));
   }
   return replies;
 }

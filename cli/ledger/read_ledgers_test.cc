@@ -75,5 +75,17 @@ TEST(ReadLedgersTest, NoAddressesNoReplies) {
   EXPECT_TRUE(replies->empty());
 }
 
+TEST(ReadLedgersTest, EachMayBeAskedByItself) {
+  const FakePs good(0);
+  FakePs silent(1);
+  silent.Hang();
+  const auto replies = ReadEachLedger({silent.address(), good.address()}, "job", absl::Milliseconds(300));
+  ASSERT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[0].status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(replies[0].status().message()), testing::HasSubstr(silent.address()));
+  ASSERT_TRUE(replies[1].ok()) << replies[1].status();
+  EXPECT_EQ(replies[1]->ps_index(), 0u);
+}
+
 }  // namespace
 }  // namespace downpour::cli

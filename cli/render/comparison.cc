@@ -53,7 +53,7 @@ std::vector<Row> TableOf(const Comparison& comparison) {
                run.optimizer,
                run.codec,
                absl::StrCat(run.workers),
-               absl::StrCat(run.ps),
+               run.ps.has_value() ? absl::StrCat(*run.ps) : "-",
                FormatDecimal(run.loss.value_or(kUnknown), 4),
                run.best.empty() ? "-" : MetricsText(run.best),
                FormatCount(run.samples_per_second.value_or(kUnknown))};

@@ -9,10 +9,12 @@
 #include <span>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/render/fold_events.h"
 #include "cli/render/format.h"
+#include "cli/render/ring_text.h"
 #include "cli/render/styled_line.h"
 #include "cli/render/test_metrics.h"
 #include "operator/api/manifest.h"
@@ -118,6 +120,7 @@ class Frame {
     AddCurve();
     AddCheckpoint();
     AddStandbys();
+    AddRing();
     AddCourse();
     const std::string why = Why();
     if (!why.empty() && LinesLeft() > 2) Add(NewLine().Add(" ").Add(why, kYellow));
@@ -273,6 +276,18 @@ class Frame {
     line.Add(" standbys ", kDim);
     line.Add(absl::StrCat(replication.in_sync(), "/", replication.slices(), " slices"), all ? kBold : kYellow);
     if (!replication.message().empty()) line.Add("  ").Add(CleanText(replication.message()), kDim);
+    Add(line);
+  }
+
+  // Of a job without parameter servers.
+  void AddRing() {
+    if (progress() == nullptr || !progress()->has_ring() || LinesLeft() <= 4) return;
+    const v1::RingProgress& ring = progress()->ring();
+    const bool whole = ring.formed() && ring.members() == ring.wanted();
+    Line line = NewLine();
+    line.Add(" ring ", kDim).Add(RingText(ring), whole ? kBold : kYellow);
+    const std::string why = CleanText(ring.message());
+    if (!why.empty() && !absl::StrContains(Why(), why)) line.Add("  ").Add(why, kDim);
     Add(line);
   }
 

@@ -267,6 +267,25 @@ TEST(RenderLiveViewTest, SaysHowManySlicesHaveAStandbyWhereTheyAreToHaveOne) {
   EXPECT_THAT(frame(), HasSubstr(" standbys 9/12 slices  3 are copied"));
 }
 
+TEST(RenderLiveViewTest, SaysWhatTheRingIsAndWhy) {
+  Snapshot snapshot;
+  const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };
+  snapshot.progress.emplace();
+  EXPECT_THAT(frame(), Not(HasSubstr("ring")));
+  v1::RingProgress& ring = *snapshot.progress->mutable_ring();
+  ring.set_members(3);
+  ring.set_wanted(3);
+  ring.set_formed(true);
+  ring.set_updates_per_step(6);
+  EXPECT_THAT(frame(), HasSubstr("\n ring 3 of 3 workers, 6 updates a step\n"));
+  ring.set_members(2);
+  ring.set_formed(false);
+  ring.set_message("rank 1 is gone: 2 workers");
+  EXPECT_THAT(frame(), HasSubstr("\n ring 2 of 3 workers, not formed  rank 1 is gone: 2 workers\n"));
+  snapshot.progress->set_message("rank 1 is gone: 2 workers");
+  EXPECT_THAT(frame(), HasSubstr("\n ring 2 of 3 workers, not formed\n rank 1 is gone: 2 workers\n")) << "said once";
+}
+
 TEST(RenderLiveViewTest, SaysHowOldTheNewestCheckpointIsAndWhyThereIsNoNewerOne) {
   Snapshot snapshot;
   const auto frame = [&snapshot] { return RenderLiveView({}, snapshot, {80, 24}, {{}, {}, false}); };

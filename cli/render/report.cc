@@ -206,11 +206,13 @@ std::string RenderHead(const RunHistory& history) {
   return html;
 }
 
-std::string RenderLedger(const RunSummary& summary) {
+std::string RenderLedger(const RunHistory& history) {
+  const RunSummary& summary = history.summary;
   std::string html = "<section class=\"card\"><h2>Ledger</h2>";
   if (!summary.ledger.has_value()) {
-    return html +
-           "<p class=\"verdict fair\">The parameter servers' tables were not read: nothing is claimed.</p></section>";
+    const bool ring = history.job.spec.strategy == api::Strategy::kAllReduce;
+    return absl::StrCat(html, "<p class=\"verdict fair\">The ", ring ? "workers'" : "parameter servers'",
+                        " tables were not read: nothing is claimed.</p></section>");
   }
   const LedgerSummary& ledger = *summary.ledger;
   absl::StrAppend(&html, "<p class=\"verdict ", LedgerExact(ledger) ? "good" : "bad", "\">",
@@ -276,7 +278,7 @@ pre{overflow-x:auto;font-size:13px;line-height:1.45;margin:12px 0 0}summary{curs
 std::string RenderReport(const RunHistory& history) {
   const double end = EndOfRun(history);
   return RenderPage(absl::StrCat(history.summary.job, " - Downpour run"), kStyle,
-                    absl::StrCat(RenderHead(history), RenderLedger(history.summary), RenderCharts(history, end),
+                    absl::StrCat(RenderHead(history), RenderLedger(history), RenderCharts(history, end),
                                  RenderTimeline(history, end), RenderEvents(history), RenderPlace(history.summary),
                                  "<details class=\"card\"><summary>Manifest</summary><pre>",
                                  Escape(api::ToJson(history.job)), "</pre></details>"));

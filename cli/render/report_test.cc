@@ -200,5 +200,12 @@ TEST(ReportTest, ManyEpochsDoNotPushAFailureOut) {
   EXPECT_THAT(page, HasSubstr("an epoch is done (600 times)"));
 }
 
+TEST(RenderReportTest, WithoutParameterServersItIsTheWorkersWhoseTablesWereNotRead) {
+  RunHistory history;
+  EXPECT_THAT(RenderReport(history), HasSubstr("The parameter servers' tables were not read"));
+  history.job.spec.strategy = api::Strategy::kAllReduce;
+  EXPECT_THAT(RenderReport(history), HasSubstr("The workers' tables were not read"));
+}
+
 }  // namespace
 }  // namespace downpour::cli

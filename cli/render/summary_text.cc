@@ -15,12 +15,17 @@ bool LedgerExact(const LedgerSummary& ledger) {
   return ledger.missing == 0 && ledger.duplicated == 0 && ledger.applied == ledger.expected;
 }
 
+const char* WhereUpdatesAre(const LedgerSummary& ledger) {
+  return ledger.of_workers ? "in every worker's model" : "on every slice";
+}
+
 std::string LedgerVerdict(const LedgerSummary& ledger) {
   std::string verdict;
   if (LedgerExact(ledger)) {
-    verdict = absl::StrCat("exact: each of ", ledger.expected, " updates is on every slice, once");
+    verdict = absl::StrCat("exact: each of ", ledger.expected, " updates is ", WhereUpdatesAre(ledger), ", once");
   } else {
-    verdict = absl::StrCat(ledger.expected - ledger.missing, " of ", ledger.expected, " updates are on every slice");
+    verdict = absl::StrCat(ledger.expected - ledger.missing, " of ", ledger.expected, " updates are ",
+                           WhereUpdatesAre(ledger));
     if (ledger.missing > 0) absl::StrAppend(&verdict, ", ", ledger.missing, " missing");
     absl::StrAppend(&verdict, ", ", ledger.duplicated, " applied twice");
   }

@@ -7,8 +7,10 @@
 
 namespace downpour::cli {
 
-// The ledger in a sentence: "exact: 2350 of 2350 updates applied once on every slice", or what is missing or
-// duplicated.
+// "on every slice"; of a job without parameter servers "in every worker's model".
+const char* WhereUpdatesAre(const LedgerSummary& ledger);
+
+// The ledger in a sentence: "exact: each of 2350 updates is on every slice, once", or what is missing or duplicated.
 std::string LedgerVerdict(const LedgerSummary& ledger);
 
 // True if every expected update is on every slice exactly once.

@@ -112,5 +112,13 @@ TEST(SummaryTextTest, EmptyAndHostileRuns) {
   EXPECT_THAT(RenderSummaryText(summary, true), HasSubstr("\x1b[1;31mFailed\x1b[0m"));
 }
 
+TEST(SummaryTextTest, WithoutParameterServersUpdatesAreInTheModelsOfWorkers) {
+  LedgerSummary ledger{10, 10, 0, 0, 0};
+  ledger.of_workers = true;
+  EXPECT_EQ(LedgerVerdict(ledger), "exact: each of 10 updates is in every worker's model, once");
+  ledger.missing = 2;
+  EXPECT_EQ(LedgerVerdict(ledger), "8 of 10 updates are in every worker's model, 2 missing, 0 applied twice");
+}
+
 }  // namespace
 }  // namespace downpour::cli

@@ -96,6 +96,12 @@ std::string Manifest(const std::string& dataset) {
          "  training: {epochs: 2, batchSize: 10}\n";
 }
 
+std::string RingManifest(const std::string& dataset) {
+  std::string manifest = Manifest(dataset);
+  const std::string servers = "parameterServer: {replicas: 1}";
+  return manifest.replace(manifest.find(servers), servers.size(), "strategy: AllReduce");
+}
+
 Command::Command(const CommandOptions& options)
     : output_file_(NextFile(options.directory, "output")), error_file_(NextFile(options.directory, "errors")) {
   const std::string program = Require("DOWNPOUR_COMMAND");

@@ -41,6 +41,8 @@ void MakeDataset(const std::string& directory, std::uint32_t samples);
 
 // A TrainingJob with two workers and one ps on that data set.
 std::string Manifest(const std::string& dataset);
+// The same without the ps.
+std::string RingManifest(const std::string& dataset);
 
 struct CommandOptions {
   std::vector<std::string> arguments;

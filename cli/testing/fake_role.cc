@@ -11,7 +11,9 @@
 //   stubborn       workers ignore SIGTERM
 //   fork           workers start a child each, whose number is appended to the file "children" in the run folder
 //   deaf           workers do not hear that the job is over
-//   duplicate      the ps applied an update twice
+//   duplicate      the ps, or the workers of a job without, applied an update twice
+//   mute           likewise: they say nothing of what they applied
+//   behind         worker-1 of a job without parameter servers lacks the last epoch
 #include <fcntl.h>
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
@@ -111,6 +113,13 @@ class Coordinator final : public v1::Coordinator::Service {
       reply->set_message("the fake coordinator was told to fail");
     }
     reply->mutable_view()->set_generation(1);
+    if (config.has_all_reduce()) {
+      v1::RingProgress& ring = *reply->mutable_ring();
+      ring.set_members(static_cast<std::uint32_t>(workers_));
+      ring.set_wanted(config.workers());
+      ring.set_formed(workers_ > 0);
+      ring.set_updates_per_step(config.workers());
+    }
     reply->set_ps_expected(config.ps_replicas());
     reply->set_epochs(config.epochs());
     reply->set_updates_per_epoch(UpdatesPerEpoch());
@@ -180,6 +189,7 @@ class Coordinator final : public v1::Coordinator::Service {
   int workers_ = 0;
 };
 
+// Also of a worker without parameter servers, which has both slices of the model.
 class ParameterServer final : public v1::ParameterServer::Service {
  public:
   grpc::Status ReadLedger(grpc::ServerContext*, const v1::LedgerRequest*, v1::LedgerReply* reply) override {
@@ -192,10 +202,14 @@ class ParameterServer final : public v1::ParameterServer::Service {
     data.set_batch_size(config.batch_size());
     data.set_updates_per_shard(4);
     data.set_epochs(config.epochs());
-    v1::SliceLedger* const slice = reply->add_slices();
-    slice->set_slice(reply->ps_index());
-    slice->set_watermark(config.epochs());
-    slice->set_version(UpdatesPerEpoch() * config.epochs() + (Misbehaves("duplicate") ? 1 : 0));
+    const bool ring = config.has_all_reduce();
+    const std::uint32_t epochs = config.epochs() - (ring && Misbehaves("behind") && reply->ps_index() == 1 ? 1 : 0);
+    for (std::uint32_t number = ring ? 0 : reply->ps_index(); number <= (ring ? 1 : reply->ps_index()); ++number) {
+      v1::SliceLedger* const slice = reply->add_slices();
+      slice->set_slice(number);
+      slice->set_watermark(epochs);
+      slice->set_version(UpdatesPerEpoch() * epochs + (Misbehaves("duplicate") ? 1 : 0));
+    }
     return grpc::Status::OK;
   }
 
@@ -212,14 +226,19 @@ bool Terminated(int signals) {
   return poll(&descriptor, 1, kPollMilliseconds) > 0;
 }
 
-int Serve(grpc::Service& service, int signals) {
+std::unique_ptr<grpc::Server> Listen(grpc::Service& service) {
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(options["listen"], grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server != nullptr) WriteAtomically(options["address-file"], "127.0.0.1:" + std::to_string(port));
+  return server;
+}
+
+int Serve(grpc::Service& service, int signals) {
+  const std::unique_ptr<grpc::Server> server = Listen(service);
   if (server == nullptr) return 1;
-  WriteAtomically(options["address-file"], "127.0.0.1:" + std::to_string(port));
   while (!finished && !Terminated(signals)) {
   }
   if (finished) poll(nullptr, 0, kFarewellMilliseconds);  // workers hear of it at their next call
@@ -238,6 +257,12 @@ int Work(int signals) {
   if (Misbehaves("crash") && options["incarnation"] == "1") {
     std::cerr << "the fake worker was told to crash" << std::endl;
     return 3;
+  }
+  ParameterServer tables;
+  std::unique_ptr<grpc::Server> server;
+  if (config.has_all_reduce()) {
+    server = Listen(tables);
+    if (server == nullptr || options["ring-listen"].empty()) return 1;
   }
   while (Misbehaves("stubborn") || !Terminated(signals)) {
     if (Misbehaves("stubborn")) poll(nullptr, 0, kPollMilliseconds);

@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "cli/render/format.h"
 #include "cli/render/test_metrics.h"
+#include "cli/why/ring.h"
 #include "operator/planner/checkpoint.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
@@ -34,8 +35,8 @@ constexpr double kStandstillSeconds = 60;  // after progress should have been wr
 constexpr std::size_t kMostNames = 3;
 
 // As it should be when true; of all others, known or not, the opposite holds.
-constexpr std::string_view kGoodConditions[] = {planner::kReady, planner::kScheduled, planner::kSuccessCriteriaMet,
-                                                planner::kComplete, planner::kProtected};
+constexpr std::string_view kGoodConditions[] = {planner::kReady,    planner::kScheduled, planner::kSuccessCriteriaMet,
+                                                planner::kComplete, planner::kProtected, planner::kRingFormed};
 
 std::string Capitalised(std::string text) {
   if (!text.empty() && text.front() >= 'a' && text.front() <= 'z') text.front() = static_cast<char>(text.front() - 32);
@@ -148,7 +149,12 @@ class Explainer {
     facts.push_back(Over() ? situation_.outcome : status_.phase.empty() ? "no status" : status_.phase);
     if (!status_.phase.empty() && !Over()) {
       facts.push_back(absl::StrCat("workers ", status_.worker.ready, "/", status_.worker.desired));
-      facts.push_back(absl::StrCat("ps ", status_.parameter_server.ready, "/", status_.parameter_server.desired));
+      if (!IsRing(situation_.job)) {
+        facts.push_back(absl::StrCat("ps ", status_.parameter_server.ready, "/", status_.parameter_server.desired));
+      } else if (status_.ring.has_value()) {
+        facts.push_back(absl::StrCat("ring of ", status_.ring->members, "/", status_.ring->wanted,
+                                     status_.ring->formed ? "" : ", not formed"));
+      }
       if (status_.slices.has_value() && planner::HasStandbys(spec_)) {
         facts.push_back(absl::StrCat("slices with a standby ", status_.slices->in_sync, "/", status_.slices->total));
       }
@@ -353,6 +359,13 @@ class Explainer {
   void SayMembers() {
     const std::string missing = MissingText();
     const bool trains = status_.phase == "Running";
+    if (trains && RingIsFormedAnew(situation_.job)) {
+      const std::string why = RingMessage(situation_.job);
+      told_.insert(planner::kRingFormed);
+      return Say(Severity::kAttention,
+                 absl::StrCat("Training stands still until its ring of workers is formed anew",
+                              why.empty() ? "" : ": " + why, missing.empty() ? "" : "; " + missing, "."));
+    }
     if (trains && missing.empty() && planner::IsTrue(status_, planner::kDrainWaits)) {
       return SayCondition(Severity::kAttention, planner::kDrainWaits, "the job trains");
     }
@@ -370,6 +383,12 @@ class Explainer {
     if (trains && missing.empty()) {
       std::string text = "The job trains";
       if (status_.worker.ready < status_.worker.desired) absl::StrAppend(&text, " with ", WorkersText());
+      const bool apart = RingLacksWorkers(situation_.job);
+      if (apart) {
+        const std::string why = RingMessage(situation_.job);
+        absl::StrAppend(&text, "; ", status_.ring->members, " of ", status_.ring->wanted, " are in its ring",
+                        why.empty() ? "" : ": " + why);
+      }
       const api::Condition* lost = planner::FindCondition(status_, planner::kParametersLost);
       if (lost != nullptr) {  // not any more, or the headline would be another
         absl::StrAppend(&text, ". Parameters were lost, and ", Since(lost->last_transition_time), " ago ",
@@ -379,13 +398,17 @@ class Explainer {
         absl::StrAppend(&text, "; the newest failure was ", InstanceName(newest.role, newest.index), " ",
                         Since(newest.time), " ago (", CauseText(newest), ")");
       }
-      const bool whole = status_.worker.ready >= status_.worker.desired && lost == nullptr;
+      const bool whole = status_.worker.ready >= status_.worker.desired && lost == nullptr && !apart;
       return Say(whole ? Severity::kFine : Severity::kAttention, absl::StrCat(text, "."));
     }
     if (trains) {
       return Say(Severity::kAttention, absl::StrCat("Training goes on with ", WorkersText(), ": ", missing, "."));
     }
-    if (!missing.empty()) return Say(Severity::kAttention, absl::StrCat("Training waits: ", missing, "."));
+    const std::string ring = RingMessage(situation_.job);
+    if (!ring.empty()) told_.insert(planner::kRingFormed);
+    if (!missing.empty()) {
+      return Say(Severity::kAttention, absl::StrCat("Training waits: ", ring.empty() ? "" : ring + "; ", missing, "."));
+    }
     const api::Condition* scheduled = planner::FindCondition(status_, planner::kScheduled);
     if (scheduled != nullptr && !scheduled->status) {
       return SayCondition(Severity::kAttention, planner::kScheduled, "training waits");
@@ -394,6 +417,7 @@ class Explainer {
     if (status_.phase == "Pending" && !situation_.instances.has_value()) {
       return Say(Severity::kAttention, "Training has not begun; nothing says why.");
     }
+    if (!ring.empty()) return Say(Severity::kAttention, absl::StrCat("Training waits: ", ring, "."));
     if (!situation_.coordinator_message.empty()) {
       return Say(Severity::kAttention, absl::StrCat("Training waits: ", situation_.coordinator_message, "."));
     }

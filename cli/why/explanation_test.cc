@@ -534,5 +534,98 @@ TEST(ExplanationTextTest, ColoursOnlyWhereAsked) {
   EXPECT_THAT(ExplanationText(explanation, 80, 24, false), Not(HasSubstr("\x1b")));
 }
 
+// A job without parameter servers that trains and lacks nothing.
+Situation TrainingInARing() {
+  Situation situation = Training();
+  api::TrainingJob& job = situation.job;
+  job.spec.strategy = api::Strategy::kAllReduce;
+  job.spec.parameter_server.reset();
+  job.status.parameter_server = {};
+  job.status.ring.emplace();
+  job.status.ring->members = job.status.ring->wanted = 2;
+  job.status.ring->formed = true;
+  situation.instances = {Member(api::Role::kCoordinator, 0), Member(api::Role::kWorker, 0),
+                         Member(api::Role::kWorker, 1)};
+  return situation;
+}
+
+TEST(ExplainTest, ARingThatTrains) {
+  const Explanation explanation = Explain(TrainingInARing(), kNow);
+  EXPECT_EQ(explanation.severity, Severity::kFine);
+  EXPECT_EQ(explanation.facts, "Running, workers 2/2, ring of 2/2, update 400/1000, age 5m10s");
+  EXPECT_EQ(explanation.headline, "The job trains.");
+  EXPECT_THAT(explanation.sections, IsEmpty());
+}
+
+TEST(ExplainTest, ARingThatIsFormedAnew) {
+  Situation situation = TrainingInARing();
+  api::RingStatus& ring = *situation.job.status.ring;
+  ring.formed = false;
+  EXPECT_EQ(Explain(situation, kNow).headline, "The job trains.") << "it is there again in a moment";
+  ring.members = 1;
+  ring.message = "rank 1 is gone: 1 workers";
+  situation.instances->pop_back();
+  situation.job.status.worker.ready = 1;
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.severity, Severity::kAttention);
+  EXPECT_THAT(explanation.facts, HasSubstr("workers 1/2, ring of 1/2, not formed, update"));
+  EXPECT_EQ(explanation.headline,
+            "Training stands still until its ring of workers is formed anew: rank 1 is gone: 1 workers; "
+            "worker-1 is not there.");
+}
+
+TEST(ExplainTest, AWorkerThatRunsAndIsNotInTheRing) {
+  Situation situation = TrainingInARing();
+  situation.job.status.ring->members = 1;
+  situation.job.status.ring->message = "worker-0 has a task";
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.severity, Severity::kAttention);
+  EXPECT_EQ(explanation.headline, "The job trains; 1 of 2 are in its ring: worker-0 has a task.");
+}
+
+TEST(ExplainTest, ARingOfWhichAllWorkersWereLost) {
+  Situation situation = TrainingInARing();
+  SetCondition(situation, planner::kRingFormed, true, "Formed", "2 workers train together, 2 updates a step");
+  SetCondition(situation, planner::kParametersLost, true, "WorkersLostInGeneration1",
+               "the parameters are lost: no worker is left that holds them; training goes back to /ckpt/lenet/3");
+  EXPECT_THAT(Explain(situation, kNow).headline, HasSubstr("training goes back to /ckpt/lenet/3."));
+  api::Condition& lost = situation.job.status.conditions.back();
+  lost.status = false;
+  lost.message = "training went on from /ckpt/lenet/3 (update 300; lost 20 updates) under generation 2";
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(
+      explanation.headline,
+      "The job trains. Parameters were lost, and 1m0s ago training went on from /ckpt/lenet/3 (update 300; lost 20 "
+      "updates) under generation 2.");
+  EXPECT_THAT(Section(explanation, "Conditions"), IsEmpty()) << "a ring that is formed is as it should be";
+}
+
+TEST(ExplainTest, ARingThatNothingIsKnownOfButItsCondition) {
+  Situation situation = TrainingInARing();
+  situation.job.status.phase = "Starting";
+  situation.job.status.progress.reset();
+  situation.job.status.ring.reset();
+  SetCondition(situation, planner::kRingFormed, false, "Waiting", "1 of at least 2 workers are there");
+  const Explanation explanation = Explain(situation, kNow);
+  EXPECT_EQ(explanation.headline, "Training waits: 1 of at least 2 workers are there.");
+  EXPECT_THAT(Section(explanation, "Conditions"), ElementsAre("RingFormed is false for 1m0s: Waiting"));
+}
+
+TEST(ExplainTest, ARingThatWaitsForWorkers) {
+  Situation situation = TrainingInARing();
+  situation.job.status.phase = "Starting";
+  situation.job.status.progress.reset();
+  situation.job.status.ring->members = 0;
+  situation.job.status.ring->formed = false;
+  situation.job.status.ring->message = "1 of at least 2 workers are there";
+  EXPECT_EQ(Explain(situation, kNow).headline, "Training waits: 1 of at least 2 workers are there.");
+  situation.instances->back() = Member(api::Role::kWorker, 1, InstancePhase::kPending);
+  situation.instances->back().waiting_reason = "Unschedulable: 0/3 nodes are available";
+  situation.job.status.worker.ready = 1;
+  EXPECT_EQ(Explain(situation, kNow).headline,
+            "Training waits: 1 of at least 2 workers are there; worker-1 is pending: Unschedulable: 0/3 nodes are "
+            "available.");
+}
+
 }  // namespace
 }  // namespace downpour::cli

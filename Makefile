@@ -29,21 +29,29 @@ bench-loader: setup
 	cmake --build --preset release --target loader_bench
 	python3 tests/bench/loader.py --bin $(BUILD)/bin --output build/bench-loader.json
 
+# All-reduce against PyTorch's DistributedDataParallel, of DOWNPOUR_PYTORCH_PYTHON; a few minutes.
+.PHONY: bench-all-reduce
+bench-all-reduce: setup
+	cmake --preset release >/dev/null
+	cmake --build --preset release --target downpour downpour-server downpour-worker
+	python3 tests/bench/all_reduce.py --bin $(BUILD)/bin --output build/bench-all-reduce.json
+
 # A job with standbys whose processes are killed and stopped, and where nft and ss are there cut off, for ten minutes, or
-# SOAK_SECONDS.
+# SOAK_SECONDS. STRATEGY=AllReduce: without parameter servers.
 .PHONY: soak
 soak: setup
 	cmake --preset release >/dev/null
 	cmake --build --preset release --target downpour downpour-server counter_worker
 	python3 tests/soak/soak.py --downpour $(BUILD)/bin/downpour --server $(BUILD)/bin/downpour-server \
-	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
+	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) --strategy $(or $(STRATEGY),ParameterServer) \
+	  $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
 
-# Every network of deploy/examples/zoo for 100 updates or 200; ten minutes.
+# Every network of deploy/examples/zoo for 100 updates or 200; ten minutes. STRATEGY=AllReduce: without parameter servers.
 .PHONY: zoo
 zoo: setup
 	cmake --preset release >/dev/null
 	cmake --build --preset release --target downpour downpour-server downpour-worker
-	python3 tests/zoo/run.py --bin $(BUILD)/bin --output build/zoo.json
+	python3 tests/zoo/run.py --bin $(BUILD)/bin --strategy $(or $(STRATEGY),ParameterServer) --output build/zoo.json
 
 # The programs of deploy/examples/programs as they are, and the table of docs/programs.md. PROGRAMS="fashion-mnist" runs some;
 # all of them take hours on two cores.

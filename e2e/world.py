@@ -209,11 +209,12 @@ class World:
     def ledger(self, manifest, name="lenet"):
         """What the tables of the parameter servers say, read by a program that shares no code with the trainer: it
         talks to the pods' own addresses, which this machine can reach."""
-        return read_ledger(manifest, self.get("trainingjob", name)["metadata"]["uid"], self.servers(name).values())
+        role = "worker" if manifest["spec"].get("strategy") == "AllReduce" else "ps"
+        return read_ledger(manifest, self.get("trainingjob", name)["metadata"]["uid"], self.servers(name, role).values())
 
-    def servers(self, name="lenet"):
-        """host:port by name of each ps pod."""
-        pods = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role=ps")
+    def servers(self, name="lenet", role="ps"):
+        """host:port by name of each pod whose tables can be read: of a ps or, in a job that has none, of a worker."""
+        pods = self.get("pods", selector=f"training.downpour.dev/job-name={name},training.downpour.dev/role={role}")
         return {pod["metadata"]["name"]: host_port(pod["status"].get("podIP", ""), CONTROL_PORT) for pod in pods}
 
     @contextlib.contextmanager

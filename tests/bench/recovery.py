@@ -54,13 +54,14 @@ def read_steps(folder):
     return steps
 
 
-def first_acknowledged(steps, moment):
-    """When the first update that was computed after the moment was acknowledged; None: none was."""
+def first_acknowledged(steps, moment, updates=1):
+    """When the first update that was computed after the moment was acknowledged; None: none was. `updates`: so many of a
+    worker are acknowledged at once at most."""
     found = None
     for begun, computed in steps.values():
-        index = bisect.bisect_right(computed, moment)
-        if index + 1 < len(begun) and (found is None or begun[index + 1] < found):
-            found = begun[index + 1]
+        index = bisect.bisect_right(computed, moment) + updates
+        if index < len(begun) and (found is None or begun[index] < found):
+            found = begun[index]
     return found
 
 
@@ -79,7 +80,7 @@ def pace(steps, pids, begin, end):
     return sum(bisect.bisect(steps[pid][0], end) - bisect.bisect(steps[pid][0], begin) for pid in pids) / (end - begin)
 
 
-def run_job(arguments, *, ps, factor, updates, step, patience, environment=None, last=None, workers=3):
+def run_job(arguments, *, ps, factor, updates, step, patience, environment=None, last=None, workers=3, ring=False):
     """Runs a job of so many updates, a few more maybe; `step(folder)` is called again and again. Returns the steps."""
     folder = tempfile.mkdtemp(prefix="downpour-recovery-")
     times = os.path.join(folder, "times")
@@ -88,7 +89,7 @@ def run_job(arguments, *, ps, factor, updates, step, patience, environment=None,
     run_folder = os.path.join(folder, "run")
     try:
         run_protected(
-            arguments, {"ps": ps, "replication_factor": factor, "seed": 1}, folder, updates, lambda: step(run_folder),
+            arguments, {"ps": ps, "replication_factor": factor, "seed": 1, "all_reduce": ring}, folder, updates, lambda: step(run_folder),
             patience=patience, last=last,
             environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS), "DOWNPOUR_COUNTER_TIMES": times,
                          **(environment or {})})
@@ -107,8 +108,8 @@ def held_bytes(folder, servers):
 class Strikes:
     """Faults of one kind, each once everything is as it was before the one before."""
 
-    def __init__(self, role, kind, count):
-        self.role, self.kind, self.count = role, kind, count
+    def __init__(self, role, kind, count, ring=False):
+        self.role, self.kind, self.count, self.ring = role, kind, count, ring
         self.chance = random.Random(7)
         self.moments = []  # (when, pids of the workers that it does not touch)
         self.calm = None   # since when every slice has a standby and everybody is there
@@ -124,9 +125,14 @@ class Strikes:
             return
         status = read_status(folder)
         processes = alive(status)
-        whole = (is_protected(status) and slices_of(status).get("moving", 0) == 0 and read_progress(folder) > 0 and
-                 sum(name.startswith("ps-") for name in processes) == PS and
-                 sum(name.startswith("worker-") for name in processes) == counter_processes.WORKERS)
+        workers = sum(name.startswith("worker-") for name in processes)
+        whole = read_progress(folder) > 0 and workers == counter_processes.WORKERS
+        if self.ring:
+            ring = status.get("status", {}).get("ring", {})
+            whole = whole and ring.get("formed", False) and ring.get("members") == workers
+        else:
+            whole = (whole and is_protected(status) and slices_of(status).get("moving", 0) == 0 and
+                     sum(name.startswith("ps-") for name in processes) == PS)
         if not whole:
             self.calm = None
             return
@@ -152,19 +158,21 @@ class Strikes:
             go_on(self.folder, pid)
 
 
-def strike(arguments, role, kind, count, updates, patience):
-    strikes = Strikes(role, kind, count)
-    steps = run_job(arguments, ps=PS, factor=2, updates=updates, step=strikes.step, patience=patience, last=strikes.mend)
+def strike(arguments, role, kind, count, updates, patience, ring=False):
+    strikes = Strikes(role, kind, count, ring)
+    steps = run_job(arguments, ps=PS, factor=2, updates=updates, step=strikes.step, patience=patience, last=strikes.mend,
+                    ring=ring)
     print(f"bench: {len(strikes.moments)} of {count} times: {kind} {role}", file=sys.stderr, flush=True)
     return strikes.moments, steps
 
 
-def failover_row(name, arguments, kind, count, updates, patience, target, floor):
-    """Milliseconds; the target is of the median, the floor of the longest."""
-    moments, steps = strike(arguments, "ps", kind, count, updates, patience)
+def failover_row(name, arguments, kind, count, updates, patience, target, floor, ring=False):
+    """Milliseconds; the target is of the median, the floor of the longest. Of a ring, until the workers that are left have
+    taken a step; each of them has two updates of it at most."""
+    moments, steps = strike(arguments, "worker" if ring else "ps", kind, count, updates, patience, ring)
     stood = []
     for moment, _ in moments:
-        acknowledged = first_acknowledged(steps, moment)
+        acknowledged = first_acknowledged(steps, moment, updates=2 if ring else 1)
         if acknowledged is not None:
             stood.append(1000 * (acknowledged - moment))
     check(stood, "the job was over before anything could be struck")
@@ -318,6 +326,10 @@ def recovery_rows(binaries, wanted):
         rows.append(failover_row("failover-kill", arguments, "kill", 50, 4000, 600, 500, 1000))
     if wanted("failover-stop"):
         rows.append(failover_row("failover-stop", arguments, "stop", 10, 4000, 600, 5000, 8000))
+    if wanted("ring-kill"):
+        rows.append(failover_row("ring-kill", arguments, "kill", 30, 12000, 600, 3000, 10000, ring=True))
+    if wanted("ring-stop"):
+        rows.append(failover_row("ring-stop", arguments, "stop", 8, 12000, 600, 3000, 10000, ring=True))
     if wanted("other-workers"):
         rows.append(worker_row(arguments, 10, 1500, 300))
     if wanted("moving"):

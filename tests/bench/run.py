@@ -47,17 +47,20 @@ def peak_resident_bytes(pid):
     return fields["VmHWM"]
 
 
-def run_ours(binaries, manifest, model, workers, batch, samples, epochs, ps=1, factor=1):
+def run_ours(binaries, manifest, model, workers, batch, samples, epochs, ps=1, factor=1, more=()):
     """One job. Returns steady samples/s, seconds to the first update, and memory."""
     folder = tempfile.mkdtemp(prefix="downpour-bench-")
     run = os.path.join(folder, "run")
     command = [os.path.join(binaries, "downpour"), "run", os.path.join(ROOT, f"deploy/examples/{manifest}.yaml"), "--run-dir", run,
                "--output", "json", "--set", f"model.name={model}", "--set", f"training.batchSize={batch}",
                "--set", f"training.epochs={epochs}", "--set", "training.evaluate=false",
-               "--set", f"worker.replicas={workers}", "--set", f"parameterServer.replicas={ps}",
-               "--set", f"parameterServer.replicationFactor={factor}"]
+               "--set", f"worker.replicas={workers}"]
+    if ps > 0:
+        command += ["--set", f"parameterServer.replicas={ps}", "--set", f"parameterServer.replicationFactor={factor}"]
     if samples:
         command += ["--set", f"dataset.synthetic.samples={samples}"]
+    for setting in more:
+        command += ["--set", setting]
     memory = {}
     with open(os.path.join(folder, "stderr"), "w", encoding="utf-8") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)

@@ -28,6 +28,11 @@ EPOCHS = 3
 WORKERS = 3
 UPDATES = EPOCHS * -(-SAMPLES // BATCH_SIZE)
 SLICE_ELEMENTS = 1 << 20
+# Of a job without parameter servers: every step of an epoch has as many updates, and every update as many samples.
+RING_SAMPLES = 6144
+RING_BATCH_SIZE = 32
+RING_UPDATES_PER_SHARD = 8
+RING_UPDATES_PER_STEP = 4
 PATIENCE_SECONDS = 160
 POLL_SECONDS = 0.02
 STRAND_SECONDS = 0.4  # by then every worker waits for the parameter server that is paused
@@ -302,6 +307,13 @@ def prepare(arguments, scenario, folder):
                               "backoff": {"initialSeconds": 1, "maxSeconds": 1}},
         },
     }
+    if scenario.get("all_reduce"):
+        # The mean of a step's updates, times as many: all are counted. Powers of two, so that it is exact.
+        spec = manifest["spec"]
+        spec["strategy"] = "AllReduce"
+        del spec["parameterServer"]
+        spec["training"]["updatesPerShard"] = RING_UPDATES_PER_SHARD
+        spec["update"] = {"updatesPerStep": RING_UPDATES_PER_STEP, "optimizer": {"learningRate": RING_UPDATES_PER_STEP}}
     path = os.path.join(folder, "job.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(manifest, file)
@@ -342,7 +354,9 @@ def supervise(arguments, manifest, programs, folder, step, *, patience=PATIENCE_
 def run_protected(arguments, scenario, folder, updates, step, *, least_epochs=1, **options):
     """A job of so many updates, a few more maybe, of which nothing may be rolled back; afterwards each was counted once on
     every slice. `options` are those of supervise."""
-    global EPOCHS, UPDATES
+    global SAMPLES, BATCH_SIZE, EPOCHS, UPDATES
+    if scenario.get("all_reduce"):
+        SAMPLES, BATCH_SIZE = RING_SAMPLES, RING_BATCH_SIZE
     an_epoch = -(-SAMPLES // BATCH_SIZE)
     EPOCHS = max(least_epochs, -(-updates // an_epoch))
     UPDATES = EPOCHS * an_epoch

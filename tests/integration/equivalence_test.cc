@@ -200,7 +200,8 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
                                                         : *config.mutable_optimizer()->mutable_schedule();
   if (rule.cosine) schedule.set_type(v1::SCHEDULE_COSINE);
   config.set_clip_norm(rule.clip_norm);
-  config.mutable_optimizer()->set_staleness_aware(true);  // one worker is never stale
+  config.mutable_optimizer()->set_staleness_aware(ps_count > 0);  // one worker is never stale
+  if (ps_count == 0) config.mutable_all_reduce();
   config.set_output_directory(output_directory);
   return config;
 }
@@ -373,7 +374,7 @@ absl::Status FinishWhenDone(const std::string& address) {
   return absl::DeadlineExceededError(why);
 }
 
-// The same through `ps_count` parameter servers over loopback; the exported model.
+// The same through `ps_count` parameter servers over loopback, with 0 by all-reduce; the exported model.
 void TrainThroughServers(const Trained& trained, const Rule& rule, std::uint32_t ps_count,
                          checkpoint::LoadedFile* exported) {
   std::string directory = absl::StrCat(::testing::TempDir(), "/equivalence.XXXXXX");
@@ -431,7 +432,7 @@ void ExpectTheSame(const Trained& trained, const Rule& rule, const Weights& expe
   for (std::size_t tensor = 0; tensor < expected.size(); ++tensor) {
     EXPECT_NE(expected[tensor], initial[tensor]) << model->tensors()[tensor].name;
   }
-  for (std::uint32_t ps_count = 1; ps_count <= 3; ++ps_count) {
+  for (std::uint32_t ps_count = rule.updates_per_step == 0 ? 1 : 0; ps_count <= 3; ++ps_count) {
     SCOPED_TRACE(absl::StrCat(ps_count, " ps"));
     checkpoint::LoadedFile exported;
     ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, ps_count, &exported));

@@ -74,11 +74,25 @@ def learns_clothes(run):
     expect(run.losses()[-1] < 2.0, f"the loss on the test set is {run.losses()[-1]}, expected well below ln 10")
 
 
-# By manifest: samples and test samples to generate, what is set, and what must be seen.
+def keeps_best(run):
+    loss_falls(run)
+    file = pathlib.Path(run.summary["best"]["path"])
+    expect(file.name == "best.safetensors" and file.stat().st_size > 0, f"the best model: {run.summary['best']}")
+    expect(any((run.folder / "multi-worker-mirrored-logs").rglob("*tfevents*")), "there are no event files of TensorBoard")
+
+
+# An epoch of all 60,000 takes this network minutes.
+FEW_IMAGES = "{format: Synthetic, synthetic: {kind: Images, shape: [1, 28, 28], samples: 1000, testSamples: 200}}"
+
+# By manifest: samples and test samples to generate (None: its data are not generated), what is set, and what must be seen.
 PROGRAMS = {
     "cifar10-deep": ((1000, 200), {"training.earlyStopping": "{patience: 2, minDelta: 1000}"}, ends_early),
+    "cifar10-horovod": ((1000, 200), {"training.epochs": 6}, loss_falls),
     "cifar10-one-cycle": ((2000, 200), {"training.epochs": 4}, loss_falls),
+    "d2l-lenet": (None, {"training.epochs": 1}, learns_clothes),
     "fashion-mnist": (None, {"training.epochs": 1}, learns_clothes),
+    "mirrored": (None, {"dataset": FEW_IMAGES, "training.epochs": 4}, loss_falls),
+    "multi-worker-mirrored": (None, {"dataset": FEW_IMAGES, "training.epochs": 2}, keeps_best),
     "photos": ((90, 1), {"training.epochs": 8}, loss_falls),
     "sentiment": ((600, 100), {"training.epochs": 2}, learns_texts),
 }
@@ -100,7 +114,7 @@ def train(downpour, name, folder, samples, settings, timeout):
     manifest = EXAMPLES / f"{name}.yaml"
     shutil.copy(manifest, folder)
     lines = [line for line in manifest.read_text(encoding="utf-8").splitlines() if line.startswith(COMMAND)]
-    expect(len(lines) == (0 if name == "fashion-mnist" else 1), f"{len(lines)} lines that generate data")
+    expect(len(lines) == (0 if PROGRAMS[name][0] is None else 1), f"{len(lines)} lines that generate data")
     for line in lines:
         words = line[len(COMMAND):].split()
         if samples is not None:

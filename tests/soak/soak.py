@@ -3,6 +3,9 @@
 coordinator as real processes, of which a random one is killed, stopped or cut off every few seconds. Afterwards every
 counter of every slice is exact, and nothing was rolled back.
 
+With --strategy AllReduce there are no parameter servers: three workers share each step, and those that are left go on with
+it when one is lost.
+
 A parameter server is struck only while every slice has a standby: two at once are another promise. With --network each
 run has a network of its own, in which a process can be cut off: packets of its connections and to its port are dropped.
 
@@ -28,6 +31,8 @@ PS = 3
 UPDATES_A_SECOND = 18  # less than is done, faults included
 STEP_MILLISECONDS = 40
 ROLES = ["worker"] * 3 + ["ps"] * 4 + ["coordinator"] * 2
+RING_ROLES = ["worker"] * 7 + ["coordinator"] * 2
+RING_UPDATES_A_SECOND = 22
 LONGEST_STOP = 7.0  # seconds; a lease is 3
 
 
@@ -57,7 +62,7 @@ class Network:
 class Faults:
     """What strikes when: a function of the seed and of what is there."""
 
-    def __init__(self, folder, seed, seconds, network):
+    def __init__(self, folder, seed, seconds, network, roles):
         self.folder = folder
         self.chance = random.Random(seed)
         self.seconds = seconds
@@ -67,7 +72,8 @@ class Faults:
         self.until = None  # the end of the stop or the cut that is under way
         self.stopped = None
         self.count = {}
-        self.role = self.chance.choice(ROLES)
+        self.roles = roles
+        self.role = self.chance.choice(roles)
 
     def step(self):
         now = time.monotonic()
@@ -109,7 +115,7 @@ class Faults:
         except ProcessLookupError:
             return
         self.count[kind] = self.count.get(kind, 0) + 1
-        self.role = self.chance.choice(ROLES)
+        self.role = self.chance.choice(self.roles)
         self.next = now + self.chance.uniform(2, 5) + (0 if kind == "kill" else length)
         print(f"{now - self.begun:7.1f} s  {kind:5} {name} ({pid})" + ("" if kind == "kill" else f" for {length:.1f} s"), flush=True)
 
@@ -123,11 +129,13 @@ class Faults:
 
 
 def run(arguments, folder):
-    scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed}
+    ring = arguments.strategy == "AllReduce"
+    scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed, "all_reduce": ring}
     network = Network() if arguments.network else None
-    faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network)
+    faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network, RING_ROLES if ring else ROLES)
+    pace = RING_UPDATES_A_SECOND if ring else UPDATES_A_SECOND
     run_protected(
-        arguments, scenario, folder, int(arguments.seconds * UPDATES_A_SECOND), faults.step, least_epochs=2,
+        arguments, scenario, folder, int(arguments.seconds * pace), faults.step, least_epochs=2,
         patience=3 * arguments.seconds + 120,
         environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS)}, last=faults.mend)
     return sum(faults.count.values())
@@ -140,6 +148,7 @@ def main():
     parser.add_argument("--worker", required=True, help="the worker that counts")
     parser.add_argument("--seconds", type=float, default=90, help="so long faults strike")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--strategy", choices=["ParameterServer", "AllReduce"], default="ParameterServer")
     parser.add_argument("--network", action="store_true", help="in a network of its own, where processes are cut off too")
     arguments = parser.parse_args()
     if arguments.network and os.environ.get("DOWNPOUR_SOAK_NETWORK") is None:

@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Jobs without parameter servers, with real processes.
+
+exact       two workers and a network with dropout and running statistics: killed as a whole and resumed, the model file is
+            that of a job that was never interrupted, byte for byte
+strategies  a job that is killed and goes on with the other strategy, from ps to all-reduce and back: each update is counted
+            once over all lives
+scaled      one worker, four, two, three: each update is counted once, and nothing begins anew
+gone        all workers are killed at once: the job goes on from its newest checkpoint
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+import counter_processes as counter
+from checkpoint_processes import check_counted, check_same, counting_job, learning_job, read
+from counter_processes import Failure, check
+
+counter.SAMPLES = counter.RING_SAMPLES
+WIDTH = counter.RING_UPDATES_PER_STEP
+
+
+def without_servers(spec, workers):
+    spec = {**spec, "strategy": "AllReduce", "worker": {"replicas": workers}}
+    spec.pop("parameterServer")
+    return spec
+
+
+def rewritten(job, change):
+    """The same job with another manifest."""
+    with open(job.manifest, encoding="utf-8") as file:
+        manifest = json.load(file)
+    manifest["spec"] = change(manifest["spec"])
+    with open(job.manifest, "w", encoding="utf-8") as file:
+        json.dump(manifest, file)
+    return job
+
+
+def ring_job(arguments, folder, name="counted", *, workers=3, epochs=4, step=20, **more):
+    """Of which each step has as many updates, all of as many samples, so that a rate as high counts each of them."""
+    job = counting_job(arguments, folder, name, epochs=epochs, batch=counter.RING_BATCH_SIZE, samples=counter.RING_SAMPLES,
+                       step=step, workers=workers)
+
+    def change(spec):
+        spec["training"]["updatesPerShard"] = counter.RING_UPDATES_PER_SHARD
+        spec["update"] = {"updatesPerStep": WIDTH, "optimizer": {"learningRate": WIDTH}}
+        return {**without_servers(spec, workers), **more}
+    return rewritten(job, change)
+
+
+def exact(arguments, folder):
+    folders = [os.path.join(folder, what) for what in ("whole", "killed")]
+    for one in folders:
+        os.mkdir(one)
+    update = {"accumulate": 2, "clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}
+    jobs = [rewritten(learning_job(arguments, one, "trained", samples=64000, update=update, **uri),
+                      lambda spec: without_servers(spec, 2))
+            for one, uri in zip(folders, ({}, {"uri": os.path.join(folders[1], "store")}))]
+    with jobs[0].start() as run:
+        whole = run.end()
+    for _ in range(2):
+        before = jobs[1].checkpoints()
+        with jobs[1].start() as run:
+            run.until(lambda: set(jobs[1].checkpoints()) - set(before), "a new checkpoint")
+            made = run.progress()
+            run.until(lambda: run.progress() > made, "updates that are lost")
+            run.kill()
+        print(f"killed at {run.progress():.0%}", flush=True)
+    newest = jobs[1].checkpoints()[-1]
+    with jobs[1].start() as run:
+        summary = run.end()
+    check(summary["resumedFrom"] == newest, f"resumed from {summary['resumedFrom']}, expected {newest}")
+    check_same(whole, summary)
+    check(read(whole["modelPath"]) == read(summary["modelPath"]), "the model files differ")
+
+
+def strategies(arguments, folder):
+    job = ring_job(arguments, folder, workers=2)
+    ring = job.manifest + ".ring"
+    shutil.copy(job.manifest, ring)
+
+    def with_servers(spec):
+        spec = {**spec, "strategy": "ParameterServer", "parameterServer": {"replicas": 2}}
+        spec["update"] = {**spec["update"], "mode": "Synchronous"}
+        return spec
+    for life, servers in enumerate([True, False, True, False]):
+        shutil.copy(ring, job.manifest)
+        if servers:
+            rewritten(job, with_servers)
+        before = job.checkpoints()
+        with job.start() as run:
+            if life == 3:
+                summary = run.end()
+                break
+            run.until(lambda: set(job.checkpoints()) - set(before), "a new checkpoint")
+            made = run.progress()
+            run.until(lambda: run.progress() > made, "updates that are lost")
+            run.kill()
+        print(f"{'ps' if servers else 'all-reduce'}: killed at {run.progress():.0%}", flush=True)
+    check(summary["resumedFrom"], "it began anew")
+    check_counted(summary, epochs=4)
+
+
+def scaled(arguments, folder):
+    job = ring_job(arguments, folder, workers=1, epochs=12, elastic={"minReplicas": 1, "maxReplicas": 4})
+    with job.start() as run:
+        run.until(lambda: run.progress() > 0.02, "it trained")
+        for workers in (4, 2, 3):
+            subprocess.run([arguments.downpour, "scale", run.folder, f"--workers={workers}"], check=True, timeout=60)
+            run.until(lambda workers=workers: run.status().get("ring", {}).get("members") == workers
+                      and run.status()["ring"].get("formed"), f"a ring of {workers}")
+            made = run.progress()
+            run.until(lambda made=made: run.progress() > made, f"{workers} train")
+            print(f"{workers} workers at {run.progress():.0%}", flush=True)
+        summary = run.end()
+    check(summary["generation"] == 1, f"generation {summary['generation']}")
+    check_counted(summary, epochs=12)
+
+
+def gone(arguments, folder):
+    job = ring_job(arguments, folder, workers=2, epochs=6)
+    with job.start() as run:
+        run.until(job.checkpoints, "a checkpoint")
+        made = run.progress()
+        run.until(lambda: run.progress() > made, "updates that are lost")
+        for name in ("worker-0", "worker-1"):
+            run.signal(name, signal.SIGSTOP)
+        for name in ("worker-0", "worker-1"):
+            run.signal(name)
+        run.until(lambda: run.condition("ParametersLost").get("reason") == "RolledBack", "it went back")
+        print(run.condition("ParametersLost")["message"], flush=True)
+        summary = run.end()
+    check(summary["generation"] == 2, f"generation {summary['generation']}")
+    check_counted(summary, epochs=6)
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (exact, strategies, scaled, gone)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--downpour", required=True, help="the command")
+    parser.add_argument("--server", required=True, help="coordinator and parameter server")
+    parser.add_argument("--worker", required=True, help="the worker that learns")
+    parser.add_argument("--counter-worker", required=True, help="the worker that counts")
+    parser.add_argument("--scenario", required=True, choices=SCENARIOS)
+    arguments = parser.parse_args()
+    folder = tempfile.mkdtemp(prefix="downpour-all-reduce-")
+    try:
+        SCENARIOS[arguments.scenario](arguments, folder)
+    except Failure as failure:
+        print(f"all_reduce_processes: {failure}\nThe runs are kept in {folder}.", file=sys.stderr)
+        sys.exit(1)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -106,7 +106,7 @@ TEST_F(DrillRunTest, EveryKillIsRecoveredFrom) {
 TEST_F(DrillRunTest, AnUpdateThatWasAppliedTwiceIsAFailure) {
   Command run(RunOptions("long,duplicate"));
   ASSERT_TRUE(Eventually([&] { return Trains(); })) << run.Errors();
-  Command drill(Drill({"--kill", "worker", "--index", "1", "--for", "100ms"}));
+  Command drill(Drill({"--kill", "worker", "--index", "1", "--for", "2s"}));
   EXPECT_EQ(drill.Wait(), 1) << drill.Output();
   EXPECT_THAT(drill.Output(), HasSubstr("killed worker-1\n"));
   EXPECT_THAT(LastLine(drill.Output()), AllOf(StartsWith("drill: 1 kill, ledger: "), HasSubstr("1 applied twice")));

@@ -153,6 +153,7 @@ void RingCoordinatorCore::FormRing(const RingDecision& decision, Time now) {
   ring_ = decision.members;
   SetRing(&view);
   checkpoints_.cuts().Abort(now);
+  ++rings_;
   TakeView(std::move(view));
 }
 
@@ -160,7 +161,6 @@ void RingCoordinatorCore::TakeView(v1::View view) {
   view_ = std::move(view);
   broken_since_.reset();
   checkpoints_.cuts().SetPs({kWriter});
-  ++rings_;
 }
 
 void RingCoordinatorCore::StartHistory(Time now) {
@@ -205,6 +205,7 @@ void RingCoordinatorCore::StartHistory(Time now) {
     tasks_.Restore(manifest, manifest.job_uid() == options_.config.job_uid());
   }
   phase_ = Phase::kInitialising;
+  ++rings_;
   TakeView(*std::move(view));
 }
 

@@ -86,7 +86,7 @@ absl::StatusOr<v1::PsFiles> RingCheckpoints::WriteNow(const core::RingCut& cut) 
 absl::Status LoadCheckpoint(const v1::RestoreSource& source, const absl::Notification& stop,
                             core::RingReplica* replica) {
   for (;;) {
-    const absl::Status loaded = TryLoad(source, replica);
+    absl::Status loaded = TryLoad(source, replica);
     if (loaded.ok()) {
       spdlog::info("begins with {}/{}", source.store(), source.checkpoint());
       return loaded;

@@ -346,7 +346,7 @@ class RingTraining final : public TrainingLoop {
     }
     absl::MutexLock still(&replica_mutex_);
     step_.Take(&replica, &*sums);
-    return std::move(sums->result);
+    return sums->result;
   }
 
   // What cannot be computed here will not be computable elsewhere either; the process ends and says why.

@@ -60,7 +60,7 @@ void RingCoordinatorCore::Step(Time now) {
     EndSession(session);
   }
   StepRing(now);
-  if (phase_ == Phase::kSeeking) StartHistory(now);
+  if (phase_ == Phase::kSeeking && !ring_waits_) StartHistory(now);
   if (phase_ == Phase::kInitialising && Newest() != nullptr) {
     begun_ = true;
     phase_ = Phase::kTraining;
@@ -85,6 +85,7 @@ void RingCoordinatorCore::StepRing(Time now) {
   situation.wish.least = std::max<std::uint32_t>(1, options_.config.all_reduce().least_workers());
   situation.wish.expected = wanted_;
   situation.since = newest_came_;
+  situation.of_another_coordinator = view_.has_stamp() && view_.stamp().incarnation() != options_.incarnation;
   bool broken = false;
   for (const auto& [session, state] : states_) {
     const Member* const member = members_.Find(session);
@@ -114,9 +115,17 @@ void RingCoordinatorCore::StepRing(Time now) {
     case RingDecision::Kind::kWait:
       return;
     case RingDecision::Kind::kForm:
+      if (phase_ == Phase::kSeeking) {
+        // Those who have the state are back: nothing was lost.
+        phase_ = Phase::kInitialising;
+        next_ring_.clear();
+        updates_at_loss_.reset();
+        parameters_lost_ = lost_before_;
+      }
       return FormRing(decision, now);
     case RingDecision::Kind::kBegin:
       if (phase_ == Phase::kInitialising && !begun_) return FormRing(decision, now);  // nothing is lost
+      if (phase_ != Phase::kSeeking) lost_before_ = parameters_lost_;
       if (begun_) {
         parameters_lost_ = true;
         updates_at_loss_ = std::max(updates_seen_, updates_at_loss_.value_or(0));
@@ -291,6 +300,8 @@ void RingCoordinatorCore::StepEpochs(Time now) {
   // What is begun goes on, whoever opened it.
   const bool within = updates_seen_ > plan_->updates_before(watermark);
   epochs_open_ = std::max(epochs_open_, within || watermark == 0 ? watermark + 1 : 0u);
+  // What the coordinator before has opened is known of a ring that this one has formed.
+  if (view_.stamp().incarnation() != options_.incarnation) return;
   if (watermark < epochs_open_ || !AllWait(plan_->updates_before(watermark))) return;
   if (watermark > 0) tasks_.Add({watermark, v1::TASK_EVALUATE});
   if (!tasks_.AllDone(0)) return;
@@ -514,7 +525,7 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
   if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
   v1::RingOrder& order = *reply.mutable_ring();
   order.set_epochs_open(epochs_open_);
-  if (ring_.front() == session) {
+  if (!ring_.empty() && ring_.front() == session) {
     if (const std::optional<v1::CutOrder> cut = checkpoints_.cuts().order(); cut.has_value())
       *order.mutable_cut() = *cut;
   }

@@ -111,6 +111,7 @@ class RingCoordinatorCore final : public JobCoordinator {
   std::vector<std::uint64_t> next_ring_;  // of a history that is about to begin
   bool begun_ = false;                    // somebody has, or had, a state of this generation, or may have
   bool parameters_lost_ = false;
+  bool lost_before_ = false;         // as parameters_lost_ was before a history was sought
   std::optional<Time> adopt_until_;  // workers of the coordinator before may come till then
   std::uint32_t epochs_open_ = 0;
   std::map<std::uint64_t, v1::RingState> states_;  // by session, as told last

@@ -68,6 +68,7 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
     members.push_back(&candidate);
   }
   const bool had_ring = !situation.ring.empty();
+  if (had_ring && situation.of_another_coordinator) causes.push_back("the coordinator began anew");
   if (broken && causes.empty()) {
     // Whoever is dead has not noticed anything: its session ends soon, and then it is not in the next ring.
     if (!all_broken && now - situation.broken_since < kRingNotices) {

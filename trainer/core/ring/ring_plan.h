@@ -58,6 +58,8 @@ struct RingSituation {
   RingWish wish;
   Time since = absl::ZeroDuration();         // when the newest of them came
   Time broken_since = absl::ZeroDuration();  // when the first one said that its group has failed, if any does
+  // The view is of the coordinator before: what its members were told last, nobody knows.
+  bool of_another_coordinator = false;
   // Some worker may still come that has a state of the generation at hand.
   bool state_may_come = false;
 };

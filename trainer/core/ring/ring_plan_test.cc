@@ -75,6 +75,15 @@ TEST_F(RingPlanTest, GoesOnWithoutOneThatIsGone) {
   EXPECT_EQ(Plan().reason, "rank 1 is gone: 2 workers");
 }
 
+TEST_F(RingPlanTest, OfAnotherCoordinatorItIsFormedAnew) {
+  Train();
+  situation_.of_another_coordinator = true;
+  EXPECT_EQ(Plan().kind, Kind::kForm);
+  EXPECT_THAT(Plan().members, ElementsAre(1, 2, 3));
+  situation_.candidates[1].busy = true;
+  EXPECT_EQ(Plan().kind, Kind::kKeep);
+}
+
 TEST_F(RingPlanTest, GrowsOnceNobodyElseComes) {
   Train();
   Add(4, false);

@@ -160,7 +160,7 @@ absl::Status RingReplica::Import(const SliceSnapshot& snapshot) {
     return absl::InvalidArgumentError(absl::StrCat("slice ", snapshot.number, " of ", states_.size()));
   }
   SliceState& state = states_[snapshot.number];
-  const absl::Status taken = state.Import(snapshot, learning_rate_->At(UpdateId()));
+  absl::Status taken = state.Import(snapshot, learning_rate_->At(UpdateId()));
   if (taken.ok()) state.SettleSum();
   Settle();
   return taken;

@@ -79,7 +79,8 @@ void RingWorkerCore::Sync(Time now, RingOutput* output) {
     *lease->mutable_shard() = task.lease.shard();
     if (task.result.has_value()) *request.add_results() = *task.result;
   }
-  request.set_wanted(Waits() && !leaving_ ? 1 : 0);
+  const bool waits = Waits() && !working_;
+  request.set_wanted(waits && !leaving_ ? 1 : 0);
   request.set_leaving(leaving_);
   request.set_failure(failure_);
   if (!accepted_) {
@@ -99,8 +100,8 @@ void RingWorkerCore::Sync(Time now, RingOutput* output) {
   }
   if (joined_.generation() != 0) *ring.mutable_joined() = joined_;
   ring.set_broken(broken_);
-  ring.set_waits(Waits());
-  if (Waits() && digest_.has_value()) ring.set_digest(*digest_);
+  ring.set_waits(waits);
+  if (waits && digest_.has_value()) ring.set_digest(*digest_);
   ring.set_restore_error(restore_error_);
   if (order_.cut() != 0) *ring.mutable_cut() = cut_state_;
   if (tell_view_ && view_.has_stamp()) *ring.mutable_view() = view_;
@@ -266,7 +267,8 @@ void RingWorkerCore::OnAligned(std::uint64_t token, const absl::StatusOr<std::ve
 void RingWorkerCore::OnBegun(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
   if (!End(token)) return;
   if (!status.ok()) {
-    restore_error_ = std::string(status.message());
+    // What was given up says nothing about the checkpoint.
+    if (phase_ == Phase::kBeginning && !absl::IsAborted(status)) restore_error_ = std::string(status.message());
     Break(status);
   } else {
     took_ = joined_;
@@ -281,7 +283,7 @@ void RingWorkerCore::OnHealed(std::uint64_t token, const absl::Status& status, T
     // Also where another view has come meanwhile: what it has is what its source had.
     const RingPosition& source = positions_[static_cast<std::size_t>(work_.source)];
     took_ = source.known ? source.took : joined_;
-    if (RankIn(view_) != work_.source) digest_.reset();
+    if (group_rank_ != work_.source) digest_.reset();
   }
   if (!status.ok()) {
     Break(status);
@@ -381,14 +383,19 @@ void RingWorkerCore::Pump(Time now, RingOutput* output) {
         if (!rank.has_value() || tried || !accepted_) break;
         joined_ = view_.stamp();
         broken_.clear();
+        restore_error_.clear();
+        group_rank_ = *rank;
         const bool another =
             !replica_.has_value() || replica_->view().stamp().generation() != view_.stamp().generation();
         if (another) {
           took_.reset();
           digest_.reset();
           absl::StatusOr<RingReplica> replica = RingReplica::Create(view_);
-          if (replica.ok()) replica_ = *std::move(replica);
-          if (!replica.ok()) failure_ = std::string(replica.status().message());
+          if (replica.ok()) {
+            replica_ = *std::move(replica);
+          } else {
+            failure_ = std::string(replica.status().message());
+          }
         } else if (absl::Status taken = replica_->SetView(view_); !taken.ok()) {
           failure_ = std::string(taken.message());
         }

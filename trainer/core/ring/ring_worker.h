@@ -170,6 +170,7 @@ class RingWorkerCore {
 
   v1::View view_;         // the newest heard of
   v1::ViewStamp joined_;  // of the group that it is in, or was in last
+  int group_rank_ = 0;    // in it
   Phase phase_ = Phase::kOut;
   std::string broken_;
   std::optional<RingReplica> replica_;

@@ -42,7 +42,7 @@ def check_kept(world):
 @scenario
 def all_reduce_workers(world):
     """Scaled up and down, a worker deleted, one killed, the coordinator deleted: nothing begins anew, the ledger is exact."""
-    manifest = ring_job(world, 2, 8)
+    manifest = ring_job(world, 2, 30)
     wait_ring(world, 2)
     check(not world.servers(role="ps"), f"parameter servers: {world.servers(role='ps')}")
     figures = {}
@@ -72,7 +72,7 @@ def all_reduce_node_lost(world):
     moves = {"spec": {"tolerations": tolerate_for(3), "terminationGracePeriodSeconds": 3, "containers": [{"name": "trainer"}]}}
     try:
         driver.kubectl("cordon", SECOND)
-        manifest = ring_job(world, 1, 8, worker={"replicas": 1, "template": moves}, coordinator={"template": stays})
+        manifest = ring_job(world, 1, 40, worker={"replicas": 1, "template": moves}, coordinator={"template": stays})
         wait_ring(world, 1)
         driver.kubectl("cordon", "node-0")
         driver.kubectl("uncordon", SECOND)
@@ -101,7 +101,7 @@ def all_reduce_node_lost(world):
 def all_reduce_suspend(world):
     """Suspended it makes a checkpoint first; resumed it goes on from it; all workers lost at once, from the newest."""
     with shared_folder() as folder:
-        manifest = ring_job(world, 2, 8, coordinator={"template": pod_with(folder)},
+        manifest = ring_job(world, 2, 24, coordinator={"template": pod_with(folder)},
                             worker={"replicas": 2, "template": pod_with(folder)},
                             checkpoint={"uri": "/checkpoints", "intervalSeconds": 5})
         wait_ring(world, 2)

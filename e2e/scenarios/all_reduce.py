@@ -57,7 +57,7 @@ def all_reduce_workers(world):
     world.kubectl("delete", "pod", "lenet-coordinator-0", "--wait=false")
     world.wait_replaced("lenet-coordinator-0", old)
     wait_ring(world, 2)
-    why(world, "lenet", "2 of 2 workers")
+    why(world, "lenet", "ring of 2/2")
     world.note(**figures)
     check_kept(world)
     ends_exactly(world, manifest)

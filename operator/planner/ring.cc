@@ -21,8 +21,9 @@ std::string TextOf(const api::RingStatus& ring) {
   std::string text =
       ring.formed ? absl::StrCat(ring.members, ring.members == 1 ? " worker trains" : " workers train together", ", ",
                                  ring.updates_per_step, ring.updates_per_step == 1 ? " update" : " updates", " a step")
-      : ring.members > 0 ? absl::StrCat("a ring of ", ring.members, " workers is being formed")
-                         : absl::StrCat("there is no ring of the ", ring.wanted, " workers that are wanted");
+      : ring.members > 0
+          ? absl::StrCat("a ring of ", ring.members, ring.members == 1 ? " worker" : " workers", " is being formed")
+          : absl::StrCat("there is no ring of the ", ring.wanted, " workers that are wanted");
   if (!ring.message.empty()) absl::StrAppend(&text, "; ", ring.message);
   return text;
 }

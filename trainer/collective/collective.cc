@@ -8,14 +8,6 @@
 
 namespace downpour::collective {
 
-Part PartOf(std::size_t count, int rank, int size) {
-  const std::size_t at = static_cast<std::size_t>(rank);
-  const std::size_t least = count / static_cast<std::size_t>(size);
-  const std::size_t longer = count % static_cast<std::size_t>(size);
-  const std::size_t begin = at * least + std::min(at, longer);
-  return {begin, begin + least + (at < longer ? 1 : 0)};
-}
-
 std::string Describe(const Operation& operation) {
   const std::string of = absl::StrCat(" of ", operation.values.size(), " values");
   switch (operation.kind) {

@@ -11,18 +11,11 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "trainer/collective/part.h"
 
 // What the members of one ring view do together: sums, copies from one to all, pieces from all to all, messages from
 // one to another. No header of a library that does it is seen here.
 namespace downpour::collective {
-
-// The part of `count` values that one of `size` ranks sums and, where state is divided, owns: [begin, end). The parts
-// follow each other, cover everything and differ by one value at most.
-struct Part {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-};
-Part PartOf(std::size_t count, int rank, int size);
 
 enum class OperationKind : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kReceive };
 

@@ -38,6 +38,8 @@ enum class PlantedBug {
   kOwnStateKept,               // rings: whoever has some state keeps it, though others have a newer one
   kStepDoneWhenOwnIs,          // rings: a step that has failed counts for whoever has all of its own
   kHealedFromAnybody,          // rings: the last rank that has a state gives it to all, whether it is the newest or not
+  kCopiesNotUpdated,           // rings: whoever has a copy of a part of the optimizer's state does not hear of its sums
+  kShareOfBeforeKept,          // rings: what a member had of the optimizer's state before a division counts for ever
   kSamplesOfAbortedDropped,    // rings: the updates of a step that has failed are recorded as skipped
 };
 

@@ -125,21 +125,30 @@ bool SliceState::Apply(const UpdateId& update, Verdict verdict, const EncodedGra
   return complete;
 }
 
+SliceState::WholeStep SliceState::WholeStepOf(absl::Span<const UpdateId> updates, const EncodedGradient& mean,
+                                              const StepContext& context) const {
+  if (sum_.empty()) return {mean, context};
+  // Some of it came before, to a parameter server.
+  std::uint64_t samples = 0;
+  for (const UpdateId& update : updates) samples += table_.plan().samples_in_update(update);
+  StepSum sum = sum_;
+  sum.Add(width_, mean, slice_.elements, context.factor, samples, context.learning_rate);
+  const StepContext of_all{.learning_rate = sum.learning_rate()};
+  return {sum.TakeMean(), of_all};
+}
+
 void SliceState::TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdict, const EncodedGradient& mean,
                                const StepContext& context) {
   SettleSum();
-  if (verdict == Verdict::kApply && sum_.empty()) {
-    TakeStep(mean, context);
-  } else if (verdict == Verdict::kApply) {
-    // Some of it came before, to a parameter server.
-    std::uint64_t samples = 0;
-    for (const UpdateId& update : updates) samples += table_.plan().samples_in_update(update);
-    sum_.Add(width_, mean, slice_.elements, context.factor, samples, context.learning_rate);
+  if (verdict == Verdict::kApply) {
+    const WholeStep step = WholeStepOf(updates, mean, context);
+    ForgetSum();
+    TakeStep(step.gradient, step.context);
   } else {
     skipped_ += updates.size();
     for (std::size_t i = 0; i < updates.size(); ++i) optimizer_->Skip();
+    TakeSum();
   }
-  TakeSum();
   version_ += updates.size();
   for (const UpdateId& update : updates) table_.Insert(update);
   FindStep(step_);

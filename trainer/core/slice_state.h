@@ -65,6 +65,17 @@ class SliceState {
   void TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdict, const EncodedGradient& mean,
                      const StepContext& context);
 
+  // What TakeWholeStep gives to the optimizer: `mean`, or that of what has come before as well.
+  struct WholeStep {
+    EncodedGradient gradient;  // good as long as what `mean` refers to
+    StepContext context;
+  };
+  WholeStep WholeStepOf(absl::Span<const UpdateId> updates, const EncodedGradient& mean,
+                        const StepContext& context) const;
+  bool has_sum() const { return !sum_.empty(); }
+  // What has come of a step before is in what TakeWholeStep is given next.
+  void ForgetSum() { sum_ = StepSum(); }
+
   // In mode SANDBLASTER, of a slice that its search is about: the vectors but for the value; otherwise null.
   const sandblaster::Vectors* search_vectors() const {
     return const_cast<const Optimizer&>(*optimizer_).search_vectors();

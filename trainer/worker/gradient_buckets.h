@@ -7,18 +7,19 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "trainer/core/ring/gradient_layout.h"
 #include "trainer/model/model.h"
 
 namespace downpour::worker {
 
-// The gradients of one step, side by side in the order in which backward completes them: later layers first, buffers
-// behind all parameters. They are summed over the ranks in buckets, each as soon as it and all before it are complete,
-// so that the first are on their way while the last are computed, and all ranks send them in one order. Not
-// thread-safe.
+// The gradients of one step as a layout has them. They are summed over the ranks in buckets, each as soon as it and all
+// before it are complete, so that the first are on their way while the last are computed, and all ranks send them in
+// one order. Not thread-safe.
 class GradientBuckets {
  public:
-  // `bytes`: of a bucket, or more where a tensor has more.
-  GradientBuckets(absl::Span<const model::Tensor> tensors, std::size_t bytes);
+  explicit GradientBuckets(core::GradientLayout layout);
+
+  const core::GradientLayout& layout() const { return layout_; }
 
   // Of a step: nothing is complete, and everything is zero unless `written` with the first Add.
   void Begin();
@@ -28,25 +29,27 @@ class GradientBuckets {
   void Complete(std::size_t tensor);
   void CompleteAll();
   // The next bucket that is complete, each once and in order; nullopt: it is not, or there is none.
-  std::optional<absl::Span<float>> TakeReady();
+  std::optional<std::size_t> TakeReady();
 
-  absl::Span<float> values(std::size_t tensor);
+  absl::Span<float> values(const core::Range& range) {
+    return absl::MakeSpan(values_).subspan(range.begin, range.size());
+  }
+  absl::Span<float> values(std::size_t tensor) { return values(layout_.tensor(tensor)); }
+  absl::Span<float> bucket(std::size_t bucket) { return values(layout_.buckets()[bucket].values); }
   std::uint64_t bytes() const { return values_.size() * sizeof(float); }
-  // All parameters, without buffers.
-  absl::Span<const float> parameters() const { return absl::MakeConstSpan(values_).subspan(0, parameters_); }
 
  private:
-  struct Place {
-    std::size_t begin = 0, size = 0;
+  struct State {
     bool written = false, complete = false;
   };
+  const core::GradientLayout layout_;
   std::vector<float> values_;
-  std::vector<Place> places_;       // by tensor
-  std::vector<std::size_t> order_;  // tensors as they lie
-  std::vector<std::size_t> ends_;   // of buckets: a number of tensors in that order
-  std::size_t parameters_ = 0;      // values
-  std::size_t taken_ = 0;           // buckets
+  std::vector<State> states_;  // by tensor
+  std::size_t taken_ = 0;      // buckets
 };
+
+core::GradientLayout LayoutOf(absl::Span<const model::Tensor> tensors,
+                              std::size_t bytes = core::GradientLayout::kBucketBytes);
 
 }  // namespace downpour::worker
 

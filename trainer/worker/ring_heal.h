@@ -23,6 +23,17 @@ absl::StatusOr<std::vector<core::RingPosition>> TellPositions(collective::Collec
 absl::StatusOr<std::vector<core::SliceSnapshot>> ShareState(collective::Collective& group, int source,
                                                             absl::Duration limit, const core::RingReplica& replica);
 
+// Where the optimizer's state is divided: the slices of `source`, whose memory is shared there, and all fragments, each
+// of the rank that has it; what this rank is to have of them comes to be in `assembly`.
+absl::Status ShareDivided(collective::Collective& group, int source, absl::Span<const core::StateFragment> fragments,
+                          absl::Duration limit, const core::RingReplica& replica,
+                          core::RingReplica::Assembly* assembly);
+
+// The whole state at rank 0, by slice, and nothing at the others, whose shares are those of the view. Needs memory for
+// all of the optimizer's state there.
+absl::StatusOr<std::vector<core::SliceSnapshot>> GatherState(collective::Collective& group, absl::Duration limit,
+                                                             const core::RingReplica& replica);
+
 }  // namespace downpour::worker
 
 #endif  // DOWNPOUR_TRAINER_WORKER_RING_HEAL_H_

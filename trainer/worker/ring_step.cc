@@ -2,20 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "absl/types/span.h"
+#include "trainer/core/ring/state_shares.h"
 #include "trainer/service/process.h"
 #include "trainer/wire/crc32c.h"
 
 namespace downpour::worker {
 namespace {
 
-constexpr std::size_t kBucketBytes = std::size_t{1} << 20;
-
 // What every rank says of a step, summed over all.
-enum Said : std::size_t { kBad, kSamples, kLoss, kSaidCount };
+enum Said : std::size_t { kBad, kSamples, kLoss, kCut, kSaidCount };
 
 // Of a gradient, those slices that lack the update; the others are zero. Only behind a checkpoint of parameter servers
 // some have it and others not.
@@ -48,11 +48,14 @@ struct RingStep::Computed {
 };
 
 RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader)
-    : options_(options), model_(model), loader_(loader), buckets_(model->tensors(), kBucketBytes), said_(kSaidCount) {}
+    : options_(options), model_(model), loader_(loader), buckets_(LayoutOf(model->tensors())), said_(kSaidCount) {}
 
 absl::Status RingStep::SendReady(collective::Collective& group, Computed* computed) {
-  while (const std::optional<absl::Span<float>> bucket = buckets_.TakeReady()) {
-    const absl::StatusOr<collective::Handle> handle = group.StartAllReduce(*bucket);
+  while (const std::optional<std::size_t> bucket = buckets_.TakeReady()) {
+    const absl::Span<float> values = buckets_.bucket(*bucket);
+    const bool scatters = divided_ && *bucket < buckets_.layout().parameter_buckets();
+    const absl::StatusOr<collective::Handle> handle =
+        scatters ? group.StartReduceScatter(values) : group.StartAllReduce(values);
     if (!handle.ok()) return handle.status();
     computed->under_way.push_back(*handle);
   }
@@ -114,12 +117,72 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
   return absl::OkStatus();
 }
 
-absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, const core::RingReplica& replica,
-                                                 collective::Collective& group, bool* failed_here) {
+void RingStep::WaitAll(collective::Collective& group, Computed* computed) {
+  for (const collective::Handle handle : std::exchange(computed->under_way, {})) {
+    const absl::Status waited = group.Wait(handle, options_.limit);
+    if (computed->group.ok()) computed->group = waited;
+  }
+}
+
+absl::Status RingStep::ShareSums(collective::Collective& group, std::uint32_t copies) {
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const auto rank = static_cast<std::uint32_t>(group.rank());
   Computed computed;
+  const auto start = [&computed](const absl::StatusOr<collective::Handle>& handle) {
+    if (handle.ok()) computed.under_way.push_back(*handle);
+    if (computed.group.ok()) computed.group = handle.status();
+  };
+  for (std::uint32_t copy = 1; copy < core::CopiesOf(copies, size); ++copy) {
+    const std::uint32_t behind = (rank + copy) % size, ahead = (rank + size - copy) % size;
+    for (std::size_t number = 0; number < buckets_.layout().parameter_buckets(); ++number) {
+      const core::GradientLayout::Bucket& bucket = buckets_.layout().buckets()[number];
+      const absl::Span<float> own = buckets_.values(core::PartOfBucket(bucket, rank, size));
+      const absl::Span<float> theirs = buckets_.values(core::PartOfBucket(bucket, ahead, size));
+      if (!own.empty()) start(group.StartSend(own, static_cast<int>(behind)));
+      if (!theirs.empty()) start(group.StartReceive(theirs, static_cast<int>(ahead)));
+    }
+  }
+  WaitAll(group, &computed);
+  return computed.group;
+}
+
+absl::StatusOr<double> RingStep::SumSquares(collective::Collective& group, bool divided) {
+  const auto size = static_cast<std::size_t>(group.size());
+  const std::size_t buckets = buckets_.layout().parameter_buckets();
+  std::vector<double> squares(size * buckets);  // by rank, then bucket
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    if (divided && rank != static_cast<std::size_t>(group.rank())) continue;
+    for (std::size_t number = 0; number < buckets; ++number) {
+      const core::GradientLayout::Bucket& bucket = buckets_.layout().buckets()[number];
+      double& sum = squares[rank * buckets + number];
+      for (const float value : buckets_.values(
+               core::PartOfBucket(bucket, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)))) {
+        sum += double{value} * value;
+      }
+    }
+  }
+  if (divided) {
+    std::vector<float> words(2 * squares.size());
+    std::memcpy(words.data(), squares.data(), squares.size() * sizeof(double));
+    const absl::Status told = group.AllGather(absl::MakeSpan(words), options_.limit);
+    if (!told.ok()) return told;
+    std::memcpy(squares.data(), words.data(), squares.size() * sizeof(double));
+  }
+  double sum = 0;
+  for (std::size_t number = 0; number < buckets; ++number) {
+    for (std::size_t rank = 0; rank < size; ++rank) sum += squares[rank * buckets + number];
+  }
+  return sum;
+}
+
+absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, collective::Collective& group,
+                                                 core::RingReplica* replica, bool* failed_here) {
+  Computed computed;
+  divided_ = replica->divided();
   std::fill(said_.begin(), said_.end(), 0.0f);
+  said_[kCut] = static_cast<float>(work.cut);
   buckets_.Begin();
-  const absl::Status own = ComputeOwn(work, replica, group, &computed);
+  const absl::Status own = ComputeOwn(work, *replica, group, &computed);
   *failed_here = !own.ok();
   if (!own.ok()) return own;
   const core::Time begun = service::MonotonicNow();
@@ -130,38 +193,68 @@ absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, con
     if (handle.ok()) computed.under_way.push_back(*handle);
     computed.group = handle.status();
   }
-  for (const collective::Handle handle : computed.under_way) {
-    const absl::Status waited = group.Wait(handle, options_.limit);
-    if (computed.group.ok()) computed.group = waited;
-  }
+  WaitAll(group, &computed);
   if (!computed.group.ok()) return computed.group;
+  if (divided_) {
+    const absl::Status shared = ShareSums(group, replica->view().state_copies());
+    if (!shared.ok()) return shared;
+    replica->Prepare(work.updates);
+  }
+  // With a divided state whoever has heard all of it knows that all are prepared.
+  const absl::StatusOr<double> squares = SumSquares(group, divided_);
+  if (!squares.ok()) return squares.status();
   // From here on every rank has the same, and does the same.
   Sums sums;
   sums.step.updates = work.updates;
-  double squares = 0;
-  for (const float value : buckets_.parameters()) squares += double{value} * value;
-  if (said_[kBad] != 0 || !std::isfinite(squares)) sums.step.verdict = core::Verdict::kSkip;
+  if (said_[kBad] != 0 || !std::isfinite(*squares)) sums.step.verdict = core::Verdict::kSkip;
   const double samples = std::max(1.0, static_cast<double>(said_[kSamples]));
-  const double norm = std::sqrt(squares) / samples;
+  const double norm = std::sqrt(*squares) / samples;
   if (options_.clip_norm > 0 && norm > options_.clip_norm) sums.step.factor = options_.clip_norm / norm;
   sums.result.computed = computed.result;
   sums.result.computed.verdict = sums.step.verdict;
   sums.result.computed.loss = static_cast<double>(said_[kLoss]) / samples;
   sums.result.sum_took = service::MonotonicNow() - begun;
-  const auto others = static_cast<std::uint64_t>(group.size() - 1);
-  sums.result.sent_bytes = 2 * others * buckets_.bytes() / static_cast<std::uint64_t>(group.size());
+  sums.result.cut = static_cast<std::uint32_t>(said_[kCut]);
+  const auto size = static_cast<std::uint64_t>(group.size());
+  const std::uint64_t copies = divided_ ? core::CopiesOf(replica->view().state_copies(), group.size()) - 1 : 0;
+  sums.result.sent_bytes = (2 * (size - 1) + copies) * buckets_.bytes() / size;
   return sums;
 }
 
+absl::Span<float> RingStep::SliceOf(const core::RingReplica& replica, std::uint32_t slice) {
+  const core::Slice& part = replica.slices()[slice];
+  return buckets_.values(part.tensor).subspan(part.offset, part.elements);
+}
+
+absl::Status RingStep::Exchange(const Sums& sums, collective::Collective& group, core::RingReplica* replica) {
+  if (!divided_ || sums.step.verdict != core::Verdict::kApply) return absl::OkStatus();
+  replica->UpdateHeld(sums.step, [&](std::uint32_t slice) { return SliceOf(*replica, slice); });
+  Computed computed;
+  for (std::size_t bucket = 0; computed.group.ok() && bucket < buckets_.layout().parameter_buckets(); ++bucket) {
+    const absl::StatusOr<collective::Handle> handle = group.StartAllGather(buckets_.bucket(bucket));
+    if (handle.ok()) computed.under_way.push_back(*handle);
+    computed.group = handle.status();
+  }
+  WaitAll(group, &computed);
+  return computed.group;
+}
+
 void RingStep::Take(core::RingReplica* replica, Sums* sums) {
-  replica->TakeStep(sums->step, [&](std::uint32_t slice) {
-    const core::Slice& part = replica->slices()[slice];
-    return absl::MakeConstSpan(buckets_.values(part.tensor)).subspan(part.offset, part.elements);
-  });
+  replica->TakeStep(sums->step, [&](std::uint32_t slice) { return SliceOf(*replica, slice); });
   LoadModel(*replica, model_);
   const std::vector<core::UpdateId> next = replica->NextStep();
   const bool whole = next.empty() || next.front().dataset_epoch != sums->step.updates.front().dataset_epoch;
   if (whole) sums->result.digest = DigestOf(*replica);
+}
+
+void RingStep::Finish(core::Verdict verdict, double factor, core::RingReplica* replica) {
+  core::RingReplica::Step step{*replica->prepared(), verdict, factor};
+  const auto values = [&](std::uint32_t slice) { return SliceOf(*replica, slice); };
+  if (verdict == core::Verdict::kApply) {
+    replica->UpdateHeld(step, values);
+    replica->LoseOthers();
+  }
+  replica->TakeStep(step, values);
 }
 
 std::uint32_t DigestOf(const core::RingReplica& replica) {

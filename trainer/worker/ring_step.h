@@ -33,24 +33,36 @@ class RingStep {
     core::RingReplica::Step step;
     core::RingWorkerCore::StepResult result;
   };
-  // `failed_here` says of an error whether it is this worker's own: its data or its model, not the group's. The replica
-  // is only read.
-  absl::StatusOr<Sums> Compute(const core::RingWork& work, const core::RingReplica& replica,
-                               collective::Collective& group, bool* failed_here);
+  // `failed_here` says of an error whether it is this worker's own: its data or its model, not the group's. Of the
+  // replica nothing is changed but that, with a divided state, it is prepared: once this is OK the step counts.
+  absl::StatusOr<Sums> Compute(const core::RingWork& work, collective::Collective& group, core::RingReplica* replica,
+                               bool* failed_here);
+  // Then, with a divided state: the new values of all. The step is to be taken whatever this returns.
+  absl::Status Exchange(const Sums& sums, collective::Collective& group, core::RingReplica* replica);
   // The replica takes it, and the model has its values then. Where an epoch is whole with it, the result says what the
   // replica is.
   void Take(core::RingReplica* replica, Sums* sums);
+  // The step that the replica is prepared for turned out to count. The values of other shares are not there.
+  void Finish(core::Verdict verdict, double factor, core::RingReplica* replica);
 
  private:
   struct Computed;
   absl::Status ComputeOwn(const core::RingWork& work, const core::RingReplica& replica, collective::Collective& group,
                           Computed* computed);
   absl::Status SendReady(collective::Collective& group, Computed* computed);
+  void WaitAll(collective::Collective& group, Computed* computed);
+  // Copies of the sums of this rank's part, at the ranks behind it.
+  absl::Status ShareSums(collective::Collective& group, std::uint32_t copies);
+  // Of all gradients, as the sums of buckets and their parts in turn: with the same bits whether state is divided or
+  // not.
+  absl::StatusOr<double> SumSquares(collective::Collective& group, bool divided);
+  absl::Span<float> SliceOf(const core::RingReplica& replica, std::uint32_t slice);
 
   const Options options_;
   model::Model* const model_;
   BatchLoader* const loader_;
   GradientBuckets buckets_;
+  bool divided_ = false;  // in the step at hand
   std::vector<float> said_;
 };
 

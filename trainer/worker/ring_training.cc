@@ -1,6 +1,7 @@
 #include "trainer/worker/ring_training.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -250,6 +251,17 @@ class RingTraining final : public TrainingLoop {
         answer([&](auto& core, auto now, auto* output) { core.OnHealed(work.token, healed, now, output); });
         break;
       }
+      case Kind::kSettle: {
+        const absl::Status settled = Settle();
+        answer([&](auto& core, auto now, auto* output) { core.OnSettled(work.token, settled, now, output); });
+        break;
+      }
+      case Kind::kGather: {
+        auto slices = GatherState(*group_, kStepLimit, *replica());
+        answer(
+            [&](auto& core, auto now, auto* output) { core.OnGathered(work.token, std::move(slices), now, output); });
+        break;
+      }
       case Kind::kStep: {
         const auto taken = Step(work);
         answer([&](auto& core, auto now, auto* output) { core.OnStepTaken(work.token, taken, now, output); });
@@ -319,6 +331,7 @@ class RingTraining final : public TrainingLoop {
 
   absl::Status Heal(const core::RingWork& work) {
     core::RingReplica& replica = *this->replica();
+    if (replica.divided()) return HealDivided(work, &replica);
     const absl::StatusOr<std::vector<core::SliceSnapshot>> state =
         ShareState(*group_, work.source, kStepLimit, replica);
     if (!state.ok()) return state.status();
@@ -335,17 +348,46 @@ class RingTraining final : public TrainingLoop {
     return absl::OkStatus();
   }
 
+  absl::Status HealDivided(const core::RingWork& work, core::RingReplica* replica) {
+    const core::RingWork::Recovery& recovery = work.recovery;
+    if (recovery.finish) {
+      absl::MutexLock still(&replica_mutex_);
+      step_.Finish(recovery.verdict, recovery.factor, replica);
+    }
+    core::RingReplica::Assembly assembly(*replica, recovery.share);
+    const absl::Status shared = ShareDivided(*group_, work.source, recovery.fragments, kStepLimit, *replica, &assembly);
+    if (!shared.ok()) return shared;
+    {
+      absl::MutexLock still(&replica_mutex_);
+      if (absl::Status taken = replica->Install(std::move(assembly), recovery.keeps); !taken.ok()) return taken;
+      replica->RememberLast(recovery.verdict, recovery.factor);
+    }
+    LoadModel(*replica, model_.get());
+    spdlog::info("has the state of {} updates, and of the optimizer's what is this rank's", replica->updates());
+    return absl::OkStatus();
+  }
+
+  // Whoever hears that has heard that all others have come to it.
+  absl::Status Settle() {
+    std::array<float, 1> healed = {1};
+    return group_->AllReduce(absl::MakeSpan(healed), kStepLimit);
+  }
+
   absl::StatusOr<core::RingWorkerCore::StepResult> Step(const core::RingWork& work) {
     core::RingReplica& replica = *this->replica();
     bool failed_here = false;
-    absl::StatusOr<RingStep::Sums> sums = step_.Compute(work, replica, *group_, &failed_here);
+    absl::StatusOr<RingStep::Sums> sums = step_.Compute(work, *group_, &replica, &failed_here);
     if (!sums.ok()) {
       if (failed_here) Fail(sums.status());
       if (!failed_here) spdlog::warn("{}", sums.status().ToString());
       return sums.status();
     }
+    const absl::Status exchanged = step_.Exchange(*sums, *group_, &replica);
     absl::MutexLock still(&replica_mutex_);
     step_.Take(&replica, &*sums);
+    if (!exchanged.ok()) replica.LoseOthers();
+    if (!exchanged.ok()) return exchanged;
+    if (!replica.whole()) return absl::AbortedError("what parameter servers had of a step is to be put together");
     return sums->result;
   }
 

@@ -86,8 +86,13 @@ void RingCoordinatorCore::StepRing(Time now) {
   situation.wish.expected = wanted_;
   situation.since = newest_came_;
   situation.of_another_coordinator = view_.has_stamp() && view_.stamp().incarnation() != options_.incarnation;
+  situation.holders = view_.state_holders();
+  situation.hand_over = view_.state_copies() > 0 && !leaving_.empty() && !HaveAllWithoutLeavers();
   bool broken = false;
   for (const auto& [session, state] : states_) {
+    if (!state.state_lost().empty() && CompareStamps(state.joined(), view_.stamp()) == 0) {
+      situation.state_lost = state.state_lost();
+    }
     const Member* const member = members_.Find(session);
     RingCandidate candidate;
     candidate.index = member->index;
@@ -137,7 +142,33 @@ void RingCoordinatorCore::StepRing(Time now) {
   }
 }
 
-void RingCoordinatorCore::SetRing(v1::View* view) const {
+bool RingCoordinatorCore::HaveAllWithoutLeavers() const {
+  const std::uint32_t holders = view_.state_holders();
+  // By rank, who has its share and nothing that is not settled, and stays.
+  std::vector<bool> stays(holders, false);
+  for (std::uint32_t rank = 0; rank < std::min<std::size_t>(holders, ring_.size()); ++rank) {
+    const auto known = states_.find(ring_[rank]);
+    if (known == states_.end() || leaving_.count(ring_[rank]) != 0) continue;
+    const v1::RingState& state = known->second;
+    stays[rank] = IsOf(state, view_) && CompareStamps(state.joined(), view_.stamp()) == 0 && state.shares_size() == 1 &&
+                  state.shares(0).rank() == rank && state.shares(0).holders() == holders;
+  }
+  for (std::uint32_t part = 0; part < holders; ++part) {
+    bool held = false;
+    for (std::uint32_t copy = 0; copy < CopiesOf(view_.state_copies(), holders); ++copy) {
+      held = held || stays[(part + copy) % holders];
+    }
+    if (!held) return false;
+  }
+  return true;
+}
+
+void RingCoordinatorCore::SetRing(v1::View* view) {
+  if (view->state_copies() > 0) {
+    const auto behind = std::stable_partition(ring_.begin(), ring_.end(),
+                                              [this](std::uint64_t session) { return leaving_.count(session) == 0; });
+    view->set_state_holders(static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(1, behind - ring_.begin())));
+  }
   view->clear_ring();
   for (const std::uint64_t session : ring_) {
     v1::RingMember* member = view->add_ring();
@@ -198,6 +229,7 @@ void RingCoordinatorCore::StartHistory(Time now) {
   absl::StatusOr<DataPlan> plan = DataPlan::Create(view->data());
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   plan_ = *std::move(plan);
+  view->set_state_copies(options_.config.all_reduce().state_copies());
   ring_ = std::exchange(next_ring_, {});
   std::erase_if(ring_, [this](std::uint64_t session) { return members_.Find(session) == nullptr; });
   SetRing(&*view);
@@ -525,7 +557,8 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
   if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
   v1::RingOrder& order = *reply.mutable_ring();
   order.set_epochs_open(epochs_open_);
-  if (!ring_.empty() && ring_.front() == session) {
+  // Of a divided state all have to do with it.
+  if (in_ring && (ring_.front() == session || view_.state_copies() > 0)) {
     if (const std::optional<v1::CutOrder> cut = checkpoints_.cuts().order(); cut.has_value())
       *order.mutable_cut() = *cut;
   }

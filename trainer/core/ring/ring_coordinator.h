@@ -85,7 +85,9 @@ class RingCoordinatorCore final : public JobCoordinator {
   // With a checkpoint or initial values, once that is known.
   void StartHistory(Time now);
   void TakeView(v1::View view);
-  void SetRing(v1::View* view) const;
+  void SetRing(v1::View* view);
+  // Whether those of the ring who stay have all of a state that is divided, without those who leave.
+  bool HaveAllWithoutLeavers() const;
   // The newest that workers know, of the coordinator before.
   void Adopt(const v1::View& view, Time now);
   void EndSession(std::uint64_t session);

@@ -39,6 +39,44 @@ int NewestOf(const std::vector<RingPosition>& positions) {
   return newest;
 }
 
+bool CanFinish(const RingPosition& position, const RingPosition& newest) {
+  return position.known && position.prepared.has_value() && CompareStamps(*position.prepared, newest.took) == 0 &&
+         position.prepared_updates == newest.updates;
+}
+
+absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& positions, const GradientLayout& layout,
+                                          absl::Span<const Slice> slices, std::uint32_t copies, std::uint32_t step) {
+  std::vector<int> newest_first;
+  for (std::size_t rank = 0; rank < positions.size(); ++rank) {
+    if (positions[rank].known) newest_first.push_back(static_cast<int>(rank));
+  }
+  const auto of = [&positions](int rank) -> const RingPosition& { return positions[static_cast<std::size_t>(rank)]; };
+  std::stable_sort(newest_first.begin(), newest_first.end(),
+                   [&](int a, int b) { return ComparePositions(of(a), of(b)) > 0; });
+  absl::Status lost = absl::DataLossError("no worker that is left has a state");
+  for (const int source : newest_first) {
+    if (of(source).updates + step < of(newest_first.front()).updates) break;
+    std::vector<std::vector<StateShare>> shares;
+    for (const RingPosition& position : positions) {
+      const bool there = ComparePositions(position, of(source)) == 0 || CanFinish(position, of(source));
+      shares.push_back(there ? position.shares : std::vector<StateShare>());
+    }
+    absl::StatusOr<std::vector<StateFragment>> fragments = PlanFragments(layout, slices, copies, shares);
+    if (fragments.ok()) return RingRecovery{source, *std::move(fragments)};
+    lost = fragments.status();
+  }
+  return lost;
+}
+
+bool AllSettled(const std::vector<RingPosition>& positions, std::uint32_t holders) {
+  for (std::uint32_t rank = 0; rank < positions.size(); ++rank) {
+    const RingPosition& position = positions[rank];
+    if (!position.known || !position.whole || ComparePositions(position, positions.front()) != 0) return false;
+    if (rank < holders && position.shares != std::vector<StateShare>{{rank, holders}}) return false;
+  }
+  return true;
+}
+
 RingDecision PlanRing(const RingSituation& situation, Time now) {
   using Kind = RingDecision::Kind;
   std::map<std::uint64_t, const RingCandidate*> live;
@@ -88,13 +126,17 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
   if (busy != nullptr) return Decide(Kind::kKeep, absl::StrCat("worker-", busy->index, " has a task"));
   members.insert(members.end(), joiners.begin(), joiners.end());
   const auto has_state = [](const RingCandidate* member) { return member->has_state; };
-  bool known = std::any_of(members.begin(), members.end(), has_state);
-  if (!known && !members.empty() && std::any_of(leavers.begin(), leavers.end(), has_state)) {
+  const bool lost = !situation.state_lost.empty();
+  if (lost) causes.push_back(situation.state_lost);
+  bool known = !lost && std::any_of(members.begin(), members.end(), has_state);
+  if (!lost && (!known || situation.hand_over) && !members.empty() &&
+      std::any_of(leavers.begin(), leavers.end(), has_state)) {
     // Nobody else has what they have: they go on until somebody does.
-    members.insert(members.begin(), leavers.begin(), leavers.end());
+    const std::size_t staying = members.size();
+    members.insert(members.end(), leavers.begin(), leavers.end());
     known = true;
     const bool same =
-        !broken &&
+        !broken && (situation.holders == 0 || situation.holders == staying) &&
         std::equal(members.begin(), members.end(), situation.ring.begin(), situation.ring.end(),
                    [](const RingCandidate* member, std::uint64_t session) { return member->session == session; });
     if (same) return Decide(Kind::kKeep, "those who leave hand over what they have");

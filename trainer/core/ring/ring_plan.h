@@ -2,11 +2,17 @@
 #define DOWNPOUR_TRAINER_CORE_RING_RING_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/frame.h"
+#include "trainer/core/ring/gradient_layout.h"
+#include "trainer/core/ring/state_shares.h"
 #include "trainer/core/time.h"
 
 // Who is in the ring from now on. Pure functions; the coordinator makes views of what they say.
@@ -18,11 +24,36 @@ struct RingPosition {
   bool known = false;  // it has a state at all
   v1::ViewStamp took;  // the view under which its newest step was taken, or its first state made
   std::uint64_t updates = 0;
+
+  // ---- where the optimizer's state is divided (RingReplica)
+  bool whole = true;
+  std::vector<StateShare> shares = {};
+  // It has the sums of its share for a step under this view, with which it has so many updates.
+  std::optional<v1::ViewStamp> prepared = std::nullopt;
+  std::uint64_t prepared_updates = 0;
+  // Of its newest step.
+  Verdict last_verdict = Verdict::kApply;
+  double last_factor = 1;
 };
 // Negative, 0 or positive as `a` is older, the same or newer. What is not known is the oldest.
 int ComparePositions(const RingPosition& a, const RingPosition& b);
 // The first of the newest ones, by rank; empty positions: -1.
 int NewestOf(const std::vector<RingPosition>& positions);
+
+// Whether the member can take the step with which `newest` is where it is: it was prepared when the step counted.
+bool CanFinish(const RingPosition& position, const RingPosition& newest);
+
+// What the members of a ring go on from, where the optimizer's state is divided among them.
+struct RingRecovery {
+  int source = 0;  // the first that is there
+  std::vector<StateFragment> fragments;
+};
+// The newest of which all is there. One step, of at most so many updates, is done again where those who have taken it are
+// too few to go on from; what has been before stays. kDataLoss: there is none.
+absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& positions, const GradientLayout& layout,
+                                          absl::Span<const Slice> slices, std::uint32_t copies, std::uint32_t step);
+// Whether all are where the first is, and each has its share among so many holders and nothing else.
+bool AllSettled(const std::vector<RingPosition>& positions, std::uint32_t holders);
 
 // A worker with a session that lives.
 struct RingCandidate {
@@ -62,6 +93,11 @@ struct RingSituation {
   bool of_another_coordinator = false;
   // Some worker may still come that has a state of the generation at hand.
   bool state_may_come = false;
+  std::uint32_t holders = 0;  // of the view at hand, among whom the state is divided; 0: it is not
+  // Of a state that is divided: what those who leave have of it the others have not, all together.
+  bool hand_over = false;
+  // Likewise, the members of the ring have found that it is lost: why. Empty: it is not.
+  std::string state_lost;
 };
 
 // A ring grows once nobody new has come for so long,

@@ -131,8 +131,8 @@ TEST_F(RingPlanTest, WhoLeavesAndAloneHasTheStateHandsItOverFirst) {
   Add(1, true).leaving = true;
   Add(2, false);
   EXPECT_EQ(Plan().kind, Kind::kForm);
-  EXPECT_THAT(Plan().members, ElementsAre(1, 2));
-  situation_.ring = {1, 2};
+  EXPECT_THAT(Plan().members, ElementsAre(2, 1)) << "rank 0 is of those who stay";
+  situation_.ring = {2, 1};
   EXPECT_EQ(Plan().kind, Kind::kKeep);
   EXPECT_THAT(Plan().reason, HasSubstr("hand over"));
   situation_.candidates[1].has_state = true;

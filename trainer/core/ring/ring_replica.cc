@@ -12,8 +12,20 @@
 
 namespace downpour::core {
 
+namespace {
+
+// Beside what the slice itself remembers of a step.
+void AddTo(const OptimizerState& state, SliceSnapshot* snapshot) {
+  OptimizerState& all = snapshot->optimizer;
+  all.type = state.type;
+  all.vectors.insert(all.vectors.begin(), state.vectors.begin(), state.vectors.end());
+  all.scalars.insert(all.scalars.begin(), state.scalars.begin(), state.scalars.end());
+}
+
+}  // namespace
+
 RingReplica::RingReplica(v1::View view, DataPlan plan, std::vector<Slice> slices)
-    : view_(std::move(view)), plan_(std::move(plan)), slices_(std::move(slices)) {}
+    : view_(std::move(view)), plan_(std::move(plan)), slices_(std::move(slices)), layout_(LayoutOf(view_, slices_)) {}
 
 absl::StatusOr<RingReplica> RingReplica::Create(const v1::View& view) {
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
@@ -32,6 +44,15 @@ absl::StatusOr<RingReplica> RingReplica::Create(const v1::View& view) {
             ? CreateBufferUpdate()
             : CreateOptimizer(view.optimizer(), view.tensors(static_cast<int>(slice.tensor)).name(), slice.elements);
     if (!optimizer.ok()) return optimizer.status();
+    DividedOptimizer* divided = nullptr;
+    if (replica.divided() && !replica.IsBuffer(number)) {
+      const auto make = [config = view.optimizer(), name = view.tensors(static_cast<int>(slice.tensor)).name()](
+                            std::uint32_t elements) { return *CreateOptimizer(config, name, elements); };
+      auto owned = std::make_unique<DividedOptimizer>((*optimizer)->type(), slice.elements, make);
+      divided = owned.get();
+      *optimizer = std::move(owned);
+    }
+    replica.optimizers_.push_back(divided);
     replica.states_.emplace_back(number, slice, *std::move(optimizer), replica.plan_);
     replica.states_.back().SetStepWidth(StepWidth(view));
   }
@@ -45,9 +66,22 @@ absl::Status RingReplica::SetView(const v1::View& view) {
     return absl::InvalidArgumentError("a view of another generation, or without steps");
   }
   view_ = view;
+  if (divided()) HeedSums();
   for (SliceState& state : states_) state.SetStepWidth(StepWidth(view_));
   SetLearningRate();
   return absl::OkStatus();
+}
+
+void RingReplica::HeedSums() {
+  for (const SliceState& state : states_) {
+    if (state.has_sum() && state.step_width() != StepWidth(view_)) whole_ = false;
+  }
+}
+
+void RingReplica::Initialise(std::uint32_t slice, const Payload& value) {
+  states_[slice].Initialise(value);
+  if (optimizers_[slice] != nullptr) optimizers_[slice]->Begin();
+  if (divided()) shares_ = {StateShare()};
 }
 
 void RingReplica::SetLearningRate() {
@@ -63,9 +97,15 @@ bool RingReplica::initialised() const {
   return std::all_of(states_.begin(), states_.end(), [](const SliceState& state) { return state.initialised(); });
 }
 
-std::uint64_t RingReplica::updates() const {
+std::uint64_t RingReplica::updates() const { return UpdatesWith({}); }
+
+std::uint64_t RingReplica::UpdatesWith(absl::Span<const UpdateId> updates) const {
   std::uint64_t least = UINT64_MAX;
-  for (const SliceState& state : states_) least = std::min(least, state.version());
+  for (const SliceState& state : states_) {
+    const auto lacking = std::count_if(updates.begin(), updates.end(),
+                                       [&](const UpdateId& update) { return Lacks(state.number(), update); });
+    least = std::min(least, state.version() + static_cast<std::uint64_t>(lacking));
+  }
   return least;
 }
 
@@ -105,22 +145,32 @@ std::uint64_t RingReplica::SamplesFor(std::uint32_t slice, absl::Span<const Upda
   return samples;
 }
 
+std::vector<UpdateId> RingReplica::LackingOf(std::uint32_t slice, const Step& step) const {
+  std::vector<UpdateId> lacking;
+  std::copy_if(step.updates.begin(), step.updates.end(), std::back_inserter(lacking),
+               [&](const UpdateId& update) { return Lacks(slice, update); });
+  return lacking;
+}
+
+StepContext RingReplica::ContextOf(std::uint32_t slice, const Step& step, absl::Span<const UpdateId> lacking) const {
+  StepContext context;
+  context.learning_rate = RateOf(lacking.front());
+  context.factor = step.factor / static_cast<double>(SamplesFor(slice, lacking));
+  return context;
+}
+
 void RingReplica::TakeStep(const Step& step, absl::FunctionRef<absl::Span<const float>(std::uint32_t slice)> sum) {
   std::vector<float> scaled;
   for (SliceState& state : states_) {
     const std::uint32_t number = state.number();
-    std::vector<UpdateId> lacking;
-    std::copy_if(step.updates.begin(), step.updates.end(), std::back_inserter(lacking),
-                 [&](const UpdateId& update) { return Lacks(number, update); });
+    const std::vector<UpdateId> lacking = LackingOf(number, step);
     if (lacking.empty()) continue;
-    StepContext context;
-    context.learning_rate = RateOf(lacking.front());
-    const double samples = static_cast<double>(SamplesFor(number, lacking));
+    StepContext context = ContextOf(number, step, lacking);
     EncodedGradient gradient;
     if (step.verdict == Verdict::kApply) {
       absl::Span<const float> values = sum(number);
-      context.factor = step.factor / samples;
       if (IsBuffer(number)) {  // whose update knows no factor
+        const auto samples = static_cast<double>(SamplesFor(number, lacking));
         scaled.assign(values.begin(), values.end());
         for (float& value : scaled) value = static_cast<float>(value / samples);
         values = scaled;
@@ -128,12 +178,35 @@ void RingReplica::TakeStep(const Step& step, absl::FunctionRef<absl::Span<const 
       }
       gradient = EncodedGradient(Payload::OfFloats(values, nullptr));
     }
+    if (optimizers_[number] != nullptr) {
+      if (step.verdict == Verdict::kApply) {
+        optimizers_[number]->ExpectValues();
+        state.ForgetSum();
+      } else if (state.has_sum()) {
+        whole_ = false;
+      }
+    }
     state.TakeWholeStep(lacking, step.verdict, gradient, context);
   }
-  Settle();
+  prepared_.reset();
+  RememberLast(step.verdict, step.factor);
+  Retire();
 }
 
-void RingReplica::Settle() {
+void RingReplica::UpdateHeld(const Step& step, absl::FunctionRef<absl::Span<float>(std::uint32_t slice)> sum) {
+  for (SliceState& state : states_) {
+    const std::uint32_t number = state.number();
+    if (optimizers_[number] == nullptr) continue;
+    const absl::Span<float> values = sum(number);
+    const std::vector<UpdateId> lacking = LackingOf(number, step);
+    if (lacking.empty()) continue;
+    const SliceState::WholeStep of_slice = state.WholeStepOf(
+        lacking, EncodedGradient(Payload::OfFloats(values, nullptr)), ContextOf(number, step, lacking));
+    optimizers_[number]->UpdateHeld(*state.value(), of_slice.gradient, of_slice.context, values);
+  }
+}
+
+void RingReplica::Retire() {
   for (SliceState& state : states_) {
     const std::uint32_t whole = state.step().dataset_epoch;
     if (state.table().watermark() >= whole) continue;
@@ -162,8 +235,124 @@ absl::Status RingReplica::Import(const SliceSnapshot& snapshot) {
   SliceState& state = states_[snapshot.number];
   absl::Status taken = state.Import(snapshot, learning_rate_->At(UpdateId()));
   if (taken.ok()) state.SettleSum();
-  Settle();
+  Retire();
+  if (taken.ok() && optimizers_[snapshot.number] != nullptr && !snapshot.optimizer.type.empty()) {
+    shares_ = {StateShare()};
+  }
   return taken;
+}
+
+absl::StatusOr<SliceSnapshot> RingReplica::ExportWhole(std::uint32_t slice) const {
+  SliceSnapshot snapshot = states_[slice].Export();
+  if (optimizers_[slice] == nullptr) return snapshot;
+  absl::StatusOr<OptimizerState> state = optimizers_[slice]->ExportWhole();
+  if (!state.ok()) return state.status();
+  AddTo(*state, &snapshot);
+  return snapshot;
+}
+
+// ---- a divided state
+
+OptimizerState RingReplica::ExportFragment(const StateFragment& fragment) const {
+  return optimizers_[fragment.slice]->ExportRange({fragment.offset, fragment.offset + fragment.values.size()});
+}
+
+RingReplica::Assembly::Assembly(const RingReplica& replica, std::optional<StateShare> share)
+    : replica_(replica), share_(share), values_(replica.slices_.size()), parts_(replica.slices_.size()) {
+  if (!share_.has_value()) return;
+  const std::vector<Range> ranges = RangesOf(*share_, replica.view_.state_copies(), replica.layout_);
+  for (std::size_t slice = 0; slice < parts_.size(); ++slice) {
+    for (const Range& values : WithinSlice(ranges, replica.slices_[slice], replica.layout_)) {
+      parts_[slice].push_back({values, {}, {}});
+    }
+  }
+}
+
+OptimizerState RingReplica::Assembly::Part::TakeState() {
+  for (std::size_t i = 0; i < vectors.size(); ++i) {
+    state.vectors[i].values = std::make_shared<const std::vector<float>>(std::move(vectors[i]));
+  }
+  return std::move(state);
+}
+
+void RingReplica::Assembly::Add(SliceSnapshot snapshot) {
+  values_[snapshot.number] = *snapshot.value;
+  snapshots_.push_back(std::move(snapshot));
+}
+
+absl::Status RingReplica::Assembly::Add(const StateFragment& fragment, absl::Span<const float> values,
+                                        const OptimizerState& state) {
+  const Range whole{fragment.offset, fragment.offset + fragment.values.size()};
+  const bool fits = values.size() == whole.size() && whole.end <= values_[fragment.slice].size() &&
+                    std::all_of(state.vectors.begin(), state.vectors.end(), [&](const StateVector& vector) {
+                      return vector.values != nullptr && vector.values->size() == whole.size();
+                    });
+  if (!fits)
+    return absl::InvalidArgumentError(absl::StrCat("a fragment of slice ", fragment.slice, " of another size"));
+  std::copy(values.begin(), values.end(), values_[fragment.slice].begin() + static_cast<std::ptrdiff_t>(whole.begin));
+  for (Part& part : parts_[fragment.slice]) {
+    const std::size_t begin = std::max(part.values.begin, whole.begin), end = std::min(part.values.end, whole.end);
+    if (begin >= end) continue;
+    if (part.state.type.empty()) {
+      part.state = state;
+      part.vectors.resize(state.vectors.size());
+    }
+    if (part.vectors.size() != state.vectors.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("a fragment of slice ", fragment.slice, " of another shape"));
+    }
+    for (std::size_t i = 0; i < part.vectors.size(); ++i) {
+      const auto first = state.vectors[i].values->begin();
+      part.vectors[i].insert(part.vectors[i].end(), first + static_cast<std::ptrdiff_t>(begin - whole.begin),
+                             first + static_cast<std::ptrdiff_t>(end - whole.begin));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<SliceSnapshot> RingReplica::Assembly::TakeSlices() {
+  for (SliceSnapshot& snapshot : snapshots_) {
+    snapshot.value = std::make_shared<const std::vector<float>>(std::move(values_[snapshot.number]));
+    for (Part& part : parts_[snapshot.number]) AddTo(part.TakeState(), &snapshot);
+  }
+  return std::move(snapshots_);
+}
+
+absl::Status RingReplica::Install(Assembly assembly, bool keeps) {
+  std::vector<std::vector<DividedOptimizer::Piece>> pieces(slices_.size());
+  for (std::size_t slice = 0; slice < slices_.size(); ++slice) {
+    for (Assembly::Part& part : assembly.parts_[slice]) {
+      absl::StatusOr<DividedOptimizer::Piece> piece = optimizers_[slice]->MakePiece(part.values, part.TakeState());
+      if (!piece.ok()) return piece.status();
+      pieces[slice].push_back(*std::move(piece));
+    }
+  }
+  for (SliceSnapshot& snapshot : assembly.snapshots_) {
+    snapshot.value = std::make_shared<const std::vector<float>>(std::move(assembly.values_[snapshot.number]));
+    if (absl::Status taken = Import(snapshot); !taken.ok()) return taken;
+  }
+  for (std::size_t slice = 0; slice < slices_.size(); ++slice) {
+    if (optimizers_[slice] == nullptr) continue;
+    if (!keeps) optimizers_[slice]->Drop();
+    if (!assembly.share_.has_value()) continue;
+    optimizers_[slice]->Hold(std::move(pieces[slice]));
+    // The first one all have had, the newest one others may rely on.
+    if (keeps && shares_.size() == kMostShares) optimizers_[slice]->DropSecond();
+  }
+  if (!keeps) shares_.clear();
+  if (assembly.share_.has_value()) {
+    if (shares_.size() == kMostShares) shares_.erase(std::next(shares_.begin()));
+    shares_.push_back(*assembly.share_);
+  }
+  whole_ = true;
+  prepared_.reset();
+  return absl::OkStatus();
+}
+
+void RingReplica::Settle() {
+  for (DividedOptimizer* const optimizer : optimizers_) {
+    if (optimizer != nullptr) optimizer->Settle();
+  }
+  if (shares_.size() > 1) shares_.erase(shares_.begin(), std::prev(shares_.end()));
 }
 
 void RingReplica::ForEachVector(absl::FunctionRef<void(absl::Span<const float> values)> visit) const {

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -86,6 +87,14 @@ struct Group {
   std::map<int, std::vector<std::vector<float>>> sums;  // by slice
   std::vector<std::vector<float>> reduced;
   std::vector<SliceSnapshot> healed;
+  // Of a divided state.
+  struct Fragment {
+    std::vector<float> values;
+    OptimizerState state;
+  };
+  std::vector<Fragment> fragments;
+  std::map<int, std::vector<float>> flats;  // by rank, as they lie in the layout
+  std::vector<float> gathered;
 };
 
 struct Worker {
@@ -99,11 +108,12 @@ struct Worker {
   bool tick_set = false;
   std::uint64_t round = 0;
   std::function<void(absl::Status)> pending;  // hears of the operation that it is in; at most one
+  std::vector<float> flat;  // sums of its share, then new values; where there are none, what must not be looked at
 };
 
 class Job {
  public:
-  Job(std::uint64_t seed, PlantedBug bug) : world_(seed), bug_(bug) {
+  Job(std::uint64_t seed, PlantedBug bug, bool divided = false) : world_(seed), bug_(bug) {
     config_.set_job_uid(kUid);
     config_.set_epochs(2 + world_.Below(4));
     config_.set_batch_size(4 + world_.Below(5));
@@ -119,6 +129,12 @@ class Job {
     if (world_.Chance(0.3)) {
       config_.mutable_all_reduce()->set_batch_policy(v1::AllReduceConfig::SCALE_LEARNING_RATE);
     }
+    if (divided) {
+      config_.mutable_all_reduce()->set_state_copies(1 + world_.Below(3));
+      config_.mutable_all_reduce()->set_batch_policy(v1::AllReduceConfig::KEEP_GLOBAL_BATCH);
+      config_.mutable_optimizer()->set_type(v1::MOMENTUM);
+      config_.mutable_optimizer()->set_momentum(0.9);
+    }
   }
 
   std::vector<std::string> Run(bool faults) {
@@ -133,7 +149,7 @@ class Job {
     return violations_;
   }
 
-  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0;
+  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0, finished = 0, halved = 0;
 
  private:
   // ---- coordinator
@@ -230,7 +246,13 @@ class Job {
     if (worker->core->finished().has_value()) {
       LeaveGroup(worker);
       worker->alive = false;
-      if (worker->core->finished()->ok()) return;
+      if (worker->core->finished()->ok()) {
+        // Another takes its place, if the job is not over.
+        world_.After(world_.Between(absl::Seconds(1), absl::Seconds(6)), [this, index = worker->index] {
+          if (!done_ && index < config_.workers() && Find(index) == nullptr) StartWorker(index);
+        });
+        return;
+      }
       if (!absl::IsAborted(*worker->core->finished())) {
         violations_.push_back(
             absl::StrCat("worker-", worker->index, " gave up: ", worker->core->finished()->ToString()));
@@ -367,6 +389,17 @@ class Job {
         });
       case RingWork::Kind::kHeal:
         return Heal(worker, work);
+      case RingWork::Kind::kSettle:
+        return Enter(
+            worker, [](Group&) {},
+            [this, worker, work](const absl::Status& status) {
+              On(worker, [this, worker, work, status](RingOutput* output) {
+                worker->core->OnSettled(work.token, status, world_.now(), output);
+              });
+            });
+      case RingWork::Kind::kGather:
+        violations_.push_back("a checkpoint, without a store");
+        return;
       case RingWork::Kind::kStep:
         return world_.After(world_.Between(absl::Milliseconds(2), absl::Milliseconds(40)),
                             [this, worker, work] { StepOf(worker, work); });
@@ -408,8 +441,65 @@ class Job {
         worker, [](Group&) {}, formed);
   }
 
+  void HealDivided(Worker* worker, const RingWork& work) {
+    RingReplica& own = *worker->core->replica();
+    if (work.recovery.finish) {
+      ++finished;
+      const RingReplica::Step step{*own.prepared(), work.recovery.verdict, work.recovery.factor};
+      if (step.verdict == Verdict::kApply) {
+        own.UpdateHeld(step, [&](std::uint32_t slice) { return OfSlice(&worker->flat, own, slice); });
+        own.LoseOthers();
+      }
+      own.TakeStep(step, [&](std::uint32_t slice) { return OfSlice(&worker->flat, own, slice); });
+    }
+    Enter(
+        worker,
+        [work](Group& group) {
+          const RingReplica& replica = *group.members[work.source]->core->replica();
+          group.healed.clear();
+          group.fragments.clear();
+          for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice)
+            group.healed.push_back(replica.Export(slice));
+          for (const StateFragment& fragment : work.recovery.fragments) {
+            const RingReplica& source = *group.members[fragment.source]->core->replica();
+            const std::vector<float>& values = *source.value(fragment.slice);
+            const auto first = values.begin() + static_cast<std::ptrdiff_t>(fragment.offset);
+            group.fragments.push_back({{first, first + static_cast<std::ptrdiff_t>(fragment.values.size())},
+                                       source.ExportFragment(fragment)});
+          }
+        },
+        [this, worker, work, group = worker->group](absl::Status status) {
+          RingReplica& replica = *worker->core->replica();
+          if (status.ok()) {
+            RingReplica::Assembly assembly(replica, work.recovery.share);
+            for (const SliceSnapshot& snapshot : group->healed) assembly.Add(snapshot);
+            for (std::size_t i = 0; i < group->fragments.size() && status.ok(); ++i) {
+              status = assembly.Add(work.recovery.fragments[i], group->fragments[i].values, group->fragments[i].state);
+            }
+            if (status.ok()) status = replica.Install(std::move(assembly), work.recovery.keeps);
+            if (status.ok()) replica.RememberLast(work.recovery.verdict, work.recovery.factor);
+            if (!status.ok())
+              violations_.push_back(absl::StrCat("what came together does not fit: ", status.ToString()));
+          }
+          On(worker, [this, worker, work, status](RingOutput* output) {
+            worker->core->OnHealed(work.token, status, world_.now(), output);
+          });
+        });
+  }
+
+  static absl::Span<float> OfSlice(std::vector<float>* flat, const RingReplica& replica, std::uint32_t slice) {
+    const Slice& part = replica.slices()[slice];
+    return absl::MakeSpan(*flat).subspan(replica.layout().tensor(part.tensor).begin + part.offset, part.elements);
+  }
+
+  // Not finite at times, as all find alike.
+  static Verdict VerdictOf(const std::vector<UpdateId>& updates) {
+    return (updates.front().dataset_epoch + updates.front().data_shard) % 5 == 3 ? Verdict::kSkip : Verdict::kApply;
+  }
+
   void Heal(Worker* worker, const RingWork& work) {
     ++heals;
+    if (worker->core->replica()->divided()) return HealDivided(worker, work);
     Enter(
         worker,
         [work](Group& group) {
@@ -431,18 +521,15 @@ class Job {
         });
   }
 
-  void StepOf(Worker* worker, const RingWork& work) {
-    if (!worker->alive) return;
-    if (world_.now() < worker->paused_until) {
-      return world_.At(worker->paused_until, [this, worker, work] { StepOf(worker, work); });
-    }
-    RingReplica& replica = *worker->core->replica();
+  // By slice, of those updates that are a worker's own.
+  static std::vector<std::vector<float>> SumsOf(const RingReplica& replica, const std::vector<UpdateId>& updates,
+                                                const std::vector<UpdateId>& own) {
     std::vector<std::vector<float>> sums;
     for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice) {
       sums.emplace_back(replica.slices()[slice].elements);
       const auto whole =
-          static_cast<float>(static_cast<double>(replica.SamplesFor(slice, work.updates)) / RateScale(replica.view()));
-      for (const UpdateId& update : work.own) {
+          static_cast<float>(static_cast<double>(replica.SamplesFor(slice, updates)) / RateScale(replica.view()));
+      for (const UpdateId& update : own) {
         if (slice == 1) {
           sums[1][0] -= whole;
           continue;
@@ -451,6 +538,16 @@ class Job {
           sums[0][static_cast<std::size_t>(sample)] -= whole;
       }
     }
+    return sums;
+  }
+
+  void StepOf(Worker* worker, const RingWork& work) {
+    if (!worker->alive) return;
+    if (world_.now() < worker->paused_until) {
+      return world_.At(worker->paused_until, [this, worker, work] { StepOf(worker, work); });
+    }
+    RingReplica& replica = *worker->core->replica();
+    std::vector<std::vector<float>> sums = SumsOf(replica, work.updates, work.own);
     const std::shared_ptr<Group> group = worker->group;
     if (group != nullptr) group->sums[worker->rank] = std::move(sums);
     Enter(
@@ -466,6 +563,7 @@ class Job {
           all.sums.clear();
         },
         [this, worker, work, group](const absl::Status& status) {
+          if (status.ok() && worker->core->replica()->divided()) return TakePrepared(worker, work, group);
           const bool counts = status.ok() || bug_ == PlantedBug::kStepDoneWhenOwnIs;
           const bool dropped = !status.ok() && bug_ == PlantedBug::kSamplesOfAbortedDropped;
           if (counts || dropped) TakeStep(worker, work, *group, dropped);
@@ -473,6 +571,88 @@ class Job {
             worker->core->OnStepTaken(work.token, ResultOf(status), world_.now(), output);
           });
         });
+  }
+
+  // With a divided state: the sums of its share are there; once all say so it counts; then the new values go to all.
+  void TakePrepared(Worker* worker, const RingWork& work, const std::shared_ptr<Group>& group) {
+    RingReplica& replica = *worker->core->replica();
+    std::vector<float> reduced(replica.layout().size());
+    for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice) {
+      std::copy(group->reduced[slice].begin(), group->reduced[slice].end(), OfSlice(&reduced, replica, slice).begin());
+    }
+    const auto rank = static_cast<std::uint32_t>(worker->rank), size = static_cast<std::uint32_t>(group->size);
+    const auto copy = [&](std::uint32_t copies, const std::vector<float>& from) {
+      for (const Range& range : RangesOf({rank, size}, copies, replica.layout())) {
+        for (std::size_t i = range.begin; i < range.end; ++i) worker->flat[i] = from[i];
+      }
+    };
+    worker->flat.assign(reduced.size(), std::numeric_limits<float>::quiet_NaN());
+    const std::vector<float> none(reduced.size());
+    copy(replica.view().state_copies(), bug_ == PlantedBug::kCopiesNotUpdated ? none : reduced);
+    copy(1, reduced);
+    replica.Prepare(work.updates);
+    const auto answer = [this, worker, work](const absl::Status& status) {
+      On(worker, [this, worker, work, status](RingOutput* output) {
+        worker->core->OnStepTaken(work.token, ResultOf(status), world_.now(), output);
+      });
+    };
+    Enter(
+        worker, [](Group&) {},
+        [this, worker, work, group, answer](const absl::Status& prepared) {
+          if (!prepared.ok()) return answer(prepared);
+          RingReplica& own = *worker->core->replica();
+          const RingReplica::Step step{work.updates, VerdictOf(work.updates), 1};
+          const auto values = [worker, &own](std::uint32_t slice) { return OfSlice(&worker->flat, own, slice); };
+          if (step.verdict == Verdict::kSkip) {
+            own.TakeStep(step, values);
+            return answer(absl::OkStatus());
+          }
+          own.UpdateHeld(step, values);
+          group->flats[worker->rank] = worker->flat;
+          Enter(
+              worker,
+              [&own](Group& all) {
+                all.gathered.resize(own.layout().size());
+                for (const auto& [of, flat] : all.flats) {
+                  for (const Range& range : RangesOf(
+                           {static_cast<std::uint32_t>(of), static_cast<std::uint32_t>(all.size)}, 1, own.layout())) {
+                    for (std::size_t i = range.begin; i < range.end; ++i) all.gathered[i] = flat[i];
+                  }
+                }
+                all.flats.clear();
+              },
+              [this, worker, step, group, answer](const absl::Status& gathered) {
+                RingReplica& after = *worker->core->replica();
+                if (gathered.ok()) worker->flat = group->gathered;
+                after.TakeStep(step, [&](std::uint32_t slice) { return OfSlice(&worker->flat, after, slice); });
+                if (!gathered.ok()) {
+                  ++halved;
+                  after.LoseOthers();
+                }
+                answer(gathered);
+              });
+        });
+  }
+
+  // What a job has that nothing ever happened to.
+  RingReplica Undisturbed() const {
+    RingReplica replica = *RingReplica::Create([&] {
+      v1::View view = coordinator_->view();
+      view.set_state_copies(0);
+      view.set_state_holders(0);
+      return view;
+    }());
+    for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice) {
+      const std::vector<float> zeros(replica.slices()[slice].elements);
+      replica.Initialise(slice, Payload::OfFloats(zeros, nullptr));
+    }
+    for (;;) {
+      const std::vector<UpdateId> updates = replica.NextStep();
+      if (updates.empty()) return replica;
+      std::vector<std::vector<float>> sums = SumsOf(replica, updates, updates);
+      replica.TakeStep({updates, VerdictOf(updates), 1},
+                       [&](std::uint32_t slice) { return absl::MakeConstSpan(sums[slice]); });
+    }
   }
 
   void TakeStep(Worker* worker, const RingWork& work, const Group& group, bool skip) {
@@ -572,6 +752,18 @@ class Job {
         check(*replica.value(slice) == *first->value(slice),
               absl::StrCat("worker-", member.index(), " has other values"));
       }
+      if (replica.divided()) {
+        const RingReplica undisturbed = Undisturbed();
+        for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice) {
+          const std::vector<float>&has = *replica.value(slice), &wanted = *undisturbed.value(slice);
+          const auto other = std::mismatch(has.begin(), has.end(), wanted.begin());
+          if (other.first == has.end()) continue;
+          check(false,
+                absl::StrCat("worker-", member.index(), " has ", *other.first, " as value ", other.first - has.begin(),
+                             " of slice ", slice, ", without any fault ", *other.second));
+        }
+        continue;
+      }
       const std::vector<float>& counts = *replica.value(0);
       for (std::size_t sample = 0; sample < counts.size(); ++sample) {
         // Each is the mean of so many samples times their number: one but for the last bits.
@@ -619,42 +811,54 @@ class Job {
   std::vector<std::string> violations_;
 };
 
-TEST(RingSimulationTest, EverySampleCountsOnceAndAllHaveTheSameBits) {
-  // Fewer under sanitizers.
-  std::uint64_t jobs = 1000;
+// Fewer under sanitizers.
+std::uint64_t JobsOf(std::uint64_t jobs) {
   const char* const fewer = std::getenv("DOWNPOUR_SIMULATION_SEEDS");
   if (fewer != nullptr) {
-    ASSERT_TRUE(absl::SimpleAtoi(fewer, &jobs)) << fewer;
+    EXPECT_TRUE(absl::SimpleAtoi(fewer, &jobs)) << fewer;
   }
-  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0;
+  return jobs;
+}
+
+void Simulate(std::uint64_t jobs, bool divided) {
+  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0, finished = 0, halved = 0;
   for (std::uint64_t seed = 1; seed <= jobs; ++seed) {
-    Job job(seed, PlantedBug::kNone);
+    Job job(seed, PlantedBug::kNone, divided);
     const std::vector<std::string> violations = job.Run(/*faults=*/seed % 10 != 0);
     for (const std::string& violation : violations) ADD_FAILURE() << "seed " << seed << ": " << violation;
-    if (HasFailure()) return;
+    if (testing::Test::HasFailure()) return;
     kills += job.kills;
     rings += job.rings;
     restarted += job.restarted;
     heals += job.heals;
     partial += job.partial;
     unseen += job.unseen;
+    finished += job.finished;
+    halved += job.halved;
   }
   EXPECT_LT(unseen, 10u) << "jobs whose workers had all gone in the end";
   std::cout << jobs << " jobs: " << kills << " kills, " << rings << " rings, " << heals << " healings, " << partial
-            << " operations that some had and others not, " << restarted << " beginnings" << std::endl;
+            << " operations that some had and others not, " << restarted << " beginnings, " << finished
+            << " steps finished later, " << halved << " without the values of others" << std::endl;
 }
 
-std::uint64_t FirstSeedThatNotices(PlantedBug bug) {
+TEST(RingSimulationTest, EverySampleCountsOnceAndAllHaveTheSameBits) { Simulate(JobsOf(1000), /*divided=*/false); }
+
+TEST(RingSimulationTest, ADividedStateIsThatOfAJobWithoutFaults) { Simulate(JobsOf(1000), /*divided=*/true); }
+
+std::uint64_t FirstSeedThatNotices(PlantedBug bug, bool divided) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
-    if (!Job(seed, bug).Run(/*faults=*/true).empty()) return seed;
+    if (!Job(seed, bug, divided).Run(/*faults=*/true).empty()) return seed;
   }
   return 0;
 }
 
 TEST(RingSimulationTest, PlantedBugsAreNoticed) {
-  for (const PlantedBug bug : {PlantedBug::kOwnStateKept, PlantedBug::kStepDoneWhenOwnIs,
-                               PlantedBug::kHealedFromAnybody, PlantedBug::kSamplesOfAbortedDropped}) {
-    const std::uint64_t seed = FirstSeedThatNotices(bug);
+  for (const auto& [bug, divided] :
+       {std::pair(PlantedBug::kOwnStateKept, false), std::pair(PlantedBug::kStepDoneWhenOwnIs, false),
+        std::pair(PlantedBug::kHealedFromAnybody, false), std::pair(PlantedBug::kSamplesOfAbortedDropped, false),
+        std::pair(PlantedBug::kCopiesNotUpdated, true), std::pair(PlantedBug::kShareOfBeforeKept, true)}) {
+    const std::uint64_t seed = FirstSeedThatNotices(bug, divided);
     EXPECT_GT(seed, 0u) << static_cast<int>(bug);
     std::cout << "bug " << static_cast<int>(bug) << ": seed " << seed << std::endl;
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/core/layout.h"
+#include "trainer/core/step_id.h"
 
 namespace downpour::core {
 namespace {
@@ -42,11 +43,10 @@ void RingWorkerCore::Fail(std::string why, Time now, RingOutput* output) {
 }
 
 RingPosition RingWorkerCore::position() const {
-  RingPosition position;
-  position.known = replica_.has_value() && took_.has_value();
-  if (!position.known) return position;
+  if (!replica_.has_value() || !took_.has_value()) return RingPosition();
+  RingPosition position = looked_;
+  position.known = true;
   position.took = *took_;
-  position.updates = updates_;
   return position;
 }
 
@@ -95,7 +95,7 @@ void RingWorkerCore::Sync(Time now, RingOutput* output) {
   ring.set_address(options_.address);
   if (took_.has_value()) {
     *ring.mutable_took() = *took_;
-    ring.set_updates(updates_);
+    ring.set_updates(looked_.updates);
     ring.set_watermark(watermark_);
   }
   if (joined_.generation() != 0) *ring.mutable_joined() = joined_;
@@ -103,6 +103,12 @@ void RingWorkerCore::Sync(Time now, RingOutput* output) {
   ring.set_waits(waits);
   if (waits && digest_.has_value()) ring.set_digest(*digest_);
   ring.set_restore_error(restore_error_);
+  ring.set_state_lost(state_lost_);
+  for (const StateShare& share : looked_.shares) {
+    v1::RingShare* const told = ring.add_shares();
+    told->set_rank(share.rank);
+    told->set_holders(share.holders);
+  }
   if (order_.cut() != 0) *ring.mutable_cut() = cut_state_;
   if (tell_view_ && view_.has_stamp()) *ring.mutable_view() = view_;
   sync_in_flight_ = true;
@@ -128,6 +134,8 @@ void RingWorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Wo
   if (reply->incarnation() < incarnation_) return Pump(now, output);  // an older coordinator
   incarnation_ = reply->incarnation();
   tell_view_ = reply->ring().tell_view();
+  // The coordinator that accepted it never told a view: another one has to accept it again.
+  if (tell_view_ && !view_.has_stamp()) accepted_ = false;
   switch (reply->status()) {
     case v1::SYNC_WAIT:
       next_sync_ = now + kWaitPeriod;
@@ -177,6 +185,7 @@ void RingWorkerCore::AdoptView(const v1::View& view, RingOutput* output) {
   }
   order_.Clear();
   cut_state_.Clear();
+  gathers_ = gathered_ = 0;
   restore_error_.clear();
   // The one that is out belongs to another group.
   if (working_ && work_.kind != RingWork::Kind::kTask) output->abort = true;
@@ -214,13 +223,31 @@ void RingWorkerCore::Begin(RingWork work, RingOutput* output) {
 bool RingWorkerCore::End(std::uint64_t token) {
   if (!working_ || token != token_ || finished_.has_value()) return false;
   working_ = false;
+  const std::uint64_t before = looked_.updates;
   Look();
+  // A step of a divided state counts once all are prepared for it, whatever fails then.
+  if (replica_.has_value() && replica_->divided() && looked_.updates > before) {
+    if (work_.kind == RingWork::Kind::kStep) took_ = joined_;
+    if (work_.kind == RingWork::Kind::kHeal) took_ = positions_[static_cast<std::size_t>(source_)].took;
+    digest_.reset();
+  }
   return true;
 }
 
 void RingWorkerCore::Look() {
   if (working_ || !replica_.has_value()) return;
-  updates_ = replica_->updates();
+  looked_.updates = replica_->updates();
+  if (replica_->divided()) {
+    looked_.whole = replica_->whole();
+    looked_.shares = replica_->shares();
+    looked_.prepared.reset();
+    if (replica_->prepared().has_value()) {
+      looked_.prepared = prepared_;
+      looked_.prepared_updates = replica_->UpdatesWith(*replica_->prepared());
+    }
+    looked_.last_verdict = replica_->last_verdict();
+    looked_.last_factor = replica_->last_factor();
+  }
   watermark_ = replica_->watermark();
   const std::vector<UpdateId> next = replica_->NextStep();
   next_epoch_.reset();
@@ -252,16 +279,48 @@ void RingWorkerCore::OnAligned(std::uint64_t token, const absl::StatusOr<std::ve
     Break(positions.status());
   } else if (phase_ == Phase::kAligning) {
     positions_ = *positions;
-    const auto& newest = positions_[static_cast<std::size_t>(NewestOf(positions_))];
+    source_ = NewestOf(positions_);
+    const auto& newest = positions_[static_cast<std::size_t>(source_)];
     const bool alike = std::all_of(positions_.begin(), positions_.end(),
                                    [&](const RingPosition& one) { return ComparePositions(one, newest) == 0; });
     if (!newest.known && RankIn(view_) == 0) {
       phase_ = Phase::kBeginning;
+    } else if (replica_->divided() && !AllSettled(positions_, holders())) {
+      if (absl::Status planned = PlanHealing(); planned.ok()) {
+        phase_ = Phase::kHealing;
+      } else {
+        state_lost_ = std::string(planned.message());
+        Break(planned);
+      }
     } else {
       phase_ = newest.known && alike ? Phase::kReady : Phase::kHealing;
     }
   }
   Pump(now, output);
+}
+
+absl::Status RingWorkerCore::PlanHealing() {
+  const auto rank = static_cast<std::size_t>(group_rank_);
+  recovery_ = RingWork::Recovery();
+  if (rank < holders()) recovery_.share = StateShare{static_cast<std::uint32_t>(rank), holders()};
+  std::vector<RingPosition> positions = positions_;
+  if (!positions[static_cast<std::size_t>(source_)].known) {
+    // Rank 0 begins, and has all of it then.
+    positions[0].known = true;
+    positions[0].shares = {StateShare()};
+  }
+  absl::StatusOr<RingRecovery> planned =
+      PlanRecovery(positions, replica_->layout(), replica_->slices(), view_.state_copies(), StepWidth(view_));
+  if (!planned.ok()) return planned.status();
+  source_ = planned->source;
+  const RingPosition& newest = positions[static_cast<std::size_t>(source_)];
+  recovery_.fragments = std::move(planned->fragments);
+  recovery_.keeps = ComparePositions(positions[rank], newest) == 0;
+  recovery_.finish = !recovery_.keeps && CanFinish(positions[rank], newest);
+  recovery_.keeps = recovery_.keeps || recovery_.finish;
+  recovery_.verdict = newest.last_verdict;
+  recovery_.factor = newest.last_factor;
+  return absl::OkStatus();
 }
 
 void RingWorkerCore::OnBegun(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
@@ -273,6 +332,9 @@ void RingWorkerCore::OnBegun(std::uint64_t token, const absl::Status& status, Ti
   } else {
     took_ = joined_;
     if (phase_ == Phase::kBeginning) phase_ = positions_.size() > 1 ? Phase::kHealing : Phase::kReady;
+    if (phase_ == Phase::kHealing && replica_->divided()) {
+      if (absl::Status planned = PlanHealing(); !planned.ok()) Break(planned);
+    }
   }
   Pump(now, output);
 }
@@ -288,7 +350,32 @@ void RingWorkerCore::OnHealed(std::uint64_t token, const absl::Status& status, T
   if (!status.ok()) {
     Break(status);
   } else if (phase_ == Phase::kHealing) {
-    phase_ = Phase::kReady;
+    phase_ = replica_->divided() ? Phase::kSettling : Phase::kReady;
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnSettled(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output) {
+  if (!End(token)) return;
+  if (!status.ok()) {
+    Break(status);
+  } else {
+    if (recovery_.share.has_value() && options_.bug != PlantedBug::kShareOfBeforeKept) replica_->Settle();
+    Look();
+    if (phase_ == Phase::kSettling) phase_ = Phase::kReady;
+    sync_urgent_ = sync_urgent_ || Waits();  // who leaves waits for that
+  }
+  Pump(now, output);
+}
+
+void RingWorkerCore::OnGathered(std::uint64_t token, absl::StatusOr<std::vector<SliceSnapshot>> slices, Time now,
+                                RingOutput* output) {
+  if (!End(token)) return;
+  if (!slices.ok()) {
+    Break(slices.status());
+  } else if (group_rank_ == 0 && order_.cut() == work_.cut && order_.cut() != 0) {
+    output->cut = DescribeCut();
+    output->cut->slices = *std::move(slices);
   }
   Pump(now, output);
 }
@@ -299,6 +386,7 @@ void RingWorkerCore::OnStepTaken(std::uint64_t token, const absl::StatusOr<StepR
   if (result.ok()) {
     took_ = joined_;
     digest_ = result->digest;
+    gathers_ = result->cut;
     meter_.OnUpdate(result->computed, true, result->sum_took);
     meter_.OnPush(result->sent_bytes, result->sent_bytes);
     const int updates = static_cast<int>(work_.updates.size());
@@ -329,7 +417,8 @@ void RingWorkerCore::OnTaskDone(std::uint64_t token, v1::TaskResult result, Time
 }
 
 bool RingWorkerCore::Waits() const {
-  return phase_ == Phase::kReady && (!next_epoch_.has_value() || *next_epoch_ >= epochs_open_);
+  const bool hands_over = holders() > 0 && static_cast<int>(holders()) < view_.ring_size();
+  return phase_ == Phase::kReady && (hands_over || !next_epoch_.has_value() || *next_epoch_ >= epochs_open_);
 }
 
 bool RingWorkerCore::PickTask(RingOutput* output) {
@@ -346,17 +435,36 @@ bool RingWorkerCore::PickTask(RingOutput* output) {
   return false;
 }
 
-void RingWorkerCore::TakeCut(RingOutput* output) {
-  if (order_.cut() == 0 || !order_.sealed() || std::exchange(cut_taken_, true)) return;
+RingCut RingWorkerCore::DescribeCut() const {
   RingCut cut;
   cut.cut = order_.cut();
   cut.checkpoint = order_.checkpoint();
   cut.tensors.assign(view_.tensors().begin(), view_.tensors().end());
   cut.data = view_.data();
-  cut.slices.reserve(replica_->slices().size());
-  for (std::uint32_t slice = 0; slice < replica_->slices().size(); ++slice)
-    cut.slices.push_back(replica_->Export(slice));
-  output->cut = std::move(cut);
+  return cut;
+}
+
+bool RingWorkerCore::TakeCut(RingOutput* output) {
+  const bool ordered = order_.cut() != 0 && order_.sealed() && !cut_taken_;
+  if (!replica_->divided()) {
+    if (!ordered) return false;
+    cut_taken_ = true;
+    output->cut = DescribeCut();
+    for (std::uint32_t slice = 0; slice < replica_->slices().size(); ++slice)
+      output->cut->slices.push_back(replica_->Export(slice));
+    return false;
+  }
+  // All of them come to it at the same place: behind the step with which they heard of it, or where all wait.
+  std::uint32_t due = std::exchange(gathers_, 0);
+  if (due == 0 && ordered && Waits()) due = order_.cut();
+  if (due == 0 || due == gathered_) return false;
+  gathered_ = due;
+  cut_taken_ = cut_taken_ || due == order_.cut();
+  RingWork work;
+  work.kind = RingWork::Kind::kGather;
+  work.cut = due;
+  Begin(std::move(work), output);
+  return true;
 }
 
 void RingWorkerCore::OnCutWritten(std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files, Time now,
@@ -384,11 +492,13 @@ void RingWorkerCore::Pump(Time now, RingOutput* output) {
         joined_ = view_.stamp();
         broken_.clear();
         restore_error_.clear();
+        state_lost_.clear();
         group_rank_ = *rank;
         const bool another =
             !replica_.has_value() || replica_->view().stamp().generation() != view_.stamp().generation();
         if (another) {
           took_.reset();
+          looked_ = RingPosition();
           digest_.reset();
           absl::StatusOr<RingReplica> replica = RingReplica::Create(view_);
           if (replica.ok()) {
@@ -422,7 +532,8 @@ void RingWorkerCore::Pump(Time now, RingOutput* output) {
         break;
       case Phase::kHealing:
         work.kind = RingWork::Kind::kHeal;
-        work.source = NewestOf(positions_);
+        work.source = source_;
+        work.recovery = recovery_;
         if (options_.bug == PlantedBug::kHealedFromAnybody) {
           for (std::size_t other = 0; other < positions_.size(); ++other) {
             if (positions_[other].known) work.source = static_cast<int>(other);
@@ -430,11 +541,20 @@ void RingWorkerCore::Pump(Time now, RingOutput* output) {
         }
         Begin(std::move(work), output);
         break;
+      case Phase::kSettling:
+        work.kind = RingWork::Kind::kSettle;
+        Begin(std::move(work), output);
+        break;
       case Phase::kReady:
-        TakeCut(output);
+        if (TakeCut(output)) break;
         if (PickTask(output)) break;
         if (Waits()) break;
         work.kind = RingWork::Kind::kStep;
+        if (replica_->divided()) {
+          replica_->ForgetPrepared();
+          prepared_ = joined_;
+          if (*rank == 0 && order_.sealed() && !cut_taken_) work.cut = order_.cut();
+        }
         work.updates = replica_->NextStep();
         for (std::size_t i = 0; i < work.updates.size(); ++i) {
           if (i % static_cast<std::size_t>(view_.ring_size()) == static_cast<std::size_t>(*rank)) {

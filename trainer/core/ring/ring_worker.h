@@ -40,18 +40,33 @@ struct RingWorkerOptions {
 // What the shell does next, one at a time; answered once, by the call named beside it.
 struct RingWork {
   enum class Kind {
-    kForm,   // OnFormed: the group of `view`, in which this worker has `rank`
-    kAlign,  // OnAligned: tell all others position(), and hear theirs
-    kBegin,  // OnBegun: the first state of the generation: replica() gets the values of view.restore, or initial ones
-    kHeal,   // OnHealed: replica() becomes that of rank `source`, which gives it to all others, whole or not at all
-    kStep,   // OnStepTaken: the gradients of `own`, summed over all ranks; then replica() takes the step
-    kTask,   // OnTaskDone, with the values of replica()
+    kForm,    // OnFormed: the group of `view`, in which this worker has `rank`
+    kAlign,   // OnAligned: tell all others position(), and hear theirs
+    kBegin,   // OnBegun: the first state of the generation: replica() gets the values of view.restore, or initial ones
+    kHeal,    // OnHealed: replica() becomes that of rank `source`, which gives it to all others, whole or not at all;
+              // where the optimizer's state is divided, as `recovery` says
+    kSettle,  // OnSettled: hear that all others are healed too
+    kStep,    // OnStepTaken: the gradients of `own`, summed over all ranks; then replica() takes the step
+    kGather,  // OnGathered: the state that is divided comes together at rank 0
+    kTask,    // OnTaskDone, with the values of replica()
+  };
+  // Of a divided state.
+  struct Recovery {
+    std::vector<StateFragment> fragments;
+    std::optional<StateShare> share;  // that replica() is to have then
+    bool keeps = false;               // what it has counts, see RingReplica::Install
+    // First it takes the step that it is prepared for.
+    bool finish = false;
+    Verdict verdict = Verdict::kApply;  // of the newest step, whether it takes it or not
+    double factor = 1;
   };
   std::uint64_t token = 0;
   Kind kind = Kind::kForm;
   v1::View view;                  // kForm, kBegin
   int rank = 0;                   // kForm
   int source = 0;                 // kHeal
+  Recovery recovery;              // likewise
+  std::uint32_t cut = 0;          // kStep: that all are to hear of with it; 0: none
   std::vector<UpdateId> updates;  // kStep: of the step
   std::vector<UpdateId> own;      // of these, those that this worker computes; may be none
   v1::TaskKind task = v1::TASK_EVALUATE;
@@ -93,12 +108,16 @@ class RingWorkerCore {
                  RingOutput* output);
   void OnBegun(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output);
   void OnHealed(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output);
+  void OnSettled(std::uint64_t token, const absl::Status& status, Time now, RingOutput* output);
+  // Of rank 0, by number; of others nothing.
+  void OnGathered(std::uint64_t token, absl::StatusOr<std::vector<SliceSnapshot>> slices, Time now, RingOutput* output);
   // What this worker computed for it, with the mean loss of the whole step; `sum_took`: waiting for the others.
   struct StepResult {
     ComputeResult computed;
     absl::Duration sum_took;
     std::uint64_t sent_bytes = 0;
     std::optional<std::uint32_t> digest;  // of the replica, where an epoch is whole with this step
+    std::uint32_t cut = 0;                // RingWork::cut of rank 0
   };
   void OnStepTaken(std::uint64_t token, const absl::StatusOr<StepResult>& result, Time now, RingOutput* output);
   void OnTaskDone(std::uint64_t token, v1::TaskResult result, Time now, RingOutput* output);
@@ -128,6 +147,7 @@ class RingWorkerCore {
     kAligning,
     kBeginning,
     kHealing,
+    kSettling,
     kReady,  // the group is there, and all have the same state
   };
   struct HeldTask {
@@ -138,7 +158,12 @@ class RingWorkerCore {
   void Pump(Time now, RingOutput* output);
   // What is told of the replica, which others may be about to change.
   void Look();
-  void TakeCut(RingOutput* output);
+  // Whether a checkpoint is to be written now; of a divided state it is work first, which comes out.
+  bool TakeCut(RingOutput* output);
+  RingCut DescribeCut() const;
+  // What the members go on from, and as what; an error if they cannot.
+  absl::Status PlanHealing();
+  std::uint32_t holders() const { return view_.state_holders(); }
   void Sync(Time now, RingOutput* output);
   void AdoptView(const v1::View& view, RingOutput* output);
   void Reconcile(const v1::WorkerSyncReply& reply);
@@ -175,7 +200,7 @@ class RingWorkerCore {
   std::string broken_;
   std::optional<RingReplica> replica_;
   std::optional<v1::ViewStamp> took_;        // see RingPosition; none: the replica has no values
-  std::uint64_t updates_ = 0;                // of the replica when no work was out last
+  RingPosition looked_;                      // of the replica when no work was out last, but for `known` and `took`
   std::uint32_t watermark_ = 0;              // likewise
   std::optional<std::uint32_t> next_epoch_;  // likewise, of the next step; none: there is none
   std::uint32_t epochs_open_ = 0;
@@ -186,11 +211,17 @@ class RingWorkerCore {
   bool working_ = false;     // it is out
   RingWork work_;
   std::vector<RingPosition> positions_;  // of the ranks, as of the alignment
+  int source_ = 0;                       // whose state they go on from
+  RingWork::Recovery recovery_;
+  std::optional<v1::ViewStamp> prepared_;  // of the step that the replica is prepared for
+  std::string state_lost_;
   std::map<std::uint64_t, HeldTask> tasks_;
 
   v1::CutOrder order_;      // the newest
   v1::CutState cut_state_;  // of it
   bool cut_taken_ = false;
+  std::uint32_t gathers_ = 0;   // the cut that all have heard of with the newest step
+  std::uint32_t gathered_ = 0;  // the newest that came together
 
   std::string failure_;
   int consecutive_skips_ = 0;

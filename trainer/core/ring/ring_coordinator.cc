@@ -554,7 +554,7 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
     reply.set_status(v1::SYNC_OK);
     return reply;
   }
-  if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) < 0) *reply.mutable_view() = view_;
+  if (!request.has_view() || CompareStamps(request.view(), view_.stamp()) != 0) *reply.mutable_view() = view_;
   v1::RingOrder& order = *reply.mutable_ring();
   order.set_epochs_open(epochs_open_);
   // Of a divided state all have to do with it.

@@ -13,6 +13,11 @@ namespace {
 constexpr absl::Duration kWaitPeriod = absl::Milliseconds(20);
 constexpr absl::Duration kAfterNoAnswer = absl::Milliseconds(100);
 
+// Whether a coordinator says `a` after `b`. One that began anew may go on with a generation that is not the newest that
+// some worker has heard of: only that worker has.
+bool IsLater(const v1::ViewStamp& a, const v1::ViewStamp& b) {
+  return a.incarnation() != b.incarnation() ? a.incarnation() > b.incarnation() : CompareStamps(a, b) > 0;
+}
 bool IsSame(const v1::ViewStamp& a, const v1::ViewStamp& b) { return CompareStamps(a, b) == 0; }
 
 }  // namespace
@@ -171,7 +176,7 @@ void RingWorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Wo
 }
 
 void RingWorkerCore::AdoptView(const v1::View& view, RingOutput* output) {
-  if (view_.has_stamp() && CompareStamps(view.stamp(), view_.stamp()) <= 0) return;
+  if (view_.has_stamp() && !IsLater(view.stamp(), view_.stamp())) return;
   const bool same_ring = view.stamp().generation() == view_.stamp().generation() &&
                          view.stamp().incarnation() == view_.stamp().incarnation() &&
                          view.ring_epoch() == view_.ring_epoch();

@@ -62,6 +62,12 @@ void CheckAllReduce(const TrainingJobSpec& spec, FieldErrors& errors) {
                "is for the batchPolicy KeepGlobalBatch: with ScaleLearningRate a step "
                "has one update of each worker");
   }
+  const bool divides = spec.elastic.has_value() && spec.elastic->state_copies.has_value();
+  if (divides && update.optimizer.type == OptimizerType::kLamb && errors.IsClean("spec.elastic.stateCopies")) {
+    errors.Add(
+        "spec.elastic.stateCopies",
+        "is not for the optimizer LAMB: its rule takes the norms of whole layers, of which a worker updates a part");
+  }
 }
 
 }  // namespace downpour::api

@@ -104,6 +104,11 @@ constexpr Description kDescriptions[] = {
      "With AllReduce: what a step is with more or fewer workers than worker.replicas. KeepGlobalBatch: as many updates "
      "as ever, shared out anew. ScaleLearningRate: one update of each worker, with as many times the learning rate as "
      "there are times as many workers. Absent: KeepGlobalBatch. It cannot be changed."},
+    {"spec.elastic.stateCopies",
+     "With AllReduce: how many workers hold each part of the optimizer's state, so that each has stateCopies / workers "
+     "of it. 1: a lost worker takes its part with it, and the job goes back to its newest checkpoint. 2: any one "
+     "worker may be lost and nothing is. What is learned is the same, bit by bit. Not with the optimizer LAMB. Absent: "
+     "every worker has all of it. It cannot be changed."},
     {"spec.successPolicy",
      "Whose success is the success of the job. Coordinator: training is over when the "
      "coordinator has counted every update of every epoch."},
@@ -815,6 +820,17 @@ constexpr Relation kRelations[] = {
      "(has(self.elastic) && has(self.elastic.batchPolicy) && self.elastic.batchPolicy == 'ScaleLearningRate') == "
      "(has(oldSelf.elastic) && has(oldSelf.elastic.batchPolicy) && oldSelf.elastic.batchPolicy == "
      "'ScaleLearningRate')",
+     "cannot be changed", "FieldValueForbidden"},
+    {"spec", "elastic.stateCopies",
+     "self.strategy == 'AllReduce' || !has(self.elastic) || !has(self.elastic.stateCopies)",
+     "is for the strategy AllReduce"},
+    {"spec", "elastic.stateCopies",
+     "!has(self.elastic) || !has(self.elastic.stateCopies) || !has(self.update) || !has(self.update.optimizer) || "
+     "!has(self.update.optimizer.type) || self.update.optimizer.type != 'LAMB'",
+     "is not for the optimizer LAMB: its rule takes the norms of whole layers, of which a worker updates a part"},
+    {"spec", "elastic.stateCopies",
+     "(has(self.elastic) && has(self.elastic.stateCopies) ? self.elastic.stateCopies : 0) == "
+     "(has(oldSelf.elastic) && has(oldSelf.elastic.stateCopies) ? oldSelf.elastic.stateCopies : 0)",
      "cannot be changed", "FieldValueForbidden"},
     {"spec.parameterServer", "replicas",
      "!has(self.replicationFactor) || self.replicationFactor <= (has(self.replicas) ? self.replicas : 1)",

@@ -59,6 +59,7 @@ void Fields(Visitor& v, ElasticSpec& s) {
   v.Field("shrinkAfterSeconds", s.shrink_after_seconds, Integer{1, kDay});
   v.Field("growCooldownSeconds", s.grow_cooldown_seconds, Integer{0, kDay});
   v.Field("batchPolicy", s.batch_policy, Choice(kBatchPolicies));
+  v.Field("stateCopies", s.state_copies, Integer{1, kMaxWorkers});
 }
 
 template <class Visitor>

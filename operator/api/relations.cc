@@ -190,9 +190,12 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       if (!spec.parameter_server.has_value()) {
         errors.Add("spec.parameterServer", "is required for the strategy ParameterServer");
       }
-      if (spec.elastic.has_value() && spec.elastic->batch_policy.has_value()) {
-        errors.Add("spec.elastic.batchPolicy", "is for the strategy AllReduce");
-      }
+      const auto refuse = [&errors](const std::string& path, bool given) {
+        if (given && errors.IsClean(path)) errors.Add(path, "is for the strategy AllReduce");
+      };
+      const ElasticSpec elastic = spec.elastic.value_or(ElasticSpec());
+      refuse("spec.elastic.batchPolicy", elastic.batch_policy.has_value());
+      refuse("spec.elastic.stateCopies", elastic.state_copies.has_value());
     }
   }
   if (errors.IsClean("spec.parameterServer") && errors.IsClean("spec.update.mode") &&

@@ -89,6 +89,8 @@ struct ElasticSpec {
   int shrink_after_seconds = 60;
   int grow_cooldown_seconds = 120;
   std::optional<BatchPolicy> batch_policy = std::nullopt;  // of kAllReduce; absent: kKeepGlobalBatch
+  // Of kAllReduce: workers that hold each part of the optimizer's state; absent: each has all of it.
+  std::optional<int> state_copies = std::nullopt;
   friend bool operator==(const ElasticSpec&, const ElasticSpec&) = default;
 };
 

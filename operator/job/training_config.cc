@@ -394,6 +394,7 @@ void SetAllReduce(const api::TrainingJobSpec& spec, v1::TrainingConfig* config) 
   if (spec.elastic->batch_policy == api::BatchPolicy::kScaleLearningRate) {
     all_reduce.set_batch_policy(v1::AllReduceConfig::SCALE_LEARNING_RATE);
   }
+  all_reduce.set_state_copies(static_cast<std::uint32_t>(spec.elastic->state_copies.value_or(0)));
 }
 
 void SetReplication(const api::ParameterServerSpec& spec, v1::TrainingConfig* config) {

@@ -411,6 +411,9 @@ TEST(TrainingConfigTest, AJobOfAllReduceIsSynchronousAndHasNoPs) {
   EXPECT_EQ(config.updates_per_step(), 8u);
   EXPECT_EQ(config.workers(), 4u);
   EXPECT_EQ(config.all_reduce().least_workers(), 2u);
+  EXPECT_EQ(config.all_reduce().state_copies(), 0u) << "every worker has all of it";
+  elastic.state_copies = 2;
+  EXPECT_EQ(ToTrainingConfig(job, "abc", "").all_reduce().state_copies(), 2u);
   elastic.batch_policy = api::BatchPolicy::kScaleLearningRate;
   EXPECT_EQ(ToTrainingConfig(job, "abc", "").all_reduce().batch_policy(), v1::AllReduceConfig::SCALE_LEARNING_RATE);
   EXPECT_EQ(ToWantedMode(job).mode(), v1::SYNCHRONOUS);

@@ -268,7 +268,10 @@ inline void DropUnusedOfStrategy(TrainingJobSpec& spec) {
   if (spec.strategy == Strategy::kParameterServer) {
     if (!spec.parameter_server.has_value()) spec.parameter_server.emplace();
     DropUnused(*spec.parameter_server, spec.update.mode);
-    if (spec.elastic.has_value()) spec.elastic->batch_policy.reset();
+    if (spec.elastic.has_value()) {
+      spec.elastic->batch_policy.reset();
+      spec.elastic->state_copies.reset();
+    }
     return;
   }
   spec.parameter_server.reset();
@@ -280,6 +283,7 @@ inline void DropUnusedOfStrategy(TrainingJobSpec& spec) {
   update.local_optimizer.reset();
   const bool scales = spec.elastic.has_value() && spec.elastic->batch_policy == BatchPolicy::kScaleLearningRate;
   if (scales) update.updates_per_step.reset();
+  if (update.optimizer.type == OptimizerType::kLamb && spec.elastic.has_value()) spec.elastic->state_copies.reset();
 }
 
 inline TrainingJob RandomJob(std::mt19937_64& random) {

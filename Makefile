@@ -37,14 +37,14 @@ bench-all-reduce: setup
 	python3 tests/bench/all_reduce.py --bin $(BUILD)/bin --output build/bench-all-reduce.json
 
 # A job with standbys whose processes are killed and stopped, and where nft and ss are there cut off, for ten minutes, or
-# SOAK_SECONDS. STRATEGY=AllReduce: without parameter servers.
+# SOAK_SECONDS. STRATEGY=AllReduce: without parameter servers; then COPIES=2: with an optimizer's state that is divided.
 .PHONY: soak
 soak: setup
 	cmake --preset release >/dev/null
 	cmake --build --preset release --target downpour downpour-server counter_worker
 	python3 tests/soak/soak.py --downpour $(BUILD)/bin/downpour --server $(BUILD)/bin/downpour-server \
 	  --worker $(BUILD)/tests/counter_worker --seconds $(or $(SOAK_SECONDS),600) --seed $(or $(SEED),1) --strategy $(or $(STRATEGY),ParameterServer) \
-	  $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
+	  --state-copies $(or $(COPIES),0) $(shell command -v nft >/dev/null && command -v ss >/dev/null && echo --network)
 
 # Every network of deploy/examples/zoo for 100 updates or 200; ten minutes. STRATEGY=AllReduce: without parameter servers.
 .PHONY: zoo

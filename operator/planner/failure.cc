@@ -142,18 +142,20 @@ void ExplainLoss(Context& context, const Instance& instance, const Cause& cause,
     context.Emit(false, "PsLeft", absl::StrCat(message, "; it held nothing"));
     return;
   }
-  // The last of those that hold everything.
+  // What it had nobody else has.
   const bool last = IsAllReduce(context.job.spec) && instance.role == api::Role::kWorker &&
                     instance.phase != InstancePhase::kPending && TrainingHasBegun(context) &&
-                    !SomeWorkerHolds(context) && !IsTrue(context.status, kParametersLost);
+                    !WorkersHoldAll(context) && !IsTrue(context.status, kParametersLost);
+  const bool divided = context.job.spec.elastic.has_value() && context.job.spec.elastic->state_copies.has_value();
   if (may_hold && IsTrue(context.status, kProtected)) {
     ReportFailover(context, absl::StrCat(name, " ended (", cause.description, ")"));
   } else if (may_hold) {
     ReportParametersLost(context, absl::StrCat(name, " ended (", cause.description, ")"));
   } else if (last) {
     context.Emit(true, "WorkerLost", message);
-    ReportParametersLost(context,
-                         absl::StrCat("no worker is left that holds them, ", name, " ended (", cause.description, ")"));
+    ReportParametersLost(context, absl::StrCat(divided ? "no worker that is left has all of the optimizer's state, "
+                                                       : "no worker is left that holds them, ",
+                                               name, " ended (", cause.description, ")"));
     context.SetCondition(kRecovering, true, "WorkersLost", message);
   } else {
     context.Emit(true, absl::StrCat(EventPrefix(instance.role), "Lost"), message);

@@ -32,13 +32,18 @@ std::string TextOf(const api::RingStatus& ring) {
 
 bool IsAllReduce(const api::TrainingJobSpec& spec) { return spec.strategy == api::Strategy::kAllReduce; }
 
-bool SomeWorkerHolds(const Context& context) {
+bool WorkersHoldAll(const Context& context) {
   const bool known = TrainingReport(context) != nullptr;
-  return std::any_of(context.observed.instances.begin(), context.observed.instances.end(),
-                     [&](const Instance& instance) {
-                       return instance.role == api::Role::kWorker && IsWorking(&instance) &&
-                              !context.IsAccounted(instance) && (instance.ready || !known);
-                     });
+  const auto working = std::count_if(context.observed.instances.begin(), context.observed.instances.end(),
+                                     [&](const Instance& instance) {
+                                       return instance.role == api::Role::kWorker && IsWorking(&instance) &&
+                                              !context.IsAccounted(instance) && (instance.ready || !known);
+                                     });
+  const std::optional<api::ElasticSpec>& elastic = context.job.spec.elastic;
+  if (!elastic.has_value() || !elastic->state_copies.has_value() || !context.status.ring.has_value())
+    return working > 0;
+  // Of each part of the optimizer's state so many have a copy: as many lost at once may take one with them.
+  return working > 0 && working + *elastic->state_copies > context.status.ring->members;
 }
 
 void UpdateRing(Context& context) {

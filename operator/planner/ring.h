@@ -8,8 +8,9 @@ namespace downpour::planner {
 
 bool IsAllReduce(const api::TrainingJobSpec& spec);
 
-// Whether some worker holds what was trained: of those that the coordinator counts as members, as far as that is known.
-bool SomeWorkerHolds(const Context& context);
+// Whether the workers hold what was trained: some of them, or all but fewer than there are copies of each part of the
+// optimizer's state. Of those that the coordinator counts as members, as far as that is known.
+bool WorkersHoldAll(const Context& context);
 
 // Takes over what the coordinator says of the ring, and follows RingFormed. Does nothing for a job of another strategy.
 void UpdateRing(Context& context);

@@ -406,7 +406,7 @@ bool IsWorking(const Instance* instance) {
 }
 
 bool HoldersWork(const Context& context) {
-  if (IsAllReduce(context.job.spec)) return SomeWorkerHolds(context);
+  if (IsAllReduce(context.job.spec)) return WorkersHoldAll(context);
   // New ones may have none yet, and needless ones still have one.
   if (const CoordinatorReport* report = TrainingReport(context); report != nullptr && !report->placed_ps.empty()) {
     return std::all_of(report->placed_ps.begin(), report->placed_ps.end(), [&context](int index) {

@@ -7,6 +7,9 @@ strategies  a job that is killed and goes on with the other strategy, from ps to
             once over all lives
 scaled      one worker, four, two, three: each update is counted once, and nothing begins anew
 gone        all workers are killed at once: the job goes on from its newest checkpoint
+divided     the optimizer's state divided among three workers: the model file is that of a job that divides nothing, byte for
+            byte, also where the job was killed as a whole, and went on with another number of copies
+copies      with two copies of each part workers are killed one after the other, come and leave: nothing begins anew
 """
 
 import argparse
@@ -80,6 +83,66 @@ def exact(arguments, folder):
     check(read(whole["modelPath"]) == read(summary["modelPath"]), "the model files differ")
 
 
+def divided(arguments, folder):
+    update = {"clipNorm": 1, "optimizer": {"type": "Adam", "learningRate": 0.001}}
+
+    def job(name, copies, **uri):
+        one = os.path.join(folder, name)
+        os.makedirs(one, exist_ok=True)
+        return rewritten(learning_job(arguments, one, "trained", samples=32000, update=update, **uri),
+                         lambda spec: {**without_servers(spec, 3), **elastic(copies)})
+
+    def elastic(copies):
+        return {"elastic": {"minReplicas": 1, "maxReplicas": 4, "stateCopies": copies}} if copies else {}
+    with job("whole", 0).start() as run:
+        whole = run.end()
+    for copies in (1, 2):
+        with job(f"copies-{copies}", copies).start() as run:
+            summary = run.end()
+        check_same(whole, summary)
+        check(read(whole["modelPath"]) == read(summary["modelPath"]), f"the model files differ with {copies} copies")
+    store = os.path.join(folder, "store")
+    for life, copies in enumerate([2, 0, 1]):
+        resumed = job("resumed", copies, uri=store)
+        before = resumed.checkpoints()
+        with resumed.start() as run:
+            if life == 2:
+                summary = run.end()
+                break
+            run.until(lambda: set(resumed.checkpoints()) - set(before), "a new checkpoint")
+            made = run.progress()
+            run.until(lambda: run.progress() > made, "updates that are lost")
+            run.kill()
+        print(f"{copies} copies: killed at {run.progress():.0%}", flush=True)
+    check(summary["resumedFrom"], "it began anew")
+    check_same(whole, summary)
+    check(read(whole["modelPath"]) == read(summary["modelPath"]), "the model files differ after the resumptions")
+
+
+def copies(arguments, folder):
+    job = ring_job(arguments, folder, workers=4, epochs=12, elastic={"minReplicas": 1, "maxReplicas": 4, "stateCopies": 2})
+
+    def trains(workers):
+        run.until(lambda: run.status().get("ring", {}).get("members") == workers and run.status()["ring"].get("formed"),
+                  f"a ring of {workers}")
+        made = run.progress()
+        run.until(lambda: run.progress() > made, f"{workers} train")
+        print(f"{workers} workers at {run.progress():.0%}", flush=True)
+    with job.start() as run:
+        trains(4)
+        for name in ("worker-1", "worker-0", "worker-3"):
+            killed = run.status()["ring"]["formedCount"]
+            run.signal(name)
+            run.until(lambda killed=killed: run.status()["ring"]["formedCount"] > killed, "a ring without it")
+            trains(4)
+        for workers in (2, 4, 1, 3):
+            subprocess.run([arguments.downpour, "scale", run.folder, f"--workers={workers}"], check=True, timeout=60)
+            trains(workers)
+        summary = run.end()
+    check(summary["generation"] == 1, f"generation {summary['generation']}")
+    check_counted(summary, epochs=12)
+
+
 def strategies(arguments, folder):
     job = ring_job(arguments, folder, workers=2)
     ring = job.manifest + ".ring"
@@ -140,7 +203,7 @@ def gone(arguments, folder):
     check_counted(summary, epochs=6)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (exact, strategies, scaled, gone)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (exact, strategies, scaled, gone, divided, copies)}
 
 
 def main():

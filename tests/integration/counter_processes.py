@@ -314,6 +314,8 @@ def prepare(arguments, scenario, folder):
         del spec["parameterServer"]
         spec["training"]["updatesPerShard"] = RING_UPDATES_PER_SHARD
         spec["update"] = {"updatesPerStep": RING_UPDATES_PER_STEP, "optimizer": {"learningRate": RING_UPDATES_PER_STEP}}
+        if scenario.get("state_copies"):
+            spec["elastic"] = {"minReplicas": 1, "maxReplicas": WORKERS, "stateCopies": scenario["state_copies"]}
     path = os.path.join(folder, "job.json")
     with open(path, "w", encoding="utf-8") as file:
         json.dump(manifest, file)

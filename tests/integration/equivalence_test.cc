@@ -152,6 +152,8 @@ struct Rule {
   std::uint32_t updates_per_step = 0;
   std::uint32_t workers = 1;
   std::uint32_t updates_per_shard = kUpdates;  // one data shard, so the order of its updates is the only one
+  bool adam = false;
+  std::uint32_t state_copies = 0;  // by all-reduce: of each part of the optimizer's state
 };
 
 // As torch.optim.lr_scheduler.CosineAnnealingLR has it of the update number `update` of `plan`.
@@ -201,7 +203,13 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
   if (rule.cosine) schedule.set_type(v1::SCHEDULE_COSINE);
   config.set_clip_norm(rule.clip_norm);
   config.mutable_optimizer()->set_staleness_aware(ps_count > 0);  // one worker is never stale
-  if (ps_count == 0) config.mutable_all_reduce();
+  if (ps_count == 0) config.mutable_all_reduce()->set_state_copies(rule.state_copies);
+  if (rule.adam) {
+    config.mutable_optimizer()->set_type(v1::ADAM);
+    config.mutable_optimizer()->set_beta1(0.9);
+    config.mutable_optimizer()->set_beta2(0.999);
+    config.mutable_optimizer()->set_epsilon(1e-7);
+  }
   config.set_output_directory(output_directory);
   return config;
 }
@@ -531,6 +539,32 @@ TEST_P(SynchronousTest, WorkersTrainAsOneProcessWithTheBatchOfAll) {
   if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
   const Trained trained = Smooth().front();
   ExpectTheSame(trained, GetParam(), TrainWithLargeBatches(trained, GetParam()), 1e-5);
+}
+
+// Running statistics and random masks among them; gradients are clipped by the norm of all.
+TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  for (const Trained& trained : {Smooth().front(), Smooth().back(), EveryKind().front()}) {
+    SCOPED_TRACE(trained.what);
+    for (const std::uint32_t workers : {2u, 3u}) {
+      Rule rule{.clip_norm = 0.5,
+                .learning_rate = 0.001,
+                .samples = 5000,
+                .updates_per_step = 3,
+                .workers = workers,
+                .updates_per_shard = 9,
+                .adam = true};
+      checkpoint::LoadedFile whole;
+      ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 0, &whole));
+      for (rule.state_copies = 1; rule.state_copies <= 3; ++rule.state_copies) {
+        SCOPED_TRACE(absl::StrCat(rule.state_copies, " copies at ", workers, " workers"));
+        checkpoint::LoadedFile divided;
+        ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 0, &divided));
+        ASSERT_EQ(divided.tensors.size(), whole.tensors.size());
+        for (const auto& [name, tensor] : whole.tensors) EXPECT_EQ(divided.tensors.at(name).values, tensor.values) << name;
+      }
+    }
+  }
 }
 
 // The last data shards of the epoch are a band of fewer, the last one has fewer updates, its last one fewer samples.

@@ -4,7 +4,7 @@ coordinator as real processes, of which a random one is killed, stopped or cut o
 counter of every slice is exact, and nothing was rolled back.
 
 With --strategy AllReduce there are no parameter servers: three workers share each step, and those that are left go on with
-it when one is lost.
+it when one is lost; with --state-copies each has a part of the optimizer's state alone, of which so many have a copy.
 
 A parameter server is struck only while every slice has a standby: two at once are another promise. With --network each
 run has a network of its own, in which a process can be cut off: packets of its connections and to its port are dropped.
@@ -130,7 +130,8 @@ class Faults:
 
 def run(arguments, folder):
     ring = arguments.strategy == "AllReduce"
-    scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed, "all_reduce": ring}
+    scenario = {"ps": PS, "replication_factor": 2, "seed": arguments.seed, "all_reduce": ring,
+                "state_copies": arguments.state_copies}
     network = Network() if arguments.network else None
     faults = Faults(os.path.join(folder, "run"), arguments.seed, arguments.seconds, network, RING_ROLES if ring else ROLES)
     pace = RING_UPDATES_A_SECOND if ring else UPDATES_A_SECOND
@@ -149,6 +150,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=90, help="so long faults strike")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--strategy", choices=["ParameterServer", "AllReduce"], default="ParameterServer")
+    parser.add_argument("--state-copies", type=int, default=0, help="with AllReduce: of each part of the optimizer's state")
     parser.add_argument("--network", action="store_true", help="in a network of its own, where processes are cut off too")
     arguments = parser.parse_args()
     if arguments.network and os.environ.get("DOWNPOUR_SOAK_NETWORK") is None:

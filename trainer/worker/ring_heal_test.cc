@@ -73,6 +73,30 @@ void OnAllRanks(collective::FakeNetwork& network, int size, const std::function<
   for (std::thread& thread : threads) thread.join();
 }
 
+// The same where the optimizer's state is divided, with all of it at this member.
+core::RingReplica MakeDivided(int steps, std::uint32_t holders) {
+  v1::View view = MakeView();
+  view.set_state_copies(1);
+  view.set_state_holders(holders);
+  core::RingReplica replica = *core::RingReplica::Create(view);
+  if (steps < 0) return replica;
+  for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
+    const std::vector<float> values(replica.slices()[number].elements, 0.5f);
+    replica.Initialise(number, core::Payload::OfFloats(values, nullptr));
+  }
+  for (int step = 0; step < steps; ++step) {
+    std::vector<std::vector<float>> sums;
+    for (const core::Slice& slice : replica.slices()) {
+      for (float& value : sums.emplace_back(slice.elements))
+        value = static_cast<float>(&value - sums.back().data() + 1);
+    }
+    const core::RingReplica::Step taken{replica.NextStep()};
+    replica.UpdateHeld(taken, [&](std::uint32_t slice) { return absl::MakeSpan(sums[slice]); });
+    replica.TakeStep(taken, [&](std::uint32_t slice) { return absl::MakeConstSpan(sums[slice]); });
+  }
+  return replica;
+}
+
 TEST(RingHealTest, EveryoneHearsAllPositions) {
   collective::FakeNetwork network;
   OnAllRanks(network, 3, [](collective::Collective& group) {
@@ -82,6 +106,12 @@ TEST(RingHealTest, EveryoneHearsAllPositions) {
     position.took.set_incarnation(static_cast<std::uint32_t>(group.rank()));
     position.took.set_epoch(0xffffffffu);
     position.updates = std::uint64_t{7} << 32 | static_cast<std::uint32_t>(group.rank());
+    position.whole = group.rank() == 0;
+    position.shares = {{2, 3}, {0, 1}, {3, 4}};
+    if (group.rank() == 2) position.prepared = position.took;
+    position.prepared_updates = std::uint64_t{9} << 32;
+    position.last_verdict = group.rank() == 2 ? core::Verdict::kSkip : core::Verdict::kApply;
+    position.last_factor = 0.1;
     const auto positions = TellPositions(group, position, kLimit);
     ASSERT_TRUE(positions.ok()) << positions.status();
     ASSERT_EQ(positions->size(), 3u);
@@ -93,6 +123,15 @@ TEST(RingHealTest, EveryoneHearsAllPositions) {
       EXPECT_EQ(heard.took.incarnation(), rank);
       EXPECT_EQ(heard.took.epoch(), 0xffffffffu);
       EXPECT_EQ(heard.updates, std::uint64_t{7} << 32 | rank);
+      EXPECT_EQ(heard.whole, rank == 0);
+      EXPECT_EQ(heard.shares, (std::vector<core::StateShare>{{2, 3}, {0, 1}, {3, 4}}));
+      EXPECT_EQ(heard.prepared.has_value(), rank == 2);
+      if (rank == 2) {
+        EXPECT_EQ(heard.prepared->generation(), 0x123456789abcdef0u);
+      }
+      EXPECT_EQ(heard.prepared_updates, std::uint64_t{9} << 32);
+      EXPECT_EQ(heard.last_verdict, rank == 2 ? core::Verdict::kSkip : core::Verdict::kApply);
+      EXPECT_EQ(heard.last_factor, 0.1);
     }
   });
 }
@@ -115,6 +154,45 @@ TEST(RingHealTest, TheStateOfTheSourceIsEverybodysToTheLastBit) {
     EXPECT_EQ(replica.updates(), source.updates());
     EXPECT_EQ(replica.NextStep(), source.NextStep());
     EXPECT_EQ(BitsOf(replica), BitsOf(source));
+  });
+}
+
+TEST(RingHealTest, ADividedStateComesTogetherAsItWas) {
+  const core::RingReplica plain = MakeReplica(5);
+  collective::FakeNetwork network;
+  OnAllRanks(network, 3, [&plain](collective::Collective& group) {
+    const auto rank = static_cast<std::uint32_t>(group.rank());
+    // One has all of it, one an older one, one none.
+    core::RingReplica replica = MakeDivided(rank == 1 ? 5 : rank == 0 ? 2 : -1, 3);
+    const auto fragments = core::PlanFragments(replica.layout(), replica.slices(), 1, {{}, {core::StateShare()}, {}});
+    ASSERT_TRUE(fragments.ok()) << fragments.status();
+    core::RingReplica::Assembly assembly(replica, core::StateShare{rank, 3});
+    const absl::Status shared = ShareDivided(group, 1, *fragments, kLimit, replica, &assembly);
+    ASSERT_TRUE(shared.ok()) << shared;
+    const absl::Status installed = replica.Install(std::move(assembly), /*keeps=*/rank == 1);
+    ASSERT_TRUE(installed.ok()) << installed;
+    EXPECT_EQ(replica.shares().size(), rank == 1 ? 2u : 1u);
+    replica.Settle();
+    EXPECT_EQ(replica.shares(), (std::vector<core::StateShare>{{rank, 3}}));
+    EXPECT_EQ(replica.NextStep(), plain.NextStep());
+    for (std::uint32_t slice = 0; slice < plain.slices().size(); ++slice) {
+      EXPECT_EQ(*replica.value(slice), *plain.value(slice));
+    }
+    EXPECT_FALSE(replica.ExportWhole(0).ok());
+    const auto gathered = GatherState(group, kLimit, replica);
+    ASSERT_TRUE(gathered.ok()) << gathered.status();
+    EXPECT_EQ(gathered->size(), rank == 0 ? plain.slices().size() : 0u);
+    for (const core::SliceSnapshot& has : *gathered) {
+      const core::SliceSnapshot expected = plain.Export(has.number);
+      EXPECT_EQ(*has.value, *expected.value);
+      EXPECT_EQ(has.optimizer.type, expected.optimizer.type);
+      ASSERT_EQ(has.optimizer.vectors.size(), expected.optimizer.vectors.size());
+      for (std::size_t i = 0; i < has.optimizer.vectors.size(); ++i) {
+        EXPECT_EQ(has.optimizer.vectors[i].name, expected.optimizer.vectors[i].name);
+        EXPECT_EQ(*has.optimizer.vectors[i].values, *expected.optimizer.vectors[i].values);
+      }
+      EXPECT_EQ(has.table.SerializeAsString(), expected.table.SerializeAsString());
+    }
   });
 }
 

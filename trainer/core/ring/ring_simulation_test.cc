@@ -137,6 +137,16 @@ class Job {
     }
   }
 
+  // One worker at a time is killed or leaves, and the others have time to divide the state anew.
+  std::vector<std::string> RunGently() {
+    config_.set_workers(2 + world_.Below(4));
+    config_.set_updates_per_step(config_.workers());
+    config_.set_epochs(12);
+    config_.mutable_all_reduce()->set_state_copies(2);
+    world_.After(absl::Seconds(3), [this] { Lose(); });
+    return Run(/*faults=*/false);
+  }
+
   std::vector<std::string> Run(bool faults) {
     StartCoordinator();
     for (std::uint32_t index = 0; index < config_.workers(); ++index) StartWorker(index);
@@ -668,6 +678,23 @@ class Job {
   }
 
   // ---- faults
+  void Lose() {
+    world_.After(world_.Between(absl::Seconds(6), absl::Seconds(9)), [this] { Lose(); });
+    const std::uint32_t index = world_.Below(config_.workers());
+    Worker* const worker = Find(index);
+    if (worker == nullptr) return;
+    if (world_.Chance(0.3)) {
+      return On(worker, [this, worker](RingOutput* output) { worker->core->Leave(world_.now(), output); });
+    }
+    ++kills;
+    worker->alive = false;
+    LeaveGroup(worker);
+    if (world_.Chance(0.5)) ended_.emplace(worker->index, worker->incarnation);
+    world_.After(world_.Between(absl::Milliseconds(100), absl::Seconds(1)), [this, index] {
+      if (Find(index) == nullptr) StartWorker(index);
+    });
+  }
+
   void Fault() {
     if (world_.now() > absl::Seconds(1000) + kFaultsUntil) {
       cut_off_.clear();
@@ -844,7 +871,21 @@ void Simulate(std::uint64_t jobs, bool divided) {
 
 TEST(RingSimulationTest, EverySampleCountsOnceAndAllHaveTheSameBits) { Simulate(JobsOf(1000), /*divided=*/false); }
 
-TEST(RingSimulationTest, ADividedStateIsThatOfAJobWithoutFaults) { Simulate(JobsOf(1000), /*divided=*/true); }
+TEST(RingSimulationTest, ADividedStateIsThatOfAJobWithoutFaults) { Simulate(JobsOf(500), /*divided=*/true); }
+
+TEST(RingSimulationTest, WithTwoCopiesNoWorkerTakesAnythingWithIt) {
+  std::uint64_t kills = 0, rings = 0, finished = 0;
+  for (std::uint64_t seed = 1; seed <= JobsOf(200); ++seed) {
+    Job job(seed, PlantedBug::kNone, /*divided=*/true);
+    for (const std::string& violation : job.RunGently()) ADD_FAILURE() << "seed " << seed << ": " << violation;
+    EXPECT_EQ(job.restarted, 1u) << "seed " << seed;
+    if (HasFailure()) return;
+    kills += job.kills;
+    rings += job.rings;
+    finished += job.finished;
+  }
+  std::cout << kills << " kills, " << rings << " rings, " << finished << " steps finished later" << std::endl;
+}
 
 std::uint64_t FirstSeedThatNotices(PlantedBug bug, bool divided) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {

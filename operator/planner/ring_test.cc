@@ -155,23 +155,24 @@ TEST(RingTest, TheLossOfAllWorkersTakesTrainingBackToACheckpoint) {
 
 TEST(RingTest, AsManyAsThereAreCopiesOfTheOptimizersStateMayTakeSomeOfItWithThem) {
   for (const int copies : {1, 2}) {
-    FakeWorld world = FakeWorld::TrainingInRing(4);
-    world.job.spec.elastic.emplace();
-    world.job.spec.elastic->state_copies = copies;
-    Answer(world, 4, true, 1);
     for (int lost = 1; lost <= copies; ++lost) {
+      SCOPED_TRACE(absl::StrCat(lost, " lost, ", copies, " copies"));
+      FakeWorld world = FakeWorld::TrainingInRing(4);
+      world.job.spec.elastic.emplace();
+      world.job.spec.elastic->max_replicas = 4;
+      world.job.spec.elastic->state_copies = copies;
+      Answer(world, 4, true, 1);
       world.now += 1;
-      world.Fail(kWorker, lost, 137);
-      const Plan plan = world.Step();
-      EXPECT_EQ(IsTrue(plan.status, kParametersLost), lost == copies) << lost << " lost, " << copies << " copies";
-      if (lost == copies) {
-        EXPECT_THAT(Told(plan, kParametersLost), HasSubstr("no worker that is left has all of the optimizer's state"));
-      }
+      for (int index = 1; index <= lost; ++index) world.Fail(kWorker, index, 137);
+      Plan plan = world.Step();
+      ASSERT_EQ(IsTrue(plan.status, kParametersLost), lost == copies);
+      if (lost < copies) continue;
+      EXPECT_THAT(Told(plan, kParametersLost), HasSubstr("no worker that is left has all of the optimizer's state"));
+      // The ring says what is so: two that are no neighbours take nothing with them.
+      plan = Answer(world, 4 - copies, true, 2);
+      EXPECT_FALSE(IsTrue(plan.status, kParametersLost));
+      EXPECT_THAT(EventReasons(plan), Contains("ParametersKept"));
     }
-    // The ring says what is so: two that are no neighbours take nothing with them.
-    const Plan plan = Answer(world, 4 - copies, true, 2);
-    EXPECT_FALSE(IsTrue(plan.status, kParametersLost));
-    EXPECT_THAT(EventReasons(plan), Contains("ParametersKept"));
   }
 }
 

@@ -72,11 +72,6 @@ OptimizerState DividedOptimizer::ExportRange(const Range& values) const {
   return {};
 }
 
-absl::StatusOr<OptimizerState> DividedOptimizer::ExportWhole() const {
-  if (!held_.empty() && held_.back().size() == 1) return ExportRange({0, elements_});
-  return absl::FailedPreconditionError("the optimizer's state is divided");
-}
-
 absl::StatusOr<DividedOptimizer::Piece> DividedOptimizer::MakePiece(const Range& values,
                                                                     const OptimizerState& state) const {
   Piece piece{values, make_(static_cast<std::uint32_t>(values.size()))};

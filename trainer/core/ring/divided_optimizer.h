@@ -42,8 +42,6 @@ class DividedOptimizer final : public Optimizer {
 
   // Values that lie in one piece.
   OptimizerState ExportRange(const Range& values) const;
-  // Of the whole slice. kFailedPrecondition: it has not all pieces.
-  absl::StatusOr<OptimizerState> ExportWhole() const;
   // What `state` says of neighbouring values. kInvalidArgument: of another rule, or of another shape.
   absl::StatusOr<Piece> MakePiece(const Range& values, const OptimizerState& state) const;
   void Drop() { held_.clear(); }
@@ -58,7 +56,7 @@ class DividedOptimizer final : public Optimizer {
             absl::Span<float> updated) override;
   void Skip() override;
   std::string type() const override { return type_; }
-  // None of the state: ExportRange, ExportWhole.
+  // None of the state: ExportRange.
   OptimizerState Export() const override { return {}; }
   // None: it stays as it was. Of the whole slice: all pieces.
   absl::Status Import(const OptimizerState& state) override;

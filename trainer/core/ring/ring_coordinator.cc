@@ -98,7 +98,7 @@ void RingCoordinatorCore::StepRing(Time now) {
     candidate.index = member->index;
     candidate.session = session;
     candidate.address = state.address();
-    candidate.has_state = IsRecent(state);
+    candidate.has_state = IsRecent(session, state);
     candidate.broken = !state.broken().empty() && CompareStamps(state.joined(), view_.stamp()) == 0;
     candidate.leaving = leaving_.count(session) != 0;
     candidate.busy = tasks_.Holds(session) && !candidate.broken;  // otherwise it goes on with it in the next ring
@@ -238,6 +238,7 @@ void RingCoordinatorCore::StartHistory(Time now) {
   updates_at_loss_.reset();
   updates_seen_ = 0;
   newest_told_ = RingPosition();
+  took_part_.clear();
   epochs_open_ = 0;
   begun_ = false;
   if (beginning.checkpoint.has_value()) {
@@ -250,11 +251,13 @@ void RingCoordinatorCore::StartHistory(Time now) {
   TakeView(*std::move(view));
 }
 
-bool RingCoordinatorCore::IsRecent(const v1::RingState& state) const {
+std::uint64_t RingCoordinatorCore::step() const { return std::max<std::uint64_t>(StepWidth(view_), ring_.size()); }
+
+bool RingCoordinatorCore::IsRecent(std::uint64_t session, const v1::RingState& state) const {
+  if (took_part_.count(session) != 0) return true;
   if (!IsOf(state, view_)) return false;
-  const std::uint64_t step = std::max<std::uint64_t>(StepWidth(view_), ring_.size());
   return ComparePositions({true, state.took(), state.updates()}, newest_told_) >= 0 ||
-         state.updates() + step >= newest_told_.updates;
+         state.updates() + step() >= newest_told_.updates;
 }
 
 const v1::RingState* RingCoordinatorCore::Newest() const {
@@ -520,7 +523,12 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
   state.clear_view();
   if (IsOf(state, view_)) {
     const RingPosition position{true, state.took(), state.updates()};
-    if (ComparePositions(position, newest_told_) > 0) newest_told_ = position;
+    if (ComparePositions(position, newest_told_) > 0) {
+      newest_told_ = position;
+      const bool of_ring =
+          state.took().incarnation() == view_.stamp().incarnation() && state.took().epoch() >= view_.ring_epoch();
+      if (of_ring) took_part_ = {ring_.begin(), ring_.end()};
+    }
   }
   if (first_contact) {
     for (const v1::HeldLease& held : request.held()) tasks_.Adopt(held, session);
@@ -596,7 +604,9 @@ v1::ProgressReply RingCoordinatorCore::GetProgress(Time now) const {
   ring.set_message(ring_says_);
   ring.set_updates_per_step(StepWidth(view_));
   const v1::RingState* const newest = Newest();
-  const std::uint64_t updates = newest == nullptr ? updates_seen_ : newest->updates();
+  std::uint64_t updates = newest == nullptr ? updates_seen_ : newest->updates();
+  // Whoever told of more may be gone, but this much the others have, or a new generation begins.
+  updates = std::max(updates, newest_told_.updates - std::min(step(), newest_told_.updates));
   const std::uint32_t watermark = newest == nullptr ? 0 : newest->watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan_->updates_before(watermark));
   progress.set_epochs_done(watermark);

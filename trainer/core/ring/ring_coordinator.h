@@ -76,11 +76,12 @@ class RingCoordinatorCore final : public JobCoordinator {
   bool AllWait(std::uint64_t updates) const;
   // What members that wait with as many updates differ in, who must not; empty: nothing.
   std::string Difference() const;
-  // Whether the state is as new as any that was told, but for one step: that may have been taken by one alone.
-  bool IsRecent(const v1::RingState& state) const;
+  // Whether its state is as new as any that was told, but for one step: that may have been taken by one alone.
+  bool IsRecent(std::uint64_t session, const v1::RingState& state) const;
   // Of the member that has most.
   const v1::RingState* Newest() const;
   std::uint64_t expected() const;
+  std::uint64_t step() const;  // updates, at most
   void FormRing(const RingDecision& decision, Time now);
   // With a checkpoint or initial values, once that is known.
   void StartHistory(Time now);
@@ -118,6 +119,8 @@ class RingCoordinatorCore final : public JobCoordinator {
   std::uint32_t epochs_open_ = 0;
   std::map<std::uint64_t, v1::RingState> states_;  // by session, as told last
   RingPosition newest_told_;                       // of this generation, by whoever
+  // Sessions that took part in that step, or in the one before: whatever they told last, all else they have.
+  std::set<std::uint64_t> took_part_;
   std::set<std::uint64_t> leaving_;
   Time newest_came_ = absl::ZeroDuration();
   std::optional<Time> broken_since_;

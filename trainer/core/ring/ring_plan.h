@@ -48,8 +48,8 @@ struct RingRecovery {
   int source = 0;  // the first that is there
   std::vector<StateFragment> fragments;
 };
-// The newest of which all is there. One step, of at most so many updates, is done again where those who have taken it are
-// too few to go on from; what has been before stays. kDataLoss: there is none.
+// The newest of which all is there. One step, of at most so many updates, is done again where those who have taken it
+// are too few to go on from; what has been before stays. kDataLoss: there is none.
 absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& positions, const GradientLayout& layout,
                                           absl::Span<const Slice> slices, std::uint32_t copies, std::uint32_t step);
 // Whether all are where the first is, and each has its share among so many holders and nothing else.

@@ -242,15 +242,6 @@ absl::Status RingReplica::Import(const SliceSnapshot& snapshot) {
   return taken;
 }
 
-absl::StatusOr<SliceSnapshot> RingReplica::ExportWhole(std::uint32_t slice) const {
-  SliceSnapshot snapshot = states_[slice].Export();
-  if (optimizers_[slice] == nullptr) return snapshot;
-  absl::StatusOr<OptimizerState> state = optimizers_[slice]->ExportWhole();
-  if (!state.ok()) return state.status();
-  AddTo(*state, &snapshot);
-  return snapshot;
-}
-
 // ---- a divided state
 
 OptimizerState RingReplica::ExportFragment(const StateFragment& fragment) const {

@@ -140,8 +140,6 @@ class RingReplica {
   void Describe(v1::LedgerReply* reply) const;
   // Without a state that is divided.
   SliceSnapshot Export(std::uint32_t slice) const { return states_[slice].Export(); }
-  // With it. kFailedPrecondition: it has not all of it.
-  absl::StatusOr<SliceSnapshot> ExportWhole(std::uint32_t slice) const;
   // Takes all of the state, if it says any. kInvalidArgument: it does not fit; then it stays as it was.
   absl::Status Import(const SliceSnapshot& snapshot);
   // Values and what optimizers remember, but where it is divided, in a fixed order: of replicas that took the same

@@ -19,7 +19,8 @@ constexpr double kAskIntervalAtStart = 0.05;  // until the first update: each an
 constexpr double kFinishInterval = 1;
 constexpr double kFarewell = 2;  // for workers that have not heard from the coordinator that the job is over
 constexpr double kStopGrace = 5;
-constexpr double kKillLimit = 10;  // for the kernel to end what was killed
+constexpr double kHandOverGrace = 30;  // of a worker that has a part of a divided state
+constexpr double kKillLimit = 10;      // for the kernel to end what was killed
 constexpr double kLedgerInterval = 1;
 
 class RunLoop {
@@ -146,7 +147,9 @@ class RunLoop {
           started = true;
           break;
         case planner::ActionType::kStop:
-          parts_.processes.Stop(action.uid, kStopGrace);
+          parts_.processes.Stop(action.uid, job_.spec.elastic.has_value() && job_.spec.elastic->state_copies.has_value()
+                                                ? kHandOverGrace
+                                                : kStopGrace);
           break;
         case planner::ActionType::kForceStop:
           parts_.processes.Stop(action.uid, 0);

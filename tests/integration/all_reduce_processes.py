@@ -102,8 +102,10 @@ def divided(arguments, folder):
         check_same(whole, summary)
         check(read(whole["modelPath"]) == read(summary["modelPath"]), f"the model files differ with {copies} copies")
     store = os.path.join(folder, "store")
+    resumed = job("resumed", 2, uri=store)
     for life, copies in enumerate([2, 0, 1]):
-        resumed = job("resumed", copies, uri=store)
+        rewritten(resumed, lambda spec, copies=copies: {**{name: value for name, value in spec.items() if name != "elastic"},
+                                                        **elastic(copies)})
         before = resumed.checkpoints()
         with resumed.start() as run:
             if life == 2:

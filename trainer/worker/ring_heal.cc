@@ -20,7 +20,7 @@ namespace {
 using collective::Collective;
 
 // A position in words of four bytes.
-constexpr std::size_t kWords = 21 + 2 * core::RingReplica::kMostShares;
+constexpr std::size_t kWords = 20 + 2 * core::RingReplica::kMostShares;
 
 class WordWriter {
  public:
@@ -69,8 +69,9 @@ void Write(const core::RingPosition& position, float* words) {
   writer.Put(std::uint32_t{position.prepared.has_value() ? 1u : 0u});
   writer.Put(position.prepared.value_or(v1::ViewStamp()));
   writer.Put(position.prepared_updates);
-  writer.Put(std::uint32_t{position.last_verdict == core::Verdict::kSkip ? 1u : 0u});
-  writer.Put(std::bit_cast<std::uint64_t>(position.last_factor));
+  writer.Put(std::uint32_t{position.last.verdict == core::Verdict::kSkip ? 1u : 0u});
+  writer.Put(std::bit_cast<std::uint64_t>(position.last.factor));
+  writer.Put(position.last.updates);
   writer.Put(static_cast<std::uint32_t>(position.shares.size()));
   for (const core::StateShare& share : position.shares) {
     writer.Put(share.rank);
@@ -90,8 +91,9 @@ absl::StatusOr<core::RingPosition> Read(const float* words) {
   const v1::ViewStamp stamp = reader.Stamp();
   if (prepared) position.prepared = stamp;
   position.prepared_updates = reader.Long();
-  position.last_verdict = reader.Word() != 0 ? core::Verdict::kSkip : core::Verdict::kApply;
-  position.last_factor = std::bit_cast<double>(reader.Long());
+  position.last.verdict = reader.Word() != 0 ? core::Verdict::kSkip : core::Verdict::kApply;
+  position.last.factor = std::bit_cast<double>(reader.Long());
+  position.last.updates = reader.Word();
   const std::uint32_t shares = reader.Word();
   if (shares > core::RingReplica::kMostShares) return absl::InternalError(absl::StrCat(shares, " shares of a member"));
   for (std::uint32_t i = 0; i < shares; ++i) {
@@ -284,8 +286,18 @@ absl::Status ShareDivided(Collective& group, int source, absl::Span<const core::
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<core::SliceSnapshot>> GatherState(Collective& group, absl::Duration limit,
+absl::StatusOr<std::vector<core::SliceSnapshot>> GatherState(Collective& group, std::uint32_t cut, absl::Duration limit,
                                                              const core::RingReplica& replica) {
+  // Messages need no place in the order of the rest: that all are at the same place is seen by what does.
+  std::vector<float> cuts(static_cast<std::size_t>(group.size()));
+  cuts[static_cast<std::size_t>(group.rank())] = std::bit_cast<float>(cut);
+  if (absl::Status told = group.AllGather(absl::MakeSpan(cuts), limit); !told.ok()) return told;
+  for (const float other : cuts) {
+    if (std::bit_cast<std::uint32_t>(other) != cut) {
+      return absl::InternalError(absl::StrCat("the state for checkpoint ", cut, " and that for ",
+                                              std::bit_cast<std::uint32_t>(other), " at once"));
+    }
+  }
   const std::uint32_t holders = replica.view().state_holders();
   std::vector<std::vector<core::StateShare>> shares;
   for (std::uint32_t rank = 0; rank < holders; ++rank) shares.push_back({{rank, holders}});

@@ -29,10 +29,11 @@ absl::Status ShareDivided(collective::Collective& group, int source, absl::Span<
                           absl::Duration limit, const core::RingReplica& replica,
                           core::RingReplica::Assembly* assembly);
 
-// The whole state at rank 0, by slice, and nothing at the others, whose shares are those of the view. Needs memory for
-// all of the optimizer's state there.
-absl::StatusOr<std::vector<core::SliceSnapshot>> GatherState(collective::Collective& group, absl::Duration limit,
-                                                             const core::RingReplica& replica);
+// For the checkpoint with this number: the whole state at rank 0, by slice, and nothing at the others, whose shares are
+// those of the view. Needs memory for all of the optimizer's state there. kInternal: another rank gathers for another
+// one.
+absl::StatusOr<std::vector<core::SliceSnapshot>> GatherState(collective::Collective& group, std::uint32_t cut,
+                                                             absl::Duration limit, const core::RingReplica& replica);
 
 }  // namespace downpour::worker
 

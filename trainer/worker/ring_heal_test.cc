@@ -110,8 +110,7 @@ TEST(RingHealTest, EveryoneHearsAllPositions) {
     position.shares = {{2, 3}, {0, 1}, {3, 4}};
     if (group.rank() == 2) position.prepared = position.took;
     position.prepared_updates = std::uint64_t{9} << 32;
-    position.last_verdict = group.rank() == 2 ? core::Verdict::kSkip : core::Verdict::kApply;
-    position.last_factor = 0.1;
+    position.last = {group.rank() == 2 ? core::Verdict::kSkip : core::Verdict::kApply, 0.1, 5};
     const auto positions = TellPositions(group, position, kLimit);
     ASSERT_TRUE(positions.ok()) << positions.status();
     ASSERT_EQ(positions->size(), 3u);
@@ -130,8 +129,9 @@ TEST(RingHealTest, EveryoneHearsAllPositions) {
         EXPECT_EQ(heard.prepared->generation(), 0x123456789abcdef0u);
       }
       EXPECT_EQ(heard.prepared_updates, std::uint64_t{9} << 32);
-      EXPECT_EQ(heard.last_verdict, rank == 2 ? core::Verdict::kSkip : core::Verdict::kApply);
-      EXPECT_EQ(heard.last_factor, 0.1);
+      EXPECT_EQ(heard.last.verdict, rank == 2 ? core::Verdict::kSkip : core::Verdict::kApply);
+      EXPECT_EQ(heard.last.factor, 0.1);
+      EXPECT_EQ(heard.last.updates, 5u);
     }
   });
 }
@@ -178,7 +178,7 @@ TEST(RingHealTest, ADividedStateComesTogetherAsItWas) {
     for (std::uint32_t slice = 0; slice < plain.slices().size(); ++slice) {
       EXPECT_EQ(*replica.value(slice), *plain.value(slice));
     }
-    const auto gathered = GatherState(group, kLimit, replica);
+    const auto gathered = GatherState(group, 7, kLimit, replica);
     ASSERT_TRUE(gathered.ok()) << gathered.status();
     EXPECT_EQ(gathered->size(), rank == 0 ? plain.slices().size() : 0u);
     for (const core::SliceSnapshot& has : *gathered) {
@@ -192,6 +192,8 @@ TEST(RingHealTest, ADividedStateComesTogetherAsItWas) {
       }
       EXPECT_EQ(has.table.SerializeAsString(), expected.table.SerializeAsString());
     }
+    const auto mixed = GatherState(group, 8 + rank / 2, kLimit, replica);
+    EXPECT_TRUE(absl::IsInternal(mixed.status())) << mixed.status();
   });
 }
 

@@ -247,10 +247,10 @@ void RingStep::Take(core::RingReplica* replica, Sums* sums) {
   if (whole) sums->result.digest = DigestOf(*replica);
 }
 
-void RingStep::Finish(core::Verdict verdict, double factor, core::RingReplica* replica) {
-  core::RingReplica::Step step{*replica->prepared(), verdict, factor};
+void RingStep::Finish(const core::TakenStep& as, core::RingReplica* replica) {
+  const core::RingReplica::Step step = replica->PreparedStep(as);
   const auto values = [&](std::uint32_t slice) { return SliceOf(*replica, slice); };
-  if (verdict == core::Verdict::kApply) {
+  if (step.verdict == core::Verdict::kApply) {
     replica->UpdateHeld(step, values);
     replica->LoseOthers();
   }

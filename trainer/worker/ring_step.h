@@ -43,7 +43,7 @@ class RingStep {
   // replica is.
   void Take(core::RingReplica* replica, Sums* sums);
   // The step that the replica is prepared for turned out to count. The values of other shares are not there.
-  void Finish(core::Verdict verdict, double factor, core::RingReplica* replica);
+  void Finish(const core::TakenStep& as, core::RingReplica* replica);
 
  private:
   struct Computed;

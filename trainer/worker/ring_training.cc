@@ -39,6 +39,8 @@ constexpr absl::Duration kFormLimit = absl::Seconds(10);
 // there to find it.
 constexpr absl::Duration kStepLimit = absl::Minutes(10);
 constexpr absl::Duration kLeaveGrace = absl::Seconds(5);
+// Where what it has of a divided state is handed over: nearly as long as a pod has by default.
+constexpr absl::Duration kHandOverGrace = absl::Seconds(25);
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
 RingStep::Options StepOptionsOf(const v1::TrainingConfig& config) {
@@ -127,7 +129,8 @@ class RingTraining final : public TrainingLoop {
     spdlog::info("asked to leave: goes on until the others have a ring without it");
     With([](core::RingWorkerCore& core, core::Time now, core::RingOutput* output) { core.Leave(now, output); });
     absl::MutexLock lock(&mutex_);
-    leave_by_ = std::min(leave_by_, service::MonotonicNow() + kLeaveGrace);
+    const bool divided = options_.config.all_reduce().state_copies() > 0;
+    leave_by_ = std::min(leave_by_, service::MonotonicNow() + (divided ? kHandOverGrace : kLeaveGrace));
   }
 
  private:
@@ -257,7 +260,7 @@ class RingTraining final : public TrainingLoop {
         break;
       }
       case Kind::kGather: {
-        auto slices = GatherState(*group_, kStepLimit, *replica());
+        auto slices = GatherState(*group_, work.cut, kStepLimit, *replica());
         answer(
             [&](auto& core, auto now, auto* output) { core.OnGathered(work.token, std::move(slices), now, output); });
         break;
@@ -352,7 +355,7 @@ class RingTraining final : public TrainingLoop {
     const core::RingWork::Recovery& recovery = work.recovery;
     if (recovery.finish) {
       absl::MutexLock still(&replica_mutex_);
-      step_.Finish(recovery.verdict, recovery.factor, replica);
+      step_.Finish(recovery.last, replica);
     }
     core::RingReplica::Assembly assembly(*replica, recovery.share);
     const absl::Status shared = ShareDivided(*group_, work.source, recovery.fragments, kStepLimit, *replica, &assembly);
@@ -360,7 +363,7 @@ class RingTraining final : public TrainingLoop {
     {
       absl::MutexLock still(&replica_mutex_);
       if (absl::Status taken = replica->Install(std::move(assembly), recovery.keeps); !taken.ok()) return taken;
-      replica->RememberLast(recovery.verdict, recovery.factor);
+      replica->RememberLast(recovery.last);
     }
     LoadModel(*replica, model_.get());
     spdlog::info("has the state of {} updates, and of the optimizer's what is this rank's", replica->updates());

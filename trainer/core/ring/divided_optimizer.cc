@@ -17,8 +17,7 @@ void DividedOptimizer::Begin() {
 
 void DividedOptimizer::UpdateHeld(absl::Span<const float> value, const EncodedGradient& gradient,
                                   const StepContext& context, absl::Span<float> updated) {
-  if (held_.empty() || held_.back().empty()) return;
-  std::vector<float> copied, result;
+  std::vector<float> copied;
   absl::Span<const float> floats;
   gradient.ForEachFloats(elements_, [&](std::size_t, absl::Span<const float> run) {
     if (run.size() == elements_) {
@@ -28,9 +27,16 @@ void DividedOptimizer::UpdateHeld(absl::Span<const float> value, const EncodedGr
     }
   });
   if (floats.empty()) floats = copied;
-  for (Piece& piece : held_.back()) {
+  for (auto& pieces : held_) UpdatePieces(pieces, value, floats, context, updated);
+}
+
+void DividedOptimizer::UpdatePieces(std::vector<Piece>& pieces, absl::Span<const float> value,
+                                    absl::Span<const float> gradient, const StepContext& context,
+                                    absl::Span<float> updated) {
+  std::vector<float> result;
+  for (Piece& piece : pieces) {
     const auto of_piece = [&piece](auto span) { return span.subspan(piece.values.begin, piece.values.size()); };
-    const Payload payload = Payload::OfFloats(of_piece(floats), nullptr);
+    const Payload payload = Payload::OfFloats(of_piece(gradient), nullptr);
     result.resize(piece.values.size());
     piece.rule->Step(of_piece(value), EncodedGradient(payload), context, absl::MakeSpan(result));
     std::copy(result.begin(), result.end(), of_piece(updated).begin());

@@ -33,7 +33,7 @@ class DividedOptimizer final : public Optimizer {
 
   // The state of a slice that was never stepped.
   void Begin();
-  // It must be in one division alone. `gradient` is of the whole slice, of which the values of pieces are looked at,
+  // `gradient` is of the whole slice, of which the values of pieces are looked at,
   // and becomes the new values there.
   void UpdateHeld(absl::Span<const float> value, const EncodedGradient& gradient, const StepContext& context,
                   absl::Span<float> updated);
@@ -63,6 +63,9 @@ class DividedOptimizer final : public Optimizer {
   std::unique_ptr<Optimizer> Clone() const override;
 
  private:
+  static void UpdatePieces(std::vector<Piece>& pieces, absl::Span<const float> value, absl::Span<const float> gradient,
+                           const StepContext& context, absl::Span<float> updated);
+
   const std::string type_;
   const std::uint32_t elements_;
   const MakeRule make_;

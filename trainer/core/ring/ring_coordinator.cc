@@ -14,6 +14,7 @@
 namespace downpour::core {
 namespace {
 
+constexpr std::size_t kRememberedRings = 16;
 constexpr std::uint32_t kWriter = 0;  // checkpoints are written as if by ps-0
 
 bool IsOf(const v1::RingState& state, const v1::View& view) {
@@ -150,8 +151,8 @@ bool RingCoordinatorCore::HaveAllWithoutLeavers() const {
     const auto known = states_.find(ring_[rank]);
     if (known == states_.end() || leaving_.count(ring_[rank]) != 0) continue;
     const v1::RingState& state = known->second;
-    stays[rank] = IsOf(state, view_) && CompareStamps(state.joined(), view_.stamp()) == 0 && state.shares_size() == 1 &&
-                  state.shares(0).rank() == rank && state.shares(0).holders() == holders;
+    stays[rank] = IsOf(state, view_) && state.broken().empty() && CompareStamps(state.joined(), view_.stamp()) == 0 &&
+                  state.shares_size() == 1 && state.shares(0).rank() == rank && state.shares(0).holders() == holders;
   }
   for (std::uint32_t part = 0; part < holders; ++part) {
     bool held = false;
@@ -199,6 +200,8 @@ void RingCoordinatorCore::FormRing(const RingDecision& decision, Time now) {
 
 void RingCoordinatorCore::TakeView(v1::View view) {
   view_ = std::move(view);
+  rings_by_epoch_[view_.ring_epoch()] = ring_;
+  if (rings_by_epoch_.size() > kRememberedRings) rings_by_epoch_.erase(rings_by_epoch_.begin());
   broken_since_.reset();
   checkpoints_.cuts().SetPs({kWriter});
 }
@@ -239,6 +242,7 @@ void RingCoordinatorCore::StartHistory(Time now) {
   updates_seen_ = 0;
   newest_told_ = RingPosition();
   took_part_.clear();
+  rings_by_epoch_.clear();
   epochs_open_ = 0;
   begun_ = false;
   if (beginning.checkpoint.has_value()) {
@@ -251,13 +255,11 @@ void RingCoordinatorCore::StartHistory(Time now) {
   TakeView(*std::move(view));
 }
 
-std::uint64_t RingCoordinatorCore::step() const { return std::max<std::uint64_t>(StepWidth(view_), ring_.size()); }
-
 bool RingCoordinatorCore::IsRecent(std::uint64_t session, const v1::RingState& state) const {
   if (took_part_.count(session) != 0) return true;
   if (!IsOf(state, view_)) return false;
   return ComparePositions({true, state.took(), state.updates()}, newest_told_) >= 0 ||
-         state.updates() + step() >= newest_told_.updates;
+         state.updates() + newest_step_ >= newest_told_.updates;
 }
 
 const v1::RingState* RingCoordinatorCore::Newest() const {
@@ -465,7 +467,8 @@ const Member* RingCoordinatorCore::Admit(const v1::WorkerSyncRequest& request, T
   const Member* member = members_.Find(session);
   if (member == nullptr) {
     const bool in_ring = std::find(ring_.begin(), ring_.end(), session) != ring_.end();
-    if (request.leaving() && !in_ring) return refuse(v1::SYNC_FINISHED);
+    // What the coordinator before had asked of it is not known yet.
+    if (request.leaving() && !in_ring && !adopt_until_.has_value()) return refuse(v1::SYNC_FINISHED);
     if (members_.ended(session)) return refuse(v1::SYNC_SESSION_ENDED);
     if (request.incarnation() != options_.incarnation) {
       refusal->mutable_ring()->set_tell_view(true);
@@ -525,9 +528,12 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
     const RingPosition position{true, state.took(), state.updates()};
     if (ComparePositions(position, newest_told_) > 0) {
       newest_told_ = position;
-      const bool of_ring =
-          state.took().incarnation() == view_.stamp().incarnation() && state.took().epoch() >= view_.ring_epoch();
-      if (of_ring) took_part_ = {ring_.begin(), ring_.end()};
+      newest_step_ = std::max<std::uint64_t>(StepWidth(view_), ring_.size());
+      took_part_ = {session};
+      const auto behind = rings_by_epoch_.upper_bound(state.took().epoch());
+      if (state.took().incarnation() == options_.incarnation && behind != rings_by_epoch_.begin()) {
+        took_part_.insert(std::prev(behind)->second.begin(), std::prev(behind)->second.end());
+      }
     }
   }
   if (first_contact) {
@@ -605,8 +611,10 @@ v1::ProgressReply RingCoordinatorCore::GetProgress(Time now) const {
   ring.set_updates_per_step(StepWidth(view_));
   const v1::RingState* const newest = Newest();
   std::uint64_t updates = newest == nullptr ? updates_seen_ : newest->updates();
-  // Whoever told of more may be gone, but this much the others have, or a new generation begins.
-  updates = std::max(updates, newest_told_.updates - std::min(step(), newest_told_.updates));
+  // Whoever told of more may be gone, but this much the others have.
+  const bool took_part =
+      std::any_of(ring_.begin(), ring_.end(), [this](std::uint64_t session) { return took_part_.count(session) != 0; });
+  if (took_part) updates = std::max(updates, newest_told_.updates - std::min(newest_step_, newest_told_.updates));
   const std::uint32_t watermark = newest == nullptr ? 0 : newest->watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan_->updates_before(watermark));
   progress.set_epochs_done(watermark);

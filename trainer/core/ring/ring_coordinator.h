@@ -81,7 +81,6 @@ class RingCoordinatorCore final : public JobCoordinator {
   // Of the member that has most.
   const v1::RingState* Newest() const;
   std::uint64_t expected() const;
-  std::uint64_t step() const;  // updates, at most
   void FormRing(const RingDecision& decision, Time now);
   // With a checkpoint or initial values, once that is known.
   void StartHistory(Time now);
@@ -119,8 +118,11 @@ class RingCoordinatorCore final : public JobCoordinator {
   std::uint32_t epochs_open_ = 0;
   std::map<std::uint64_t, v1::RingState> states_;  // by session, as told last
   RingPosition newest_told_;                       // of this generation, by whoever
+  std::uint64_t newest_step_ = 0;                  // updates of that step, at most
   // Sessions that took part in that step, or in the one before: whatever they told last, all else they have.
   std::set<std::uint64_t> took_part_;
+  // The newest of this generation and this coordinator, by the epoch of the view that formed it.
+  std::map<std::uint32_t, std::vector<std::uint64_t>> rings_by_epoch_;
   std::set<std::uint64_t> leaving_;
   Time newest_came_ = absl::ZeroDuration();
   std::optional<Time> broken_since_;

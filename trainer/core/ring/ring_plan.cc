@@ -45,7 +45,7 @@ bool CanFinish(const RingPosition& position, const RingPosition& newest) {
 }
 
 absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& positions, const GradientLayout& layout,
-                                          absl::Span<const Slice> slices, std::uint32_t copies, std::uint32_t step) {
+                                          absl::Span<const Slice> slices, std::uint32_t copies) {
   std::vector<int> newest_first;
   for (std::size_t rank = 0; rank < positions.size(); ++rank) {
     if (positions[rank].known) newest_first.push_back(static_cast<int>(rank));
@@ -55,7 +55,8 @@ absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& posit
                    [&](int a, int b) { return ComparePositions(of(a), of(b)) > 0; });
   absl::Status lost = absl::DataLossError("no worker that is left has a state");
   for (const int source : newest_first) {
-    if (of(source).updates + step < of(newest_first.front()).updates) break;
+    const RingPosition& newest = of(newest_first.front());
+    if (of(source).updates + newest.last.updates < newest.updates) break;
     std::vector<std::vector<StateShare>> shares;
     for (const RingPosition& position : positions) {
       const bool there = ComparePositions(position, of(source)) == 0 || CanFinish(position, of(source));
@@ -141,12 +142,11 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
                    [](const RingCandidate* member, std::uint64_t session) { return member->session == session; });
     if (same) return Decide(Kind::kKeep, "those who leave hand over what they have");
   }
-  if (members.size() < std::max<std::uint32_t>(1, situation.wish.least)) {
+  // Who hands over what he has takes no step.
+  const bool hands_over = known && situation.hand_over && !leavers.empty() && !members.empty();
+  if (!hands_over && members.size() < std::max<std::uint32_t>(1, situation.wish.least)) {
     return Decide(Kind::kWait,
                   absl::StrCat(members.size(), " of at least ", situation.wish.least, " workers are there"));
-  }
-  if (!known && situation.state_may_come) {
-    return Decide(Kind::kWait, "workers that have the parameters may still come");
   }
   if (!had_ring && members.size() < situation.wish.expected && now - situation.since < kRingPatience) {
     return Decide(Kind::kWait, absl::StrCat(members.size(), " of ", situation.wish.expected, " workers are there"));

@@ -31,9 +31,7 @@ struct RingPosition {
   // It has the sums of its share for a step under this view, with which it has so many updates.
   std::optional<v1::ViewStamp> prepared = std::nullopt;
   std::uint64_t prepared_updates = 0;
-  // Of its newest step.
-  Verdict last_verdict = Verdict::kApply;
-  double last_factor = 1;
+  TakenStep last = {};
 };
 // Negative, 0 or positive as `a` is older, the same or newer. What is not known is the oldest.
 int ComparePositions(const RingPosition& a, const RingPosition& b);
@@ -48,10 +46,10 @@ struct RingRecovery {
   int source = 0;  // the first that is there
   std::vector<StateFragment> fragments;
 };
-// The newest of which all is there. One step, of at most so many updates, is done again where those who have taken it
-// are too few to go on from; what has been before stays. kDataLoss: there is none.
+// The newest of which all is there. The newest step is done again where those who have taken it are too few to go on
+// from; what has been before stays. kDataLoss: there is none.
 absl::StatusOr<RingRecovery> PlanRecovery(const std::vector<RingPosition>& positions, const GradientLayout& layout,
-                                          absl::Span<const Slice> slices, std::uint32_t copies, std::uint32_t step);
+                                          absl::Span<const Slice> slices, std::uint32_t copies);
 // Whether all are where the first is, and each has its share among so many holders and nothing else.
 bool AllSettled(const std::vector<RingPosition>& positions, std::uint32_t holders);
 
@@ -91,8 +89,6 @@ struct RingSituation {
   Time broken_since = absl::ZeroDuration();  // when the first one said that its group has failed, if any does
   // The view is of the coordinator before: what its members were told last, nobody knows.
   bool of_another_coordinator = false;
-  // Some worker may still come that has a state of the generation at hand.
-  bool state_may_come = false;
   std::uint32_t holders = 0;  // of the view at hand, among whom the state is divided; 0: it is not
   // Of a state that is divided: what those who leave have of it the others have not, all together.
   bool hand_over = false;

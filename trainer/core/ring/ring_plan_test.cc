@@ -146,11 +146,28 @@ TEST_F(RingPlanTest, AllLeave) {
   EXPECT_EQ(Plan().kind, Kind::kWait);
 }
 
-TEST_F(RingPlanTest, WhoMayStillComeWithTheStateIsWaitedFor) {
-  Add(1, false);
-  situation_.state_may_come = true;
+TEST_F(RingPlanTest, ADividedStateIsHandedOverAlsoWhereTooFewStay) {
+  Train();
+  situation_.wish.least = 3;
+  situation_.holders = 3;
+  situation_.hand_over = true;
+  situation_.candidates[0].leaving = true;
+  EXPECT_EQ(Plan().kind, Kind::kForm);
+  EXPECT_THAT(Plan().members, ElementsAre(2, 3, 1)) << "behind those who stay";
+  situation_.ring = {2, 3, 1};
+  situation_.holders = 2;
+  EXPECT_EQ(Plan().kind, Kind::kKeep) << "until they have it";
+  situation_.hand_over = false;
   EXPECT_EQ(Plan().kind, Kind::kWait);
-  EXPECT_THAT(Plan().reason, HasSubstr("may still come"));
+}
+
+TEST_F(RingPlanTest, AStateThatIsLostBeginsAnew) {
+  Train();
+  situation_.holders = 3;
+  for (RingCandidate& candidate : situation_.candidates) candidate.broken = true;
+  situation_.state_lost = "some of it is gone";
+  EXPECT_EQ(Plan().kind, Kind::kBegin);
+  EXPECT_THAT(Plan().reason, HasSubstr("some of it is gone"));
 }
 
 TEST_F(RingPlanTest, ItBeginsAnewWhenNobodyHasAState) {

@@ -154,7 +154,7 @@ std::vector<UpdateId> RingReplica::LackingOf(std::uint32_t slice, const Step& st
 
 StepContext RingReplica::ContextOf(std::uint32_t slice, const Step& step, absl::Span<const UpdateId> lacking) const {
   StepContext context;
-  context.learning_rate = RateOf(lacking.front());
+  context.learning_rate = step.learning_rate.value_or(RateOf(lacking.front()));
   context.factor = step.factor / static_cast<double>(SamplesFor(slice, lacking));
   return context;
 }
@@ -189,8 +189,17 @@ void RingReplica::TakeStep(const Step& step, absl::FunctionRef<absl::Span<const 
     state.TakeWholeStep(lacking, step.verdict, gradient, context);
   }
   prepared_.reset();
-  RememberLast(step.verdict, step.factor);
+  last_ = {step.verdict, step.factor, static_cast<std::uint32_t>(step.updates.size())};
   Retire();
+}
+
+void RingReplica::Prepare(std::vector<UpdateId> updates) {
+  prepared_rate_ = RateOf(updates.front());
+  prepared_ = std::move(updates);
+}
+
+RingReplica::Step RingReplica::PreparedStep(const TakenStep& as) const {
+  return {*prepared_, as.verdict, as.factor, prepared_rate_};
 }
 
 void RingReplica::UpdateHeld(const Step& step, absl::FunctionRef<absl::Span<float>(std::uint32_t slice)> sum) {
@@ -326,7 +335,7 @@ absl::Status RingReplica::Install(Assembly assembly, bool keeps) {
     if (!keeps) optimizers_[slice]->Drop();
     if (!assembly.share_.has_value()) continue;
     optimizers_[slice]->Hold(std::move(pieces[slice]));
-    // The first one all have had, the newest one others may rely on.
+    // The first one all have had, and the newest one others may rely on: what lies between is given up first.
     if (keeps && shares_.size() == kMostShares) optimizers_[slice]->DropSecond();
   }
   if (!keeps) shares_.clear();

@@ -35,7 +35,7 @@ namespace downpour::core {
 // are; until they are there the replica is not whole. Not thread-safe.
 class RingReplica {
  public:
-  static constexpr std::size_t kMostShares = 4;
+  static constexpr std::size_t kMostShares = 8;
 
   // Without values. kInvalidArgument: the view's tensors, plan or optimizer are none.
   static absl::StatusOr<RingReplica> Create(const v1::View& view);
@@ -71,7 +71,8 @@ class RingReplica {
   struct Step {
     std::vector<UpdateId> updates;  // of NextStep
     Verdict verdict = Verdict::kApply;
-    double factor = 1;  // of the mean of parameters, not of buffers
+    double factor = 1;                                   // of the mean of parameters, not of buffers
+    std::optional<double> learning_rate = std::nullopt;  // none: that of the view
   };
   // `sum`: of a slice's gradients, each times its samples, over those that SamplesFor counts; as many floats as the
   // slice has, good until the next call. Not asked for where nothing is applied. Of parameters whose state is divided:
@@ -86,20 +87,18 @@ class RingReplica {
   const std::vector<StateShare>& shares() const { return shares_; }
   bool whole() const { return whole_; }
   // It has the sums of its share for the step of these updates, until it is taken or ForgetPrepared.
-  void Prepare(std::vector<UpdateId> updates) { prepared_ = std::move(updates); }
+  void Prepare(std::vector<UpdateId> updates);
   void ForgetPrepared() { prepared_.reset(); }
   const std::optional<std::vector<UpdateId>>& prepared() const { return prepared_; }
+  // As it was prepared, whatever the view says by now of learning rates.
+  Step PreparedStep(const TakenStep& as) const;
   // The values of this member's share, in the place of their sums.
   void UpdateHeld(const Step& step, absl::FunctionRef<absl::Span<float>(std::uint32_t slice)> sum);
   // As of the newest step: the values of other shares are those of before.
   void LoseOthers() { whole_ = false; }
   // Of the newest step, whoever took it.
-  void RememberLast(Verdict verdict, double factor) {
-    last_verdict_ = verdict;
-    last_factor_ = factor;
-  }
-  Verdict last_verdict() const { return last_verdict_; }
-  double last_factor() const { return last_factor_; }
+  void RememberLast(const TakenStep& last) { last_ = last; }
+  const TakenStep& last() const { return last_; }
 
   // ---- a divided state comes together, and is divided anew
   OptimizerState ExportFragment(const StateFragment& fragment) const;
@@ -170,8 +169,8 @@ class RingReplica {
   std::vector<StateShare> shares_;
   bool whole_ = true;
   std::optional<std::vector<UpdateId>> prepared_;
-  Verdict last_verdict_ = Verdict::kApply;
-  double last_factor_ = 1;
+  double prepared_rate_ = 0;
+  TakenStep last_;
 };
 
 }  // namespace downpour::core

@@ -131,7 +131,8 @@ class Job {
     }
     if (divided) {
       config_.mutable_all_reduce()->set_state_copies(1 + world_.Below(3));
-      config_.mutable_all_reduce()->set_batch_policy(v1::AllReduceConfig::KEEP_GLOBAL_BATCH);
+    }
+    if (divided && !Scales()) {
       config_.mutable_optimizer()->set_type(v1::MOMENTUM);
       config_.mutable_optimizer()->set_momentum(0.9);
     }
@@ -143,6 +144,9 @@ class Job {
     config_.set_updates_per_step(config_.workers());
     config_.set_epochs(12);
     config_.mutable_all_reduce()->set_state_copies(2);
+    config_.mutable_all_reduce()->set_batch_policy(v1::AllReduceConfig::KEEP_GLOBAL_BATCH);
+    config_.mutable_optimizer()->set_type(v1::MOMENTUM);
+    config_.mutable_optimizer()->set_momentum(0.9);
     world_.After(absl::Seconds(3), [this] { Lose(); });
     return Run(/*faults=*/false);
   }
@@ -455,7 +459,7 @@ class Job {
     RingReplica& own = *worker->core->replica();
     if (work.recovery.finish) {
       ++finished;
-      const RingReplica::Step step{*own.prepared(), work.recovery.verdict, work.recovery.factor};
+      const RingReplica::Step step = own.PreparedStep(work.recovery.last);
       if (step.verdict == Verdict::kApply) {
         own.UpdateHeld(step, [&](std::uint32_t slice) { return OfSlice(&worker->flat, own, slice); });
         own.LoseOthers();
@@ -487,7 +491,7 @@ class Job {
               status = assembly.Add(work.recovery.fragments[i], group->fragments[i].values, group->fragments[i].state);
             }
             if (status.ok()) status = replica.Install(std::move(assembly), work.recovery.keeps);
-            if (status.ok()) replica.RememberLast(work.recovery.verdict, work.recovery.factor);
+            if (status.ok()) replica.RememberLast(work.recovery.last);
             if (!status.ok())
               violations_.push_back(absl::StrCat("what came together does not fit: ", status.ToString()));
           }
@@ -502,8 +506,11 @@ class Job {
     return absl::MakeSpan(*flat).subspan(replica.layout().tensor(part.tensor).begin + part.offset, part.elements);
   }
 
+  bool Scales() const { return config_.all_reduce().batch_policy() == v1::AllReduceConfig::SCALE_LEARNING_RATE; }
+
   // Not finite at times, as all find alike.
-  static Verdict VerdictOf(const std::vector<UpdateId>& updates) {
+  Verdict VerdictOf(const std::vector<UpdateId>& updates) const {
+    if (Scales()) return Verdict::kApply;  // where each sample is counted
     return (updates.front().dataset_epoch + updates.front().data_shard) % 5 == 3 ? Verdict::kSkip : Verdict::kApply;
   }
 
@@ -678,11 +685,22 @@ class Job {
   }
 
   // ---- faults
+  // Among two at least, each of which has said that it has its share.
+  bool IsDivided(const v1::View& view) {
+    for (const v1::RingMember& member : view.ring()) {
+      const Worker* const worker = Find(member.index());
+      if (worker == nullptr || worker->core->session() != member.session()) return false;
+      const v1::RingState& told = last_[worker];
+      if (told.shares_size() != 1 || CompareStamps(told.joined(), view.stamp()) != 0) return false;
+      if (told.shares(0).holders() != static_cast<std::uint32_t>(view.ring_size())) return false;
+    }
+    return view.ring_size() > 1;
+  }
   void Lose() {
     world_.After(world_.Between(absl::Seconds(6), absl::Seconds(9)), [this] { Lose(); });
     const std::uint32_t index = world_.Below(config_.workers());
     Worker* const worker = Find(index);
-    if (worker == nullptr) return;
+    if (worker == nullptr || !IsDivided(coordinator_->view())) return;
     if (world_.Chance(0.3)) {
       return On(worker, [this, worker](RingOutput* output) { worker->core->Leave(world_.now(), output); });
     }
@@ -779,7 +797,7 @@ class Job {
         check(*replica.value(slice) == *first->value(slice),
               absl::StrCat("worker-", member.index(), " has other values"));
       }
-      if (replica.divided()) {
+      if (replica.divided() && !Scales()) {
         const RingReplica undisturbed = Undisturbed();
         for (std::uint32_t slice = 0; slice < replica.slices().size(); ++slice) {
           const std::vector<float>&has = *replica.value(slice), &wanted = *undisturbed.value(slice);

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/core/layout.h"
-#include "trainer/core/step_id.h"
 
 namespace downpour::core {
 namespace {
@@ -250,8 +249,7 @@ void RingWorkerCore::Look() {
       looked_.prepared = prepared_;
       looked_.prepared_updates = replica_->UpdatesWith(*replica_->prepared());
     }
-    looked_.last_verdict = replica_->last_verdict();
-    looked_.last_factor = replica_->last_factor();
+    looked_.last = replica_->last();
   }
   watermark_ = replica_->watermark();
   const std::vector<UpdateId> next = replica_->NextStep();
@@ -315,7 +313,7 @@ absl::Status RingWorkerCore::PlanHealing() {
     positions[0].shares = {StateShare()};
   }
   absl::StatusOr<RingRecovery> planned =
-      PlanRecovery(positions, replica_->layout(), replica_->slices(), view_.state_copies(), StepWidth(view_));
+      PlanRecovery(positions, replica_->layout(), replica_->slices(), view_.state_copies());
   if (!planned.ok()) return planned.status();
   source_ = planned->source;
   const RingPosition& newest = positions[static_cast<std::size_t>(source_)];
@@ -323,8 +321,7 @@ absl::Status RingWorkerCore::PlanHealing() {
   recovery_.keeps = ComparePositions(positions[rank], newest) == 0;
   recovery_.finish = !recovery_.keeps && CanFinish(positions[rank], newest);
   recovery_.keeps = recovery_.keeps || recovery_.finish;
-  recovery_.verdict = newest.last_verdict;
-  recovery_.factor = newest.last_factor;
+  recovery_.last = newest.last;
   return absl::OkStatus();
 }
 
@@ -391,7 +388,7 @@ void RingWorkerCore::OnStepTaken(std::uint64_t token, const absl::StatusOr<StepR
   if (result.ok()) {
     took_ = joined_;
     digest_ = result->digest;
-    gathers_ = result->cut;
+    if (phase_ == Phase::kReady) gathers_ = result->cut;  // not in another ring
     meter_.OnUpdate(result->computed, true, result->sum_took);
     meter_.OnPush(result->sent_bytes, result->sent_bytes);
     const int updates = static_cast<int>(work_.updates.size());
@@ -459,9 +456,10 @@ bool RingWorkerCore::TakeCut(RingOutput* output) {
       output->cut->slices.push_back(replica_->Export(slice));
     return false;
   }
-  // All of them come to it at the same place: behind the step with which they heard of it, or where all wait.
+  // All of them come to it at the same place: behind the step with which they heard of it, or behind the last one. At
+  // the end of another dataset epoch some may go on before others have heard of it.
   std::uint32_t due = std::exchange(gathers_, 0);
-  if (due == 0 && ordered && Waits()) due = order_.cut();
+  if (due == 0 && ordered && !next_epoch_.has_value()) due = order_.cut();
   if (due == 0 || due == gathered_) return false;
   gathered_ = due;
   cut_taken_ = cut_taken_ || due == order_.cut();

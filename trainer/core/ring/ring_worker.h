@@ -57,8 +57,7 @@ struct RingWork {
     bool keeps = false;               // what it has counts, see RingReplica::Install
     // First it takes the step that it is prepared for.
     bool finish = false;
-    Verdict verdict = Verdict::kApply;  // of the newest step, whether it takes it or not
-    double factor = 1;
+    TakenStep last;  // the newest, whether it takes it or not
   };
   std::uint64_t token = 0;
   Kind kind = Kind::kForm;

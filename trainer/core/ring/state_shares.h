@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/core/frame.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/ring/gradient_layout.h"
 
@@ -20,6 +21,13 @@ struct StateShare {
   std::uint32_t rank = 0;
   std::uint32_t holders = 1;
   bool operator==(const StateShare& other) const = default;
+};
+
+// What all that took a step have in common, so that others can take it later.
+struct TakenStep {
+  Verdict verdict = Verdict::kApply;
+  double factor = 1;          // of the mean of parameters
+  std::uint32_t updates = 0;  // so many
 };
 
 // How many of `holders` have each part.

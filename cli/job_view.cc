@@ -14,6 +14,7 @@
 #include "cli/why/explanation.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 namespace {
@@ -161,7 +162,7 @@ RunOverview MakeJobOverview(const JobRecord& record, double now) {
   overview.ps_ready = status.parameter_server.ready;
   overview.ps_desired =
       seen ? status.parameter_server.desired : planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
-  overview.has_ps = job.spec.strategy != api::Strategy::kAllReduce;
+  overview.has_ps = !planner::IsAllReduce(job.spec);
   overview.ring = status.ring;
   overview.epochs_total = job.spec.training.whole_epochs();
   if (status.progress.has_value()) {

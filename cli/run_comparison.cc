@@ -18,6 +18,7 @@
 #include "cli/test_metrics_json.h"
 #include "operator/api/manifest.h"
 #include "operator/planner/context.h"
+#include "operator/planner/ring.h"
 #include "trainer/core/training_monitor.h"
 
 namespace downpour::cli {
@@ -109,7 +110,7 @@ ComparedRun FiguresOf(const RecordedRun& run, const json& manifest, const std::v
   row.directory = run.directory;
   row.job = run.job.metadata.name;
   row.phase = run.phase;
-  const bool ring = spec.strategy == api::Strategy::kAllReduce;
+  const bool ring = planner::IsAllReduce(spec);
   row.mode = ring ? "AllReduce" : TextAt(manifest, "/spec/update/mode");
   row.optimizer = TextAt(manifest, "/spec/update/optimizer/type");
   row.codec = TextAt(manifest, "/spec/update/codec");

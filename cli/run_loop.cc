@@ -10,6 +10,7 @@
 #include "operator/job/training_config.h"
 #include "operator/planner/conditions.h"
 #include "operator/planner/context.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 namespace {
@@ -86,7 +87,7 @@ class RunLoop {
       return absl::StrCat(name, planner::DesiredReplicas(job_.spec, role), " -> ",
                           planner::DesiredReplicas((*change)->spec, role));
     };
-    const bool ring = job_.spec.strategy == api::Strategy::kAllReduce;
+    const bool ring = planner::IsAllReduce(job_.spec);
     parts_.recorder.AddEvent(parts_.clock.Now(), /*warning=*/false, "Scaled",
                              absl::StrCat(ring ? "" : counts("ps ", api::Role::kParameterServer) + ", ",
                                           counts("workers ", api::Role::kWorker)));

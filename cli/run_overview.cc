@@ -17,6 +17,7 @@
 #include "operator/api/manifest.h"
 #include "operator/job/coordinator_client.h"
 #include "operator/planner/context.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 namespace {
@@ -137,7 +138,7 @@ absl::StatusOr<RunOverview> ReadRunOverview(const std::string& root, double now)
   overview.job = job.metadata.name;
   overview.workers_desired = job.spec.worker.replicas;
   overview.ps_desired = planner::DesiredReplicas(job.spec, api::Role::kParameterServer);
-  overview.has_ps = job.spec.strategy != api::Strategy::kAllReduce;
+  overview.has_ps = !planner::IsAllReduce(job.spec);
   overview.epochs_total = job.spec.training.whole_epochs();
 
   const absl::StatusOr<RunState> state = ReadRunState(root);

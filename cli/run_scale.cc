@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
 #include "operator/api/manifest.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 namespace {
@@ -30,7 +31,7 @@ bool ReadCount(const nlohmann::json& document, const char* name, std::optional<i
 }  // namespace
 
 absl::Status CheckScale(const api::TrainingJob& job, const ScaleWish& wish) {
-  if (!wish.ps.has_value() || job.spec.strategy != api::Strategy::kAllReduce) return absl::OkStatus();
+  if (!wish.ps.has_value() || !planner::IsAllReduce(job.spec)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--ps: ", job.metadata.name,
                    " has no parameter servers (spec.strategy is AllReduce), only --workers can change"));

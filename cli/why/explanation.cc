@@ -21,6 +21,7 @@
 #include "operator/planner/context.h"
 #include "operator/planner/disruption.h"
 #include "operator/planner/failure.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 namespace {
@@ -149,7 +150,7 @@ class Explainer {
     facts.push_back(Over() ? situation_.outcome : status_.phase.empty() ? "no status" : status_.phase);
     if (!status_.phase.empty() && !Over()) {
       facts.push_back(absl::StrCat("workers ", status_.worker.ready, "/", status_.worker.desired));
-      if (!IsRing(situation_.job)) {
+      if (!planner::IsAllReduce(spec_)) {
         facts.push_back(absl::StrCat("ps ", status_.parameter_server.ready, "/", status_.parameter_server.desired));
       } else if (status_.ring.has_value()) {
         facts.push_back(absl::StrCat("ring of ", status_.ring->members, "/", status_.ring->wanted,

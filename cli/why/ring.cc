@@ -2,13 +2,12 @@
 
 #include "absl/strings/strip.h"
 #include "operator/planner/conditions.h"
+#include "operator/planner/ring.h"
 
 namespace downpour::cli {
 
-bool IsRing(const api::TrainingJob& job) { return job.spec.strategy == api::Strategy::kAllReduce; }
-
 std::string RingMessage(const api::TrainingJob& job) {
-  if (!IsRing(job)) return "";
+  if (!planner::IsAllReduce(job.spec)) return "";
   std::string message = job.status.ring.has_value() ? job.status.ring->message : "";
   const api::Condition* formed = planner::FindCondition(job.status, planner::kRingFormed);
   if (message.empty() && formed != nullptr && !formed->status) message = formed->message;
@@ -16,12 +15,13 @@ std::string RingMessage(const api::TrainingJob& job) {
 }
 
 bool RingIsFormedAnew(const api::TrainingJob& job) {
-  if (!IsRing(job) || !job.status.ring.has_value() || job.status.ring->formed) return false;
+  if (!planner::IsAllReduce(job.spec) || !job.status.ring.has_value() || job.status.ring->formed) return false;
   return RingLacksWorkers(job) || !job.status.ring->message.empty();
 }
 
 bool RingLacksWorkers(const api::TrainingJob& job) {
-  return IsRing(job) && job.status.ring.has_value() && job.status.ring->members < job.status.ring->wanted;
+  return planner::IsAllReduce(job.spec) && job.status.ring.has_value() &&
+         job.status.ring->members < job.status.ring->wanted;
 }
 
 }  // namespace downpour::cli

@@ -9,8 +9,6 @@
 // nothing.
 namespace downpour::cli {
 
-bool IsRing(const api::TrainingJob& job);
-
 // Why the ring is as it is, within a sentence; empty: nothing is known, or it is as it should be.
 std::string RingMessage(const api::TrainingJob& job);
 

@@ -38,7 +38,6 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
 #include "grpcpp/server.h"
-#include "grpcpp/server_builder.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/paired_ratio.h"
 #include "trainer/core/codec/error_feedback.h"
@@ -229,13 +228,9 @@ struct Ports {
   Ports ports;
   BareService bare(sizes);
   wire::GrpcDataService data(std::move(handler));
-  grpc::ServerBuilder builder;
-  wire::ConfigureServer(builder);
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &ports.grpc);
-  builder.RegisterService(&bare);
-  builder.RegisterService(&data);
-  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr) Die("the server does not start");
+  const absl::StatusOr<wire::StartedServer> started = wire::StartServer("127.0.0.1:0", {&bare, &data});
+  if (!started.ok()) Die(started.status().ToString());
+  ports.grpc = started->port;
   std::thread(ServeTcp, Listen(ports.tcp), sizes.bytes()).detach();
   if (write(ports_fd, &ports, sizeof(ports)) != sizeof(ports)) Die("cannot report the ports");
   char byte;

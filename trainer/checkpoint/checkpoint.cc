@@ -403,6 +403,15 @@ absl::Status ReadSlices(Store& store, const std::string& checkpoint, const v1::C
   return absl::OkStatus();
 }
 
+absl::Status ReadSlices(const v1::RestoreSource& source, absl::Span<const std::uint32_t> slices,
+                        const SnapshotSink& sink) {
+  const absl::StatusOr<std::unique_ptr<Store>> store = OpenStore(source.store());
+  if (!store.ok()) return store.status();
+  const absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(**store, source.checkpoint());
+  if (!manifest.ok()) return manifest.status();
+  return ReadSlices(**store, source.checkpoint(), *manifest, slices, sink);
+}
+
 absl::Status Verify(Store& store, const std::string& checkpoint) {
   if (absl::Status valid = CheckFolderName(checkpoint); !valid.ok()) return valid;
   const absl::StatusOr<v1::CheckpointManifest> manifest = ReadManifest(store, checkpoint);

@@ -51,6 +51,9 @@ absl::StatusOr<v1::PsFiles> WritePsFiles(Store& store, const PsCut& cut, const T
 using SnapshotSink = std::function<absl::Status(core::SliceSnapshot)>;
 absl::Status ReadSlices(Store& store, const std::string& checkpoint, const v1::CheckpointManifest& manifest,
                         absl::Span<const std::uint32_t> slices, const SnapshotSink& sink);
+// Likewise, of the checkpoint that a view begins with; its store is opened for that.
+absl::Status ReadSlices(const v1::RestoreSource& source, absl::Span<const std::uint32_t> slices,
+                        const SnapshotSink& sink);
 
 // Reads all of it. OK: every byte is as it was written. kNotFound: no checkpoint of that name; kDataLoss: the first
 // thing that is wrong.

@@ -11,7 +11,6 @@
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/deadline.h"
-#include "proto/host_port.h"
 #include "spdlog/spdlog.h"
 #include "trainer/checkpoint/job_store.h"
 #include "trainer/coordinator/store_thread.h"
@@ -63,18 +62,10 @@ class CoordinatorServer::Impl final : public v1::Coordinator::CallbackService {
   }
 
   absl::Status Serve(const std::string& listen, const std::string& metrics_listen) {
-    const absl::StatusOr<HostPort> asked = SplitHostPort(listen);
-    if (!asked.ok()) return asked.status();
-    grpc::ServerBuilder builder;
-    wire::ConfigureServer(builder);
-    int port = 0;
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
-    }
-    address_ = JoinHostPort(asked->host, port);
+    absl::StatusOr<wire::StartedServer> started = wire::StartServer(listen, {this});
+    if (!started.ok()) return started.status();
+    server_ = std::move(started->server);
+    address_ = std::move(started->address);
     if (!metrics_listen.empty()) {
       absl::StatusOr<std::string> served = metrics_.Serve(metrics_listen);
       if (!served.ok()) return served.status();

@@ -58,4 +58,16 @@ std::optional<Refusal> RefuseSession(const v1::WorkerSyncRequest& request, std::
   return std::nullopt;
 }
 
+v1::FinishReply AnswerFinish(const v1::FinishRequest& request, const std::string& job_uid, Phase phase) {
+  v1::FinishReply reply;
+  if (request.job_uid() != job_uid) {
+    reply.set_message("another job");
+  } else if (phase != Phase::kDone && phase != Phase::kFailed) {
+    reply.set_message("the job is not over");
+  } else {
+    reply.set_accepted(true);
+  }
+  return reply;
+}
+
 }  // namespace downpour::core

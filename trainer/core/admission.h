@@ -10,7 +10,8 @@
 #include "trainer/core/phase.h"
 #include "trainer/core/ps_registry.h"
 
-// Who is let in by a coordinator of this incarnation in this phase: pure functions of what it knows.
+// Who is let in by a coordinator of this incarnation in this phase, and when it may end: pure functions of what it
+// knows.
 namespace downpour::core {
 
 // What a ps that registers is told. SYNC_OK: it is taken in, or known already. SYNC_REFUSED: it has seen a newer
@@ -26,6 +27,9 @@ struct Refusal {
 // Why the session of a worker's call is none; nullopt: it is a member's, or may become one's if its model is the job's.
 std::optional<Refusal> RefuseSession(const v1::WorkerSyncRequest& request, std::uint32_t incarnation, Phase phase,
                                      const Membership& members);
+
+// Accepted: the job is over, and the coordinator ends.
+v1::FinishReply AnswerFinish(const v1::FinishRequest& request, const std::string& job_uid, Phase phase);
 
 }  // namespace downpour::core
 

@@ -106,5 +106,18 @@ TEST(RefuseSessionTest, ASessionIsProposedOnceToTheCoordinatorThatThereIs) {
   EXPECT_EQ(status(make(7, false)), v1::SYNC_SESSION_ENDED);
 }
 
+TEST(AnswerFinishTest, IsAcceptedOnceTheJobIsOver) {
+  v1::FinishRequest request;
+  request.set_job_uid(kJob);
+  EXPECT_TRUE(AnswerFinish(request, kJob, Phase::kDone).accepted());
+  EXPECT_TRUE(AnswerFinish(request, kJob, Phase::kFailed).accepted());
+  const v1::FinishReply early = AnswerFinish(request, kJob, Phase::kTraining);
+  EXPECT_FALSE(early.accepted());
+  EXPECT_EQ(early.message(), "the job is not over");
+  const v1::FinishReply stranger = AnswerFinish(request, "other", Phase::kDone);
+  EXPECT_FALSE(stranger.accepted());
+  EXPECT_EQ(stranger.message(), "another job");
+}
+
 }  // namespace
 }  // namespace downpour::core

@@ -225,15 +225,8 @@ void CoordinatorCore::StepFinishing() {
 }
 
 v1::FinishReply CoordinatorCore::OnFinish(const v1::FinishRequest& request) {
-  v1::FinishReply reply;
-  if (request.job_uid() != options_.config.job_uid()) {
-    reply.set_message("another job");
-  } else if (!over()) {
-    reply.set_message("the job is not over");
-  } else {
-    finished_ = true;
-    reply.set_accepted(true);
-  }
+  v1::FinishReply reply = AnswerFinish(request, options_.config.job_uid(), phase_);
+  if (reply.accepted()) finished_ = true;
   return reply;
 }
 

@@ -84,12 +84,9 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
   call.call = ++sync_call_;
   call.deadline = options_.sync_deadline;
   v1::WorkerSyncRequest& request = call.request;
-  request.set_job_uid(options_.job_uid);
-  request.set_index(options_.index);
-  request.set_process_incarnation(options_.process_incarnation);
+  Introduce(options_, accepted_, &request);
   request.set_session(session_);
   request.set_sequence(++sequence_);
-  request.set_accepted(accepted_);
   request.set_incarnation(incarnation_);
   if (view_.has_stamp()) *request.mutable_view() = view_.stamp();
   leases_.Describe(&request);
@@ -98,13 +95,6 @@ void WorkerCore::Sync(Time now, WorkerOutput* output) {
   request.set_leaving(may_leave);
   request.set_starving(Starves(now));
   request.set_failure(failure_);
-  if (!accepted_) {
-    for (const v1::TensorSpec& tensor : options_.tensors) *request.add_tensors() = tensor;
-    request.set_sample_count(options_.sample_count);
-    if (options_.initial_weights_crc32c.has_value()) {
-      request.set_initial_weights_crc32c(*options_.initial_weights_crc32c);
-    }
-  }
   *request.mutable_stats() = stats();
   request.set_cut(ReachedCut());
   reported_cut_ = request.cut();
@@ -216,16 +206,8 @@ void WorkerCore::OnSyncReply(std::uint64_t call, const absl::StatusOr<v1::Worker
       accepted_ = false;
       next_sync_ = now;
       break;
-    case v1::SYNC_FINISHED:
-      finished_ = absl::OkStatus();
-      break;
-    case v1::SYNC_REPLACED:
-      finished_ = absl::AbortedError("replaced by a newer process of the same index");
-      break;
     default:
-      finished_ = absl::FailedPreconditionError(
-          reply->message().empty() ? absl::StrCat("the coordinator answered ", v1::SyncStatus_Name(reply->status()))
-                                   : reply->message());
+      finished_ = EndOf(*reply);
       break;
   }
   if (left_ && !finished_.has_value()) finished_ = absl::OkStatus();

@@ -21,18 +21,13 @@
 #include "trainer/core/work.h"
 #include "trainer/core/worker_data_plane.h"
 #include "trainer/core/worker_meter.h"
+#include "trainer/core/worker_sync.h"
 #include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
 
-struct WorkerOptions {
-  std::string job_uid;
-  std::uint32_t index = 0;
-  std::uint32_t process_incarnation = 1;
-  std::vector<v1::TensorSpec> tensors;
-  std::uint64_t sample_count = 0;
-  std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that was read
-  std::uint32_t wanted_leases = 2;                                     // the one worked on and the next
+struct WorkerOptions : WorkerIdentity {
+  std::uint32_t wanted_leases = 2;  // the one worked on and the next
   absl::Duration sync_period = absl::Milliseconds(500);
   absl::Duration sync_deadline = absl::Seconds(1);
   absl::Duration data_deadline = absl::Seconds(10);
@@ -44,12 +39,6 @@ struct WorkerOptions {
   CodecOptions codec;                         // of the gradients of parameters
   bool bf16_values = false;                   // of the values that it trains with
   PlantedBug bug = PlantedBug::kNone;
-};
-
-struct SyncCall {
-  std::uint64_t call = 0;
-  v1::WorkerSyncRequest request;
-  absl::Duration deadline;
 };
 
 // What the shell has to do after a call. Every call is answered exactly once, with a reply or an error.

@@ -67,12 +67,7 @@ void CheckpointThread::Write(const core::PsCore::CutToWrite& cut) {
 }
 
 absl::Status CheckpointThread::TryLoad(const core::PsCore::Restore& restore) {
-  const absl::StatusOr<std::unique_ptr<checkpoint::Store>> store = checkpoint::OpenStore(restore.source.store());
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<v1::CheckpointManifest> manifest =
-      checkpoint::ReadManifest(**store, restore.source.checkpoint());
-  if (!manifest.ok()) return manifest.status();
-  return checkpoint::ReadSlices(**store, restore.source.checkpoint(), *manifest, restore.slices,
+  return checkpoint::ReadSlices(restore.source, restore.slices,
                                 [&](const core::SliceSnapshot& snapshot) -> absl::Status {
                                   absl::MutexLock lock(mutex_);
                                   if (stopped_) return absl::CancelledError("the ps ends");

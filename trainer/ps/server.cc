@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
@@ -52,20 +51,12 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   }
 
   absl::Status Serve() {
-    const absl::StatusOr<HostPort> asked = SplitHostPort(options_.listen);
-    if (!asked.ok()) return asked.status();
     std::unique_ptr<checkpoint::Store> store;
     if (!options_.store.empty()) {
       absl::StatusOr<std::unique_ptr<checkpoint::Store>> opened = checkpoint::OpenStore(options_.store);
       if (!opened.ok()) return opened.status();
       store = *std::move(opened);
     }
-    grpc::ServerBuilder builder;
-    wire::ConfigureServer(builder);
-    int port = 0;
-    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    builder.RegisterService(&data_);
     // The core is made before anybody can call; its address is known only once the server listens.
     core::PsOptions core_options;
     core_options.job_uid = options_.job_uid;
@@ -76,13 +67,12 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     core_options.has_store = store != nullptr;
     core_options.extra_bytes_limit = options_.extra_bytes_limit;
     absl::MutexLock lock(&mutex_);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", options_.listen, ": is the port in use?"));
-    }
-    address_ = JoinHostPort(asked->host, port);
+    absl::StatusOr<wire::StartedServer> started = wire::StartServer(options_.listen, {this, &data_});
+    if (!started.ok()) return started.status();
+    server_ = std::move(started->server);
+    address_ = std::move(started->address);
     core_options.address = !options_.advertise.empty()        ? options_.advertise
-                           : !options_.advertise_host.empty() ? JoinHostPort(options_.advertise_host, port)
+                           : !options_.advertise_host.empty() ? JoinHostPort(options_.advertise_host, started->port)
                                                               : address_;
     absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
     if (!core.ok()) return core.status();

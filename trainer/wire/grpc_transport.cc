@@ -17,10 +17,13 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/server_callback_handlers.h"
+#include "grpcpp/security/server_credentials.h"
+#include "grpcpp/server_builder.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
 #include "grpcpp/support/slice.h"
 #include "proto/deadline.h"
+#include "proto/host_port.h"
 #include "proto/member_channel.h"
 #include "trainer/wire/frame_codec.h"
 
@@ -247,7 +250,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return MakeMemberChannel(address, {.max_message_bytes = static_cast<int>(kMaxMessageBytes), .lasting = true});
 }
 
-void ConfigureServer(grpc::ServerBuilder& builder) {
+absl::StatusOr<StartedServer> StartServer(const std::string& listen, std::initializer_list<grpc::Service*> services) {
+  const absl::StatusOr<HostPort> asked = SplitHostPort(listen);
+  if (!asked.ok()) return asked.status();
+  StartedServer started;
+  grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(static_cast<int>(kMaxMessageBytes));
   builder.SetMaxSendMessageSize(static_cast<int>(kMaxMessageBytes));
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -256,6 +263,14 @@ void ConfigureServer(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &started.port);
+  for (grpc::Service* const service : services) builder.RegisterService(service);
+  started.server = builder.BuildAndStart();
+  if (started.server == nullptr || started.port == 0) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
+  }
+  started.address = JoinHostPort(asked->host, started.port);
+  return started;
 }
 
 std::unique_ptr<DataClient> MakeGrpcDataClient(GrpcDataClientOptions options) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
@@ -59,13 +58,9 @@ Frames Echo(Frames request) {
 class TestServer {
  public:
   explicit TestServer(DataHandler handler) : service_(std::move(handler)) {
-    grpc::ServerBuilder builder;
-    ConfigureServer(builder);
-    int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    address_ = absl::StrCat("127.0.0.1:", port);
+    StartedServer started = *StartServer("127.0.0.1:0", {&service_});
+    server_ = std::move(started.server);
+    address_ = std::move(started.address);
   }
   ~TestServer() { Stop(); }
 
@@ -234,6 +229,17 @@ TEST(GrpcTransportTest, TheDeadlineEndsAnExchangeAndALateReplyIsIgnored) {
     reply(Echo(request));
     reply(Echo(request));
   }
+}
+
+TEST(GrpcTransportTest, APortThatIsTakenIsNotShared) {
+  GrpcDataService first(EchoHandler);
+  const absl::StatusOr<StartedServer> started = StartServer("127.0.0.1:0", {&first});
+  ASSERT_TRUE(started.ok()) << started.status();
+  EXPECT_EQ(started->address, "127.0.0.1:" + std::to_string(started->port));
+  GrpcDataService second(EchoHandler);
+  EXPECT_EQ(StartServer(started->address, {&second}).status(),
+            absl::UnavailableError("cannot listen on " + started->address + ": is the port in use?"));
+  EXPECT_TRUE(absl::IsInvalidArgument(StartServer("127.0.0.1", {&second}).status()));
 }
 
 TEST(GrpcTransportTest, AServerThatIsGoneIsUnavailableAndOthersAreServed) {

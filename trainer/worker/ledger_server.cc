@@ -2,11 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "downpour/v1/control.grpc.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/deadline.h"
-#include "proto/host_port.h"
 #include "trainer/wire/grpc_transport.h"
 
 namespace downpour::worker {
@@ -21,18 +19,10 @@ class Server final : public LedgerServer, public v1::ParameterServer::CallbackSe
   }
 
   absl::Status Serve(const std::string& listen) {
-    const absl::StatusOr<HostPort> asked = SplitHostPort(listen);
-    if (!asked.ok()) return asked.status();
-    grpc::ServerBuilder builder;
-    wire::ConfigureServer(builder);
-    int port = 0;
-    builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
-    builder.RegisterService(this);
-    server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": is the port in use?"));
-    }
-    address_ = JoinHostPort(asked->host, port);
+    absl::StatusOr<wire::StartedServer> started = wire::StartServer(listen, {this});
+    if (!started.ok()) return started.status();
+    server_ = std::move(started->server);
+    address_ = std::move(started->address);
     return absl::OkStatus();
   }
 

@@ -9,20 +9,17 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "downpour/v1/control.grpc.pb.h"
-#include "grpcpp/grpcpp.h"
 #include "spdlog/spdlog.h"
 #include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/worker.h"
 #include "trainer/model/model.h"
-#include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
-#include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/worker/batch_loader.h"
+#include "trainer/worker/coordinator_calls.h"
 #include "trainer/worker/parameter_store.h"
 #include "trainer/worker/task_work.h"
 #include "trainer/worker/worker_metrics.h"
@@ -61,6 +58,7 @@ class PsTraining final : public TrainingLoop {
         loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
+        calls_(options_.coordinator),
         data_client_(wire::MakeGrpcDataClient()) {}
 
   // Callbacks of the data client may use everything else, and the client, until it is destroyed.
@@ -153,24 +151,12 @@ class PsTraining final : public TrainingLoop {
   }
 
   void SendSync(core::SyncCall call) {
-    const auto answer = [this, id = call.call](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
+    const std::uint64_t id = call.call;
+    calls_.Sync(std::move(call), [this, id](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
       With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* next) {
         core.OnSyncReply(id, reply, now, next);
       });
-    };
-    const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
-    if (!address.ok()) return answer(address.status());
-    v1::Coordinator::Stub* const stub = stubs_.For(*address);
-    calls_.Unary<v1::WorkerSyncReply>(
-        std::move(call.request), call.deadline,
-        [stub](grpc::ClientContext* context, const v1::WorkerSyncRequest* request, v1::WorkerSyncReply* reply,
-               std::function<void(grpc::Status)> done) {
-          stub->async()->SyncWorker(context, request, reply, std::move(done));
-        },
-        [this, answer, address = *address](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
-          if (reply.ok() && reply->status() == v1::SYNC_WRONG_JOB) stubs_.Renew(address);
-          answer(reply);
-        });
+    });
   }
 
   void OnTimer() {
@@ -340,8 +326,7 @@ class PsTraining final : public TrainingLoop {
   service::Metrics metrics_;
   std::string metrics_address_;
   service::Timer timer_;
-  service::Stubs<v1::Coordinator> stubs_;
-  service::Calls calls_;
+  CoordinatorCalls calls_;
   const std::unique_ptr<wire::DataClient> data_client_;
 };
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "spdlog/spdlog.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/manifest.h"
 #include "trainer/core/ps_store_work.h"
 #include "trainer/service/process.h"
 
@@ -19,13 +18,9 @@ constexpr std::uint32_t kWriter = 0;  // as which ps the files are named
 constexpr absl::Duration kPause = absl::Seconds(1);
 
 absl::Status TryLoad(const v1::RestoreSource& source, core::RingReplica* replica) {
-  const absl::StatusOr<std::unique_ptr<checkpoint::Store>> store = checkpoint::OpenStore(source.store());
-  if (!store.ok()) return store.status();
-  const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(**store, source.checkpoint());
-  if (!manifest.ok()) return manifest.status();
   std::vector<std::uint32_t> slices(replica->slices().size());
   std::iota(slices.begin(), slices.end(), 0);
-  return checkpoint::ReadSlices(**store, source.checkpoint(), *manifest, slices,
+  return checkpoint::ReadSlices(source, slices,
                                 [&](const core::SliceSnapshot& snapshot) { return replica->Import(snapshot); });
 }
 

@@ -12,18 +12,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "downpour/v1/control.grpc.pb.h"
-#include "grpcpp/grpcpp.h"
 #include "proto/host_port.h"
 #include "spdlog/spdlog.h"
 #include "trainer/collective/tcp.h"
 #include "trainer/core/ring/ring_worker.h"
-#include "trainer/service/calls.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
-#include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/worker/batch_loader.h"
+#include "trainer/worker/coordinator_calls.h"
 #include "trainer/worker/ledger_server.h"
 #include "trainer/worker/ring_checkpoints.h"
 #include "trainer/worker/ring_heal.h"
@@ -68,6 +65,7 @@ class RingTraining final : public TrainingLoop {
         step_(StepOptionsOf(options_.config), model_.get(), &loader_),
         core_(CoreOptions(), [] { return service::RandomSession(); }),
         timer_([this] { OnTimer(); }),
+        calls_(options_.coordinator),
         checkpoints_(std::make_unique<RingCheckpoints>(
             std::move(store), options_.config.job_uid(),
             [this](std::uint32_t cut, const absl::StatusOr<v1::PsFiles>& files) {
@@ -171,24 +169,12 @@ class RingTraining final : public TrainingLoop {
   }
 
   void SendSync(core::SyncCall call) {
-    const auto answer = [this, id = call.call](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
+    const std::uint64_t id = call.call;
+    calls_.Sync(std::move(call), [this, id](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
       With([&](core::RingWorkerCore& core, core::Time now, core::RingOutput* next) {
         core.OnSyncReply(id, reply, now, next);
       });
-    };
-    const absl::StatusOr<std::string> address = service::ResolveAddress(options_.coordinator);
-    if (!address.ok()) return answer(address.status());
-    v1::Coordinator::Stub* const stub = stubs_.For(*address);
-    calls_.Unary<v1::WorkerSyncReply>(
-        std::move(call.request), call.deadline,
-        [stub](grpc::ClientContext* context, const v1::WorkerSyncRequest* request, v1::WorkerSyncReply* reply,
-               std::function<void(grpc::Status)> done) {
-          stub->async()->SyncWorker(context, request, reply, std::move(done));
-        },
-        [this, answer, address = *address](const absl::StatusOr<v1::WorkerSyncReply>& reply) {
-          if (reply.ok() && reply->status() == v1::SYNC_WRONG_JOB) stubs_.Renew(address);
-          answer(reply);
-        });
+    });
   }
 
   void OnTimer() {
@@ -431,8 +417,7 @@ class RingTraining final : public TrainingLoop {
   std::string metrics_address_;
   std::unique_ptr<LedgerServer> ledger_;
   service::Timer timer_;
-  service::Stubs<v1::Coordinator> stubs_;
-  service::Calls calls_;
+  CoordinatorCalls calls_;
   std::unique_ptr<RingCheckpoints> checkpoints_;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "trainer/core/admission.h"
 #include "trainer/core/counted_evaluations.h"
 #include "trainer/core/layout.h"
 #include "trainer/core/progress.h"
@@ -391,15 +392,8 @@ void RingCoordinatorCore::OnStoreReply(std::uint64_t call, StoreReply reply, Tim
 }
 
 v1::FinishReply RingCoordinatorCore::OnFinish(const v1::FinishRequest& request) {
-  v1::FinishReply reply;
-  if (request.job_uid() != options_.config.job_uid()) {
-    reply.set_message("another job");
-  } else if (!over()) {
-    reply.set_message("the job is not over");
-  } else {
-    finished_ = true;
-    reply.set_accepted(true);
-  }
+  v1::FinishReply reply = AnswerFinish(request, options_.config.job_uid(), phase_);
+  if (reply.accepted()) finished_ = true;
   return reply;
 }
 

@@ -17,19 +17,13 @@
 #include "trainer/core/slice_snapshot.h"
 #include "trainer/core/time.h"
 #include "trainer/core/work.h"
-#include "trainer/core/worker.h"
 #include "trainer/core/worker_meter.h"
+#include "trainer/core/worker_sync.h"
 #include "trainer/core/wrong_job.h"
 
 namespace downpour::core {
 
-struct RingWorkerOptions {
-  std::string job_uid;
-  std::uint32_t index = 0;
-  std::uint32_t process_incarnation = 1;
-  std::vector<v1::TensorSpec> tensors;
-  std::uint64_t sample_count = 0;
-  std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;
+struct RingWorkerOptions : WorkerIdentity {
   std::string address;  // of this worker's rendezvous store, host:port
   absl::Duration sync_period = absl::Milliseconds(500);
   absl::Duration sync_deadline = absl::Seconds(1);

@@ -89,7 +89,7 @@ def divided(arguments, folder):
     def job(name, copies, **uri):
         one = os.path.join(folder, name)
         os.makedirs(one, exist_ok=True)
-        return rewritten(learning_job(arguments, one, "trained", samples=32000, update=update, **uri),
+        return rewritten(learning_job(arguments, one, "trained", samples=64000, update=update, **uri),
                          lambda spec: {**without_servers(spec, 3), **elastic(copies)})
 
     def elastic(copies):

@@ -253,9 +253,11 @@ def exact(arguments, folder):
         folders = [os.path.join(folder, f"{what}-{name}") for what in ("whole", "killed")]
         for one in folders:
             os.mkdir(one)
-        with learning_job(arguments, folders[0], "trained", ps=ps, update=update).start() as run:
+        # As many as keep a fast machine busy for the checkpoints of two lives and what is lost behind them.
+        samples = 96000
+        with learning_job(arguments, folders[0], "trained", ps=ps, samples=samples, update=update).start() as run:
             whole = run.end()
-        job = learning_job(arguments, folders[1], "trained", ps=ps, update=update,
+        job = learning_job(arguments, folders[1], "trained", ps=ps, samples=samples, update=update,
                            uri=os.path.join(folders[1], "store"))
         for _ in range(2):
             before = job.checkpoints()

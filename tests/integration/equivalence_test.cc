@@ -541,8 +541,8 @@ TEST_P(SynchronousTest, WorkersTrainAsOneProcessWithTheBatchOfAll) {
   ExpectTheSame(trained, GetParam(), TrainWithLargeBatches(trained, GetParam()), 1e-5);
 }
 
-// Running statistics among them; gradients are clipped by the norm of all. No random masks: LibTorch has one generator a
-// process.
+// Running statistics among them; gradients are clipped by the norm of all. No random masks: LibTorch has one generator
+// a process.
 TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
   if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
   for (const Trained& trained : {Smooth().front(), EveryKind()[0], EveryKind()[3]}) {
@@ -562,7 +562,8 @@ TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
         checkpoint::LoadedFile divided;
         ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 0, &divided));
         ASSERT_EQ(divided.tensors.size(), whole.tensors.size());
-        for (const auto& [name, tensor] : whole.tensors) EXPECT_EQ(divided.tensors.at(name).values, tensor.values) << name;
+        for (const auto& [name, tensor] : whole.tensors)
+          EXPECT_EQ(divided.tensors.at(name).values, tensor.values) << name;
       }
     }
   }

@@ -1,6 +1,6 @@
-// Jobs without parameter servers, each from one seed: coordinator and workers, and groups that fail in the middle of
-// whatever they do, as gloo's and NCCL's do: some members have the result then, and others an error. Every step adds
-// one to a counter of each of its samples.
+// Jobs without parameter servers, each from one seed: coordinator and workers, a store of checkpoints, and groups that
+// fail in the middle of whatever they do, as gloo's and NCCL's do: some members have the result then, and others an
+// error. Every step adds one to a counter of each of its samples.
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <random>
@@ -22,6 +23,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/directory_store.h"
+#include "trainer/checkpoint/job_store.h"
+#include "trainer/checkpoint/testing/fake_file_system.h"
 #include "trainer/core/ring/ring_coordinator.h"
 #include "trainer/core/ring/ring_worker.h"
 #include "trainer/core/schedule.h"
@@ -80,6 +85,7 @@ struct Group {
   int size = 0;
   std::map<int, Worker*> members;  // by rank, that have come
   bool broken = false;
+  std::string round;                                         // what it is
   std::map<int, std::function<void(absl::Status)>> waiting;  // of the round, by rank
   std::uint64_t rounds = 0;
   // Of the round.
@@ -95,6 +101,7 @@ struct Group {
   std::vector<Fragment> fragments;
   std::map<int, std::vector<float>> flats;  // by rank, as they lie in the layout
   std::vector<float> gathered;
+  std::vector<SliceSnapshot> whole;  // that came together at rank 0
 };
 
 struct Worker {
@@ -113,7 +120,7 @@ struct Worker {
 
 class Job {
  public:
-  Job(std::uint64_t seed, PlantedBug bug, bool divided = false) : world_(seed), bug_(bug) {
+  Job(std::uint64_t seed, PlantedBug bug, bool divided = false) : world_(seed), files_(seed), bug_(bug) {
     config_.set_job_uid(kUid);
     config_.set_epochs(2 + world_.Below(4));
     config_.set_batch_size(4 + world_.Below(5));
@@ -126,6 +133,10 @@ class Job {
     config_.mutable_optimizer()->set_type(v1::SGD);
     config_.mutable_optimizer()->set_learning_rate(1);
     samples_ = 200 + world_.Below(1000);
+    if (world_.Chance(0.5)) {
+      config_.mutable_checkpoint()->set_uri("/store");
+      config_.mutable_checkpoint()->set_interval_seconds(1 + world_.Below(3));
+    }
     if (world_.Chance(0.3)) {
       config_.mutable_all_reduce()->set_batch_policy(v1::AllReduceConfig::SCALE_LEARNING_RATE);
     }
@@ -163,7 +174,8 @@ class Job {
     return violations_;
   }
 
-  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0, finished = 0, halved = 0;
+  std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0, finished = 0, halved = 0,
+                written = 0, loaded = 0;
 
  private:
   // ---- coordinator
@@ -173,14 +185,34 @@ class Job {
     options.incarnation = ++coordinator_incarnation_;
     options.bug = bug_;
     coordinator_.emplace(options, world_.now());
+    store_ = *checkpoint::JobStore::Create(
+        config_, options.incarnation, [this](const std::string& uri) { return OpenStore(uri); },
+        [this] { return absl::ToDoubleSeconds(world_.now()); });
     TickCoordinator(coordinator_incarnation_);
   }
   void TickCoordinator(std::uint32_t incarnation) {
     if (!coordinator_.has_value() || incarnation != coordinator_incarnation_) return;
     coordinator_->TakeDirectives(world_.now());
-    coordinator_->TakeStoreCalls();
+    for (const StoreCall& call : coordinator_->TakeStoreCalls()) {
+      world_.After(StoreDelay(), [this, incarnation, call] {
+        if (!coordinator_.has_value() || incarnation != coordinator_incarnation_) return;
+        const StoreReply reply = store_->CarryOut(call);
+        if (call.kind == StoreCall::Kind::kCommit && reply.status.ok()) ++written;
+        world_.After(StoreDelay(), [this, incarnation, id = call.call, reply] {
+          if (coordinator_.has_value() && incarnation == coordinator_incarnation_) {
+            coordinator_->OnStoreReply(id, reply, world_.now());
+          }
+        });
+      });
+    }
     world_.At(std::max(coordinator_->next_timer(), world_.now() + absl::Milliseconds(1)),
               [this, incarnation] { TickCoordinator(incarnation); });
+  }
+  absl::Duration StoreDelay() {
+    return world_.Between(absl::Milliseconds(1), absl::Milliseconds(world_.Chance(0.1) ? 900 : 50));
+  }
+  std::unique_ptr<checkpoint::Store> OpenStore(const std::string& uri) {
+    return checkpoint::MakeDirectoryStore(files_, uri);
   }
   // Whoever runs the job.
   void Ask() {
@@ -251,6 +283,9 @@ class Job {
     RingOutput output;
     event(&output);
     if (output.abort) LeaveGroup(worker);
+    if (output.cut.has_value()) {
+      world_.After(StoreDelay(), [this, worker, cut = *std::move(output.cut)] { Write(worker, cut); });
+    }
     for (SyncCall& call : output.syncs) Send(worker, std::move(call));
     if (output.work.has_value()) {
       const RingWork work = *output.work;
@@ -279,6 +314,31 @@ class Job {
       worker->tick_set = false;
       On(worker, [this, worker](RingOutput* next) { worker->core->OnTimer(world_.now(), next); });
     });
+  }
+
+  void Write(Worker* worker, const RingCut& cut) {
+    if (!worker->alive) return;
+    const std::unique_ptr<checkpoint::Store> store = OpenStore(config_.checkpoint().uri());
+    checkpoint::PsCut part{cut.checkpoint, kUid, 0, cut.tensors, cut.data, {}};
+    part.slices.resize(cut.slices.size());
+    std::iota(part.slices.begin(), part.slices.end(), 0);
+    const absl::StatusOr<v1::PsFiles> files = checkpoint::WritePsFiles(
+        *store, part, [&](std::uint32_t slice) -> absl::StatusOr<SliceSnapshot> { return cut.slices[slice]; });
+    world_.After(StoreDelay(), [this, worker, number = cut.cut, files] {
+      On(worker, [this, worker, number, files](RingOutput* output) {
+        worker->core->OnCutWritten(number, files, world_.now(), output);
+      });
+    });
+  }
+  absl::Status Load(const v1::RestoreSource& source, RingReplica* replica) {
+    ++loaded;
+    const std::unique_ptr<checkpoint::Store> store = OpenStore(source.store());
+    const absl::StatusOr<v1::CheckpointManifest> manifest = checkpoint::ReadManifest(*store, source.checkpoint());
+    if (!manifest.ok()) return manifest.status();
+    std::vector<std::uint32_t> slices(replica->slices().size());
+    std::iota(slices.begin(), slices.end(), 0);
+    return checkpoint::ReadSlices(*store, source.checkpoint(), *manifest, slices,
+                                  [&](const SliceSnapshot& snapshot) { return replica->Import(snapshot); });
   }
 
   absl::Duration Delay() {
@@ -346,7 +406,8 @@ class Job {
   }
 
   // The worker enters the next operation of its group; `done` hears how it ended, once. `last` is called when all have.
-  void Enter(Worker* worker, const std::function<void(Group&)>& last, std::function<void(absl::Status)> done) {
+  void Enter(Worker* worker, const std::string& round, const std::function<void(Group&)>& last,
+             std::function<void(absl::Status)> done) {
     worker->pending = std::move(done);
     const auto answer = [worker, round = ++worker->round](const absl::Status& status) {
       if (worker->round != round) return;
@@ -356,6 +417,10 @@ class Job {
     if (group == nullptr || group->broken) {
       world_.After(Delay(), [answer] { answer(absl::UnavailableError("the group is broken")); });
       return;
+    }
+    if (group->waiting.empty()) group->round = round;
+    if (group->round != round) {
+      violations_.push_back(absl::StrCat("worker-", worker->index, " does ", round, " and others do ", group->round));
     }
     group->waiting[worker->rank] = answer;
     if (static_cast<int>(group->waiting.size()) < group->size) return;
@@ -381,7 +446,7 @@ class Job {
       case RingWork::Kind::kAlign:
         if (worker->group != nullptr) worker->group->positions[worker->rank] = worker->core->position();
         return Enter(
-            worker, [](Group&) {},
+            worker, "align", [](Group&) {},
             [this, worker, group = worker->group, work](const absl::Status& status) {
               std::vector<RingPosition> told;
               if (status.ok()) {
@@ -393,6 +458,13 @@ class Job {
               });
             });
       case RingWork::Kind::kBegin:
+        if (work.view.has_restore()) {
+          const absl::Status status = Load(work.view.restore(), worker->core->replica());
+          if (!status.ok()) violations_.push_back(absl::StrCat("a checkpoint cannot be loaded: ", status.ToString()));
+          return On(worker, [this, worker, work, status](RingOutput* output) {
+            worker->core->OnBegun(work.token, status, world_.now(), output);
+          });
+        }
         for (std::uint32_t slice = 0; slice < worker->core->replica()->slices().size(); ++slice) {
           const std::vector<float> zeros(worker->core->replica()->slices()[slice].elements);
           worker->core->replica()->Initialise(slice, Payload::OfFloats(zeros, nullptr));
@@ -405,15 +477,14 @@ class Job {
         return Heal(worker, work);
       case RingWork::Kind::kSettle:
         return Enter(
-            worker, [](Group&) {},
+            worker, "settle", [](Group&) {},
             [this, worker, work](const absl::Status& status) {
               On(worker, [this, worker, work, status](RingOutput* output) {
                 worker->core->OnSettled(work.token, status, world_.now(), output);
               });
             });
       case RingWork::Kind::kGather:
-        violations_.push_back("a checkpoint, without a store");
-        return;
+        return Gather(worker, work);
       case RingWork::Kind::kStep:
         return world_.After(world_.Between(absl::Milliseconds(2), absl::Milliseconds(40)),
                             [this, worker, work] { StepOf(worker, work); });
@@ -452,7 +523,7 @@ class Job {
       if (worker->alive && worker->round == round && worker->pending != nullptr) BreakGroup(group);
     });
     Enter(
-        worker, [](Group&) {}, formed);
+        worker, "form", [](Group&) {}, formed);
   }
 
   void HealDivided(Worker* worker, const RingWork& work) {
@@ -467,7 +538,7 @@ class Job {
       own.TakeStep(step, [&](std::uint32_t slice) { return OfSlice(&worker->flat, own, slice); });
     }
     Enter(
-        worker,
+        worker, "heal",
         [work](Group& group) {
           const RingReplica& replica = *group.members[work.source]->core->replica();
           group.healed.clear();
@@ -501,6 +572,40 @@ class Job {
         });
   }
 
+  void Gather(Worker* worker, const RingWork& work) {
+    Enter(
+        worker, absl::StrCat("gather ", work.cut),
+        [this](Group& group) {
+          const RingReplica& first = *group.members[0]->core->replica();
+          std::vector<std::vector<StateShare>> shares;
+          for (const auto& [rank, member] : group.members) {
+            const RingReplica& replica = *member->core->replica();
+            shares.push_back(replica.shares());
+            if (replica.updates() != first.updates()) violations_.push_back("states of different steps come together");
+          }
+          const auto fragments = PlanFragments(first.layout(), first.slices(), first.view().state_copies(), shares);
+          RingReplica::Assembly all(first, StateShare());
+          for (std::uint32_t slice = 0; slice < first.slices().size(); ++slice) all.Add(first.Export(slice));
+          for (const StateFragment& fragment : *fragments) {
+            const RingReplica& source = *group.members[fragment.source]->core->replica();
+            const std::vector<float>& values = *source.value(fragment.slice);
+            const absl::Status added =
+                all.Add(fragment, absl::MakeConstSpan(values).subspan(fragment.offset, fragment.values.size()),
+                        source.ExportFragment(fragment));
+            if (!added.ok()) violations_.push_back(added.ToString());
+          }
+          group.whole = all.TakeSlices();
+        },
+        [this, worker, work, group = worker->group](const absl::Status& status) {
+          absl::StatusOr<std::vector<SliceSnapshot>> slices = std::vector<SliceSnapshot>();
+          if (!status.ok()) slices = status;
+          if (status.ok() && worker->rank == 0) slices = group->whole;
+          On(worker, [this, worker, work, slices](RingOutput* output) {
+            worker->core->OnGathered(work.token, slices, world_.now(), output);
+          });
+        });
+  }
+
   static absl::Span<float> OfSlice(std::vector<float>* flat, const RingReplica& replica, std::uint32_t slice) {
     const Slice& part = replica.slices()[slice];
     return absl::MakeSpan(*flat).subspan(replica.layout().tensor(part.tensor).begin + part.offset, part.elements);
@@ -518,7 +623,7 @@ class Job {
     ++heals;
     if (worker->core->replica()->divided()) return HealDivided(worker, work);
     Enter(
-        worker,
+        worker, "heal",
         [work](Group& group) {
           const RingReplica& replica = *group.members[work.source]->core->replica();
           group.healed.clear();
@@ -568,7 +673,7 @@ class Job {
     const std::shared_ptr<Group> group = worker->group;
     if (group != nullptr) group->sums[worker->rank] = std::move(sums);
     Enter(
-        worker,
+        worker, "step",
         [](Group& all) {
           all.reduced = all.sums.begin()->second;
           for (auto sum = std::next(all.sums.begin()); sum != all.sums.end(); ++sum) {
@@ -583,7 +688,7 @@ class Job {
           if (status.ok() && worker->core->replica()->divided()) return TakePrepared(worker, work, group);
           const bool counts = status.ok() || bug_ == PlantedBug::kStepDoneWhenOwnIs;
           const bool dropped = !status.ok() && bug_ == PlantedBug::kSamplesOfAbortedDropped;
-          if (counts || dropped) TakeStep(worker, work, *group, dropped);
+          if (counts || dropped) TakeStep(worker, work, group == nullptr ? Group() : *group, dropped);
           On(worker, [this, worker, work, status](RingOutput* output) {
             worker->core->OnStepTaken(work.token, ResultOf(status), world_.now(), output);
           });
@@ -614,7 +719,7 @@ class Job {
       });
     };
     Enter(
-        worker, [](Group&) {},
+        worker, "norms", [](Group&) {},
         [this, worker, work, group, answer](const absl::Status& prepared) {
           if (!prepared.ok()) return answer(prepared);
           RingReplica& own = *worker->core->replica();
@@ -627,7 +732,7 @@ class Job {
           own.UpdateHeld(step, values);
           group->flats[worker->rank] = worker->flat;
           Enter(
-              worker,
+              worker, "values",
               [&own](Group& all) {
                 all.gathered.resize(own.layout().size());
                 for (const auto& [of, flat] : all.flats) {
@@ -837,6 +942,8 @@ class Job {
   }
 
   World world_;
+  checkpoint::testing::FakeFileSystem files_;
+  std::unique_ptr<checkpoint::JobStore> store_;
   PlantedBug bug_;
   v1::TrainingConfig config_;
   std::uint64_t samples_ = 0;
@@ -867,6 +974,7 @@ std::uint64_t JobsOf(std::uint64_t jobs) {
 
 void Simulate(std::uint64_t jobs, bool divided) {
   std::uint64_t kills = 0, rings = 0, restarted = 0, heals = 0, partial = 0, unseen = 0, finished = 0, halved = 0;
+  std::uint64_t written = 0, loaded = 0;
   for (std::uint64_t seed = 1; seed <= jobs; ++seed) {
     Job job(seed, PlantedBug::kNone, divided);
     const std::vector<std::string> violations = job.Run(/*faults=*/seed % 10 != 0);
@@ -880,11 +988,14 @@ void Simulate(std::uint64_t jobs, bool divided) {
     unseen += job.unseen;
     finished += job.finished;
     halved += job.halved;
+    written += job.written;
+    loaded += job.loaded;
   }
   EXPECT_LT(unseen, 10u) << "jobs whose workers had all gone in the end";
   std::cout << jobs << " jobs: " << kills << " kills, " << rings << " rings, " << heals << " healings, " << partial
             << " operations that some had and others not, " << restarted << " beginnings, " << finished
-            << " steps finished later, " << halved << " without the values of others" << std::endl;
+            << " steps finished later, " << halved << " without the values of others, " << written
+            << " checkpoints written, " << loaded << " loaded" << std::endl;
 }
 
 TEST(RingSimulationTest, EverySampleCountsOnceAndAllHaveTheSameBits) { Simulate(JobsOf(1000), /*divided=*/false); }
@@ -916,7 +1027,8 @@ TEST(RingSimulationTest, PlantedBugsAreNoticed) {
   for (const auto& [bug, divided] :
        {std::pair(PlantedBug::kOwnStateKept, false), std::pair(PlantedBug::kStepDoneWhenOwnIs, false),
         std::pair(PlantedBug::kHealedFromAnybody, false), std::pair(PlantedBug::kSamplesOfAbortedDropped, false),
-        std::pair(PlantedBug::kCopiesNotUpdated, true), std::pair(PlantedBug::kShareOfBeforeKept, true)}) {
+        std::pair(PlantedBug::kCopiesNotUpdated, true), std::pair(PlantedBug::kShareOfBeforeKept, true),
+        std::pair(PlantedBug::kGatheredAtAnyWait, true)}) {
     const std::uint64_t seed = FirstSeedThatNotices(bug, divided);
     EXPECT_GT(seed, 0u) << static_cast<int>(bug);
     std::cout << "bug " << static_cast<int>(bug) << ": seed " << seed << std::endl;

@@ -441,7 +441,8 @@ bool RingWorkerCore::TakeCut(RingOutput* output) {
   // All of them come to it at the same place: behind the step with which they heard of it, or behind the last one. At
   // the end of another dataset epoch some may go on before others have heard of it.
   std::uint32_t due = std::exchange(gathers_, 0);
-  if (due == 0 && ordered && !next_epoch_.has_value()) due = order_.cut();
+  const bool ends = !next_epoch_.has_value() || (options_.bug == PlantedBug::kGatheredAtAnyWait && Waits());
+  if (due == 0 && ordered && ends) due = order_.cut();
   if (due == 0 || due == gathered_) return false;
   gathered_ = due;
   cut_taken_ = cut_taken_ || due == order_.cut();

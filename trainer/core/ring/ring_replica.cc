@@ -258,7 +258,7 @@ OptimizerState RingReplica::ExportFragment(const StateFragment& fragment) const 
 }
 
 RingReplica::Assembly::Assembly(const RingReplica& replica, std::optional<StateShare> share)
-    : replica_(replica), share_(share), values_(replica.slices_.size()), parts_(replica.slices_.size()) {
+    : share_(share), values_(replica.slices_.size()), parts_(replica.slices_.size()) {
   if (!share_.has_value()) return;
   const std::vector<Range> ranges = RangesOf(*share_, replica.view_.state_copies(), replica.layout_);
   for (std::size_t slice = 0; slice < parts_.size(); ++slice) {

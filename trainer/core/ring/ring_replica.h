@@ -105,7 +105,7 @@ class RingReplica {
   // What one member is to have of it, as it comes.
   class Assembly {
    public:
-    // `share`: what it is to have; none: nothing. The replica outlives it.
+    // `share`: what it is to have; none: nothing.
     Assembly(const RingReplica& replica, std::optional<StateShare> share);
     // First all slices, by number: tables, and values that fragments replace.
     void Add(SliceSnapshot snapshot);
@@ -122,7 +122,6 @@ class RingReplica {
       std::vector<std::vector<float>> vectors;  // of `state`, as far as they have come
       OptimizerState TakeState();
     };
-    const RingReplica& replica_;
     const std::optional<StateShare> share_;
     std::vector<SliceSnapshot> snapshots_;
     std::vector<std::vector<float>> values_;  // by slice

@@ -344,7 +344,7 @@ class RingTraining final : public TrainingLoop {
       step_.Finish(recovery.last, replica);
     }
     core::RingReplica::Assembly assembly(*replica, recovery.share);
-    const absl::Status shared = ShareDivided(*group_, work.source, recovery.fragments, kStepLimit, *replica, &assembly);
+    absl::Status shared = ShareDivided(*group_, work.source, recovery.fragments, kStepLimit, *replica, &assembly);
     if (!shared.ok()) return shared;
     {
       absl::MutexLock still(&replica_mutex_);
@@ -371,7 +371,7 @@ class RingTraining final : public TrainingLoop {
       if (!failed_here) spdlog::warn("{}", sums.status().ToString());
       return sums.status();
     }
-    const absl::Status exchanged = step_.Exchange(*sums, *group_, &replica);
+    absl::Status exchanged = step_.Exchange(*sums, *group_, &replica);
     absl::MutexLock still(&replica_mutex_);
     step_.Take(&replica, &*sums);
     if (!exchanged.ok()) replica.LoseOthers();

@@ -10,7 +10,7 @@ INTRODUCTION = """\
 # Experiments
 
 The algorithms of Downpour side by side on Fashion-MNIST. `make experiments` makes this page, its plots and the figures that they
-are drawn from (`experiments/*.json`) in about an hour on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
+are drawn from (`experiments/*.json`) in less than two hours on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
 some again and leaves the others as they were. `tests/experiments/settings.py` lists what is run: an algorithm is one entry there.
 Every run is `downpour run` with a manifest, and its folder stays in `build/experiments/`, with a page of `downpour compare`
 for each group.
@@ -270,6 +270,8 @@ def write(parts, docs):
                 section += training_table(group, results) + "\n" + draw_plots(part, group, results, folder)
             else:
                 section += throughput_table(group, results)
+            missing = [run.title for run in group.runs if run.name not in results]
+            section += f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
         sections.append(section + (f"\n{part.remarks}\n" if part.remarks else ""))
 
     text = INTRODUCTION + "\n" + (conditions(parts, figures) if targets else MISSING) + "\n## Targets\n\n"

@@ -62,7 +62,7 @@ programs: setup
 	python3 tests/integration/programs.py --downpour $(BUILD)/bin/downpour --figures $(PROGRAMS)
 
 # The algorithms compared on Fashion-MNIST: docs/experiments.md and its plots. EXPERIMENTS="codecs machines/slow" runs some;
-# tests/experiments/run.py --help. All of them take an hour.
+# tests/experiments/run.py --help. All of them take almost two hours.
 .PHONY: experiments
 experiments: setup
 	cmake --preset release >/dev/null

@@ -21,6 +21,7 @@ class Run:
     slowdowns: tuple[Slowdown, ...] = ()
     compared_with: str = ""   # name of the run of the same group that it is measured by
     target: float | None = None  # see Training and Throughput
+    series: str = ""          # see Scaling
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Training:
     accuracy: float  # each run is to reach it
     plots: tuple[tuple[str, str], ...]  # quantity of `downpour compare`, and seconds, samples or bytes below it
     text: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scaling(Training):
+    """The same with more and more workers: runs of one `Run.series` differ in their number, and the first is what they are
+    measured by. What is plotted is the time to `accuracy` and the samples per second, against workers."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,13 +4,13 @@ import json
 import math
 
 import plot
-from experiment import Training
+from experiment import Scaling, Training
 
 INTRODUCTION = """\
 # Experiments
 
 The algorithms of Downpour side by side on Fashion-MNIST. `make experiments` makes this page, its plots and the figures that they
-are drawn from (`experiments/*.json`) in about an hour on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
+are drawn from (`experiments/*.json`) in less than two hours on two cores; `EXPERIMENTS="codecs machines/slow" make experiments` measures
 some again and leaves the others as they were. `tests/experiments/settings.py` lists what is run: an algorithm is one entry there.
 Every run is `downpour run` with a manifest, and its folder stays in `build/experiments/`, with a page of `downpour compare`
 for each group.
@@ -82,6 +82,11 @@ def best_of(result):
     return max(accuracies_of(result), default=None)
 
 
+def pushed_of(result):
+    """What ps received; with all-reduce what workers sent one another."""
+    return result.get("pushBytes", result.get("receivedBytes"))
+
+
 def problem_of(result):
     return f"failed: {result['problem']}" if result["problem"] else ""
 
@@ -126,9 +131,55 @@ def training_table(group, results):
             other = best_of(results.get(run.compared_with, {})) if run.compared_with else None
             row.append(f"{best - other:+.4f}" if best is not None and other is not None else "–")
         row += [decimal(result.get("secondsTo"), 1), decimal(result.get("samplesPerSecond"), 0),
-                size(result.get("receivedBytes")), size(result.get("sentBytes")), percent(result["others"])]
+                size(pushed_of(result)), size(result.get("sentBytes")), percent(result["others"])]
         rows.append(row)
     return table(heading, rows)
+
+
+def samples_to(group, result):
+    """When the epoch was done whose model reached the accuracy; None: none did."""
+    return next((point[2] for point in result.get("curves", {}).get("test accuracy", [])
+                 if point[0] is not None and point[0] >= group.accuracy), None)
+
+
+def figures_of_scaling(group, results):
+    """By series: of each run that was measured (run, result, workers, seconds to the accuracy, samples per second)."""
+    series = {}
+    for run in group.runs:
+        result = results.get(run.name)
+        if result is not None:
+            series.setdefault(run.series, []).append(
+                (run, result, run.spec["worker"]["replicas"], result.get("secondsTo"), result.get("samplesPerSecond")))
+    return series
+
+
+def scaling_table(group, results):
+    rows = []
+    for runs in figures_of_scaling(group, results).values():
+        *_, first_seconds, first_rate = runs[0]
+        for run, result, _, seconds, rate in runs:
+            accuracies = accuracies_of(result)
+            rows.append([run.title, problem_of(result) or decimal(accuracies[-1] if accuracies else None),
+                         decimal(best_of(result)), decimal(seconds, 1),
+                         decimal(first_seconds / seconds if first_seconds and seconds else None, 2),
+                         decimal(samples_to(group, result), 0), decimal(rate, 0),
+                         decimal(rate / first_rate if first_rate and rate else None, 2), size(pushed_of(result)),
+                         size(result.get("sentBytes")), percent(result["others"])])
+    return table(["", "test accuracy", "best", f"seconds to {group.accuracy}", "times as fast",
+                  f"samples to {group.accuracy}", "samples/s", "times as many", "pushed", "pulled", "others"], rows)
+
+
+def draw_scaling(part, group, results, folder):
+    """Writes the files. Their Markdown."""
+    text = ""
+    for what, place, label in (("time", 3, f"seconds to {group.accuracy}"), ("rate", 4, "samples/s")):
+        series = [(name, [(figures[2], figures[place]) for figures in runs])
+                  for name, runs in figures_of_scaling(group, results).items()]
+        title = f"{label[0].upper()}{label[1:]} against workers"
+        path = folder / f"{part.name}-{group.name}-{what}.svg"
+        path.write_text(plot.draw(f"{group.title}: {label} against workers", "workers", label, series), encoding="utf-8")
+        text += f"![{title}]({folder.name}/{path.name})\n"
+    return text
 
 
 def throughput_table(group, results):
@@ -213,10 +264,14 @@ def write(parts, docs):
                 section += MISSING
                 continue
             targets += targets_of(part, group, results)
-            if isinstance(group, Training):
+            if isinstance(group, Scaling):
+                section += scaling_table(group, results) + "\n" + draw_scaling(part, group, results, folder)
+            elif isinstance(group, Training):
                 section += training_table(group, results) + "\n" + draw_plots(part, group, results, folder)
             else:
                 section += throughput_table(group, results)
+            missing = [run.title for run in group.runs if run.name not in results]
+            section += f"\nNot measured yet: {', '.join(missing)}.\n" if missing else ""
         sections.append(section + (f"\n{part.remarks}\n" if part.remarks else ""))
 
     text = INTRODUCTION + "\n" + (conditions(parts, figures) if targets else MISSING) + "\n## Targets\n\n"

@@ -58,7 +58,7 @@ def execute(run, group, folder, options):
     manifest.write_text(json.dumps(manifest_of(run, group, options.plugins), indent=2) + "\n", encoding="utf-8")
     slow_workers = [SlowWorker(folder, slowdown) for slowdown in run.slowdowns]
     begin, busy, ours = time.monotonic(), busy_seconds(), our_seconds()
-    problem = ""
+    problem, pushed = "", None
     with open(folder.with_suffix(".err"), "w+", encoding="utf-8") as errors:
         with subprocess.Popen([options.bin / "downpour", "run", manifest, "--run-dir", folder, "--output", "json"],
                               stdout=subprocess.PIPE, stderr=errors, text=True) as process:
@@ -83,10 +83,13 @@ def execute(run, group, folder, options):
     seconds = time.monotonic() - begin
     others = max(0.0, busy_seconds() - busy - (our_seconds() - ours)) / (seconds * os.cpu_count())
     if not problem:
-        ledger = json.loads(output)["ledger"]
+        summary = json.loads(output)
+        ledger, pushed = summary["ledger"], summary["pushBytes"]
         if ledger["missing"] or ledger["duplicated"] or ledger["applied"] != ledger["expected"]:
             problem = f"the ledger is not exact: {ledger}"
-    return {"problem": problem, "seconds": round(seconds, 1), "others": round(others, 3)}
+    result = {"problem": problem, "seconds": round(seconds, 1), "others": round(others, 3)}
+    # Without a ps nobody else counts what workers send.
+    return result | ({"pushBytes": pushed} if run.spec.get("strategy") == "AllReduce" else {})
 
 
 def steady_rate(folder, workers):

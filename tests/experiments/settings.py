@@ -211,7 +211,8 @@ workers ended at 0.843. That it is ahead with one worker is due to its updates o
 What would differ on a network: with four workers all 5.25 GB that are pushed and pulled in the mode `Synchronous` go through the one ps, while each
 worker of the ring sends 0.99 GB, and receives as much. The runs with one and two workers were made while others had much of the
 machine; their samples per second are within about 2 % of what the times that are simulated allow. The coordinator knows of the first update of a ring up to
-half a second late, so much may be missing from its times."""),
+half a second late, so much may be missing from its times. That of all-reduce with one worker was made with
+convolutions that are not fused: other last bits, the same simulated time."""),
     Part("stragglers", "Stragglers in the mode Synchronous", f"""\
 The same network, no evaluation, {WORKERS} updates a step. A spare worker takes over what is late. Samples per second are those of the
 steady part: from a second after the last worker joined on. The ratio is the geometric mean over the rounds, of this run to the

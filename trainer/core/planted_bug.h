@@ -40,8 +40,8 @@ enum class PlantedBug {
   kHealedFromAnybody,          // rings: the last rank that has a state gives it to all, whether it is the newest or not
   kCopiesNotUpdated,           // rings: whoever has a copy of a part of the optimizer's state does not hear of its sums
   kShareOfBeforeKept,          // rings: what a member had of the optimizer's state before a division counts for ever
-  kGatheredAtAnyWait,          // rings: a divided state comes together where some may go on before others have heard of it
-  kSamplesOfAbortedDropped,    // rings: the updates of a step that has failed are recorded as skipped
+  kGatheredAtAnyWait,  // rings: a divided state comes together where some may go on before others have heard of it
+  kSamplesOfAbortedDropped,  // rings: the updates of a step that has failed are recorded as skipped
 };
 
 }  // namespace downpour::core

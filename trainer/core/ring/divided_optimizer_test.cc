@@ -5,28 +5,15 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "trainer/core/testing/optimizers.h"
 
 namespace downpour::core {
 namespace {
 
 constexpr std::uint32_t kElements = 37;
 
-v1::OptimizerConfig Config(v1::OptimizerType type) {
-  v1::OptimizerConfig config;
-  config.set_type(type);
-  config.set_learning_rate(0.1);
-  config.set_momentum(0.9);
-  config.set_beta1(0.9);
-  config.set_beta2(0.99);
-  config.set_epsilon(1e-7);
-  config.set_decay(0.9);
-  config.set_initial_accumulator(0.1);
-  config.set_weight_decay(0.01);
-  return config;
-}
-
 std::unique_ptr<Optimizer> Whole(v1::OptimizerType type, std::uint32_t elements = kElements) {
-  auto rule = CreateOptimizer(Config(type), "weight", elements);
+  auto rule = CreateOptimizer(testing::ConfigOf(type), "weight", elements);
   EXPECT_TRUE(rule.ok()) << rule.status();
   return *std::move(rule);
 }

@@ -149,7 +149,8 @@ class RingReplica {
   bool IsBuffer(std::uint32_t slice) const;
   double RateOf(const UpdateId& update) const { return learning_rate_->At(update); }
   void SetLearningRate();
-  // A part of a step that others have in full is taken.
+  // What has come of a step of another width is about to be taken, of each value where its state is: the replica is not
+  // whole then.
   void HeedSums();
   // Of the step those that the slice lacks.
   std::vector<UpdateId> LackingOf(std::uint32_t slice, const Step& step) const;

@@ -11,13 +11,13 @@ from world import check, ends_exactly, fails_after, scenario
 WAIT = 120  # seconds for a ring to be as wanted
 
 
-def ring_job(world, workers, epochs, **spec):
+def ring_job(world, workers, epochs, optimizer=None, **spec):
     """LeNet's, which goes on with one worker. Returns the manifest."""
     spec = {"elastic": {"minReplicas": 1, "maxReplicas": 4}, **spec}
     manifest = world.manifest(workers=workers, epochs=epochs, strategy="AllReduce",
                               failurePolicy=fails_after(1000, maxRestarts=1000, terminationTimeoutSeconds=5), **spec)
     del manifest["spec"]["parameterServer"]
-    manifest["spec"]["update"] = {"updatesPerStep": 2, "optimizer": {"type": "SGD", "learningRate": 0.1}}
+    manifest["spec"]["update"] = {"updatesPerStep": 2, "optimizer": optimizer or {"type": "SGD", "learningRate": 0.1}}
     world.apply(manifest)
     return manifest
 
@@ -57,6 +57,26 @@ def all_reduce_workers(world):
     world.kubectl("delete", "pod", "lenet-coordinator-0", "--wait=false")
     world.wait_replaced("lenet-coordinator-0", old)
     wait_ring(world, 2)
+    why(world, "lenet", "ring of 2/2")
+    world.note(**figures)
+    check_kept(world)
+    ends_exactly(world, manifest)
+
+
+@scenario
+def all_reduce_divided(world):
+    """Two workers have each part of the optimizer's state: scaled up and down, one killed, nothing begins anew."""
+    manifest = ring_job(world, 3, 30, optimizer={"type": "Adam", "learningRate": 0.001},
+                        elastic={"minReplicas": 1, "maxReplicas": 4, "stateCopies": 2})
+    wait_ring(world, 3)
+    figures = {}
+    for workers in (4, 2):
+        world.kubectl("scale", "trainingjob/lenet", f"--replicas={workers}")
+        figures[f"ring_of_{workers}_after_seconds"] = wait_ring(world, workers)
+    old = world.pods()["lenet-worker-0"]
+    world.kubectl("delete", "pod", "lenet-worker-0", "--grace-period=0", "--force", "--wait=false")
+    world.wait_replaced("lenet-worker-0", old)
+    figures["ring_after_a_deletion_after_seconds"] = wait_ring(world, 2)
     why(world, "lenet", "ring of 2/2")
     world.note(**figures)
     check_kept(world)

@@ -24,10 +24,9 @@ void CheckOptimizer(const OptimizerSpec& optimizer, FieldErrors& errors) {
   if (optimizer.staleness_aware.value_or(false)) errors.Add(path + ".stalenessAware", "must not be true" + why);
 }
 
-void CheckCodec(const std::string& path, Codec codec, const char* why, FieldErrors& errors) {
-  if (codec == Codec::kFp32 || !errors.IsClean(path)) return;
-  errors.Add(path, absl::StrCat("must be fp32 with the strategy AllReduce: ", why, "; got ",
-                                std::string(schema::Choice<Codec>(schema::kCodecs).NameOf(codec))));
+void RefuseCodec(const std::string& path, Codec codec, const char* rule, FieldErrors& errors) {
+  if (!errors.IsClean(path)) return;
+  errors.Add(path, absl::StrCat(rule, "; got ", std::string(schema::Choice<Codec>(schema::kCodecs).NameOf(codec))));
 }
 
 }  // namespace
@@ -52,9 +51,16 @@ void CheckAllReduce(const TrainingJobSpec& spec, FieldErrors& errors) {
   Refuse(errors, "spec.update.fetchEvery", update.fetch_every > 1, kNoSteps);
   Refuse(errors, "spec.update.localOptimizer", update.local_optimizer.has_value(), kNoSteps);
   Refuse(errors, "spec.update.lbfgs", update.lbfgs.has_value(), "it is of the mode Sandblaster");
-  CheckCodec("spec.update.codec", update.codec,
-             "what a codec leaves out of a gradient is not added to the next one yet", errors);
-  CheckCodec("spec.update.pullCodec", update.pull_codec, "no values are pulled", errors);
+  if (update.codec != Codec::kFp32 && update.codec != Codec::kBf16) {
+    RefuseCodec("spec.update.codec", update.codec,
+                "must be fp32 or bf16 with the strategy AllReduce: what the others leave out of a gradient has to be "
+                "added to the next one, which workers that come and go do not have",
+                errors);
+  }
+  if (update.pull_codec != Codec::kFp32) {
+    RefuseCodec("spec.update.pullCodec", update.pull_codec,
+                "must be fp32 with the strategy AllReduce: no values are pulled", errors);
+  }
   CheckOptimizer(update.optimizer, errors);
   const bool scales = spec.elastic.has_value() && spec.elastic->batch_policy == BatchPolicy::kScaleLearningRate;
   if (scales && update.updates_per_step.has_value() && errors.IsClean("spec.update.updatesPerStep")) {

@@ -497,7 +497,7 @@ constexpr Description kDescriptions[] = {
     {"spec.update.codec",
      "How gradients are encoded on the wire. What a codec leaves out the worker adds to its next gradient. fp32: as "
      "they are. bf16: half as many bytes. int8: a quarter. topK: the largest values only. oneBit: a bit for each "
-     "value."},
+     "value. With the strategy AllReduce fp32 or bf16, and nothing is added later."},
     {"spec.update.topK", "Of the codec topK: the fraction of the values that is sent. Absent: 0.01."},
     {"spec.update.pullCodec",
      "How parameters are encoded on their way to the workers that train. Those that evaluate or export get them as "
@@ -791,9 +791,10 @@ constexpr Relation kRelations[] = {
      "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.localSteps) || self.update.localSteps <= 1",
      "is not for the strategy AllReduce: what is added up is the gradients of values that all workers have"},
     {"spec", "update.codec",
-     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.codec) || self.update.codec == 'fp32'",
-     "must be fp32 with the strategy AllReduce: what a codec leaves out of a gradient is not added to the next one "
-     "yet"},
+     "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.codec) || "
+     "self.update.codec in ['fp32', 'bf16']",
+     "must be fp32 or bf16 with the strategy AllReduce: what the others leave out of a gradient has to be added to the "
+     "next one, which workers that come and go do not have"},
     {"spec", "update.pullCodec",
      "self.strategy != 'AllReduce' || !has(self.update) || !has(self.update.pullCodec) || "
      "self.update.pullCodec == 'fp32'",

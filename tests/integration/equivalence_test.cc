@@ -154,6 +154,7 @@ struct Rule {
   std::uint32_t updates_per_shard = kUpdates;  // one data shard, so the order of its updates is the only one
   bool adam = false;
   std::uint32_t state_copies = 0;  // by all-reduce: of each part of the optimizer's state
+  bool bf16 = false;               // gradients travel so
 };
 
 // As torch.optim.lr_scheduler.CosineAnnealingLR has it of the update number `update` of `plan`.
@@ -195,6 +196,7 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
   config.mutable_optimizer()->set_type(v1::SGD);
   config.mutable_optimizer()->set_learning_rate(rule.learning_rate);
   config.set_accumulate(rule.accumulate);
+  if (rule.bf16) config.mutable_codec()->set_push(v1::CODEC_BF16);
   config.mutable_local_steps()->set_count(rule.local_steps);
   config.mutable_local_steps()->set_fetch_every(rule.fetch_every);
   if (rule.local.has_value()) config.mutable_local_steps()->set_learning_rate(rule.local->learning_rate);
@@ -548,13 +550,15 @@ TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
   for (const Trained& trained : {Smooth().front(), EveryKind()[0], EveryKind()[3]}) {
     SCOPED_TRACE(trained.what);
     for (const std::uint32_t workers : {2u, 3u}) {
+      // With three the sums travel as bfloat16.
       Rule rule{.clip_norm = 0.5,
                 .learning_rate = 0.001,
                 .samples = 5000,
                 .updates_per_step = 3,
                 .workers = workers,
                 .updates_per_shard = 9,
-                .adam = true};
+                .adam = true,
+                .bf16 = workers == 3};
       checkpoint::LoadedFile whole;
       ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 0, &whole));
       for (rule.state_copies = 1; rule.state_copies <= 3; ++rule.state_copies) {
@@ -567,6 +571,29 @@ TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
       }
     }
   }
+}
+
+// Each sum is off by two roundings to eight places at most, or the values would be those of float32.
+TEST(BfloatSumsTest, AreCloseToThoseOfOneProcess) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  const Trained trained = Smooth().front();
+  const Rule rule{.samples = 3340, .updates_per_step = 2, .workers = 2, .updates_per_shard = 10, .bf16 = true};
+  const Weights expected = TrainWithLargeBatches(trained, rule);
+  const std::unique_ptr<model::Model> model = MakeModel(trained);
+  const Weights initial = WeightsOf(*model);
+  checkpoint::LoadedFile exported;
+  ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 0, &exported));
+  double off = 0, moved = 0;
+  for (std::size_t tensor = 0; tensor < expected.size(); ++tensor) {
+    const std::vector<float>& values = exported.tensors.at(model->tensors()[tensor].name).values;
+    ASSERT_EQ(values.size(), expected[tensor].size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      off += std::pow(double{values[i]} - expected[tensor][i], 2);
+      moved += std::pow(double{expected[tensor][i]} - initial[tensor][i], 2);
+    }
+  }
+  EXPECT_GT(std::sqrt(off / moved), std::ldexp(1, -13));
+  EXPECT_LT(std::sqrt(off / moved), std::ldexp(1, -7));
 }
 
 // The last data shards of the epoch are a band of fewer, the last one has fewer updates, its last one fewer samples.

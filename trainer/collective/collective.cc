@@ -9,7 +9,8 @@
 namespace downpour::collective {
 
 std::string Describe(const Operation& operation) {
-  const std::string of = absl::StrCat(" of ", operation.values.size(), " values");
+  const std::string of = absl::StrCat(" of ", operation.values.size(), " values",
+                                      operation.travels == Precision::kBfloat16 ? " as bfloat16" : "");
   switch (operation.kind) {
     case OperationKind::kAllReduce:
       return absl::StrCat("all-reduce", of);
@@ -52,12 +53,12 @@ absl::StatusOr<Handle> Collective::CheckAndStart(const Operation& operation) {
   return Start(operation);
 }
 
-absl::StatusOr<Handle> Collective::StartAllReduce(absl::Span<float> values) {
-  return CheckAndStart({OperationKind::kAllReduce, values, 0});
+absl::StatusOr<Handle> Collective::StartAllReduce(absl::Span<float> values, Precision travels) {
+  return CheckAndStart({OperationKind::kAllReduce, values, 0, travels});
 }
 
-absl::StatusOr<Handle> Collective::StartReduceScatter(absl::Span<float> values) {
-  return CheckAndStart({OperationKind::kReduceScatter, values, 0});
+absl::StatusOr<Handle> Collective::StartReduceScatter(absl::Span<float> values, Precision travels) {
+  return CheckAndStart({OperationKind::kReduceScatter, values, 0, travels});
 }
 
 absl::StatusOr<Handle> Collective::StartAllGather(absl::Span<float> values) {
@@ -80,12 +81,12 @@ absl::Status Collective::Finish(const absl::StatusOr<Handle>& handle, absl::Dura
   return handle.ok() ? Wait(*handle, limit) : handle.status();
 }
 
-absl::Status Collective::AllReduce(absl::Span<float> values, absl::Duration limit) {
-  return Finish(StartAllReduce(values), limit);
+absl::Status Collective::AllReduce(absl::Span<float> values, absl::Duration limit, Precision travels) {
+  return Finish(StartAllReduce(values, travels), limit);
 }
 
-absl::Status Collective::ReduceScatter(absl::Span<float> values, absl::Duration limit) {
-  return Finish(StartReduceScatter(values), limit);
+absl::Status Collective::ReduceScatter(absl::Span<float> values, absl::Duration limit, Precision travels) {
+  return Finish(StartReduceScatter(values, travels), limit);
 }
 
 absl::Status Collective::AllGather(absl::Span<float> values, absl::Duration limit) {

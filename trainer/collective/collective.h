@@ -19,10 +19,16 @@ namespace downpour::collective {
 
 enum class OperationKind : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kReceive };
 
+// In what the values of a sum travel. kBfloat16 (trainer/core/codec/bf16.h) takes half the bytes: each rank adds to
+// what it gets in float32 and rounds before it passes that on, and the sum is a bfloat16. In a group of one nothing
+// travels, and nothing is rounded.
+enum class Precision : std::uint8_t { kFloat32, kBfloat16 };
+
 struct Operation {
   OperationKind kind = OperationKind::kAllReduce;
   absl::Span<float> values;  // kSend only reads them
   int peer = 0;              // the root of kBroadcast, whom kSend sends to and kReceive receives from
+  Precision travels = Precision::kFloat32;
 };
 
 // For people: "all-reduce of 1000 values", "send of 5 values to rank 2".
@@ -38,7 +44,7 @@ using Handle = std::int64_t;
 // Operations are started, go on by themselves, and are waited for. All members start the same all-reduces,
 // reduce-scatters, all-gathers and broadcasts, of as many values, in the same order; they are done in that order. Sends
 // to a member meet its receives from the sender in the order in which both were started, and need no place in the order
-// of the rest. Values move bit for bit, so anything of four bytes can be sent as one.
+// of the rest. But for sums in another precision values move bit for bit, so anything of four bytes can be sent as one.
 //
 // The values of an operation belong to the group from its start until Wait returned for it, whatever Wait returned, or
 // until the group is destroyed. They may then be used again; after an error their content is not specified.
@@ -48,7 +54,7 @@ using Handle = std::int64_t;
 //   kAborted           Abort was called here.
 //   kUnavailable       a member is lost: its process ended, it left the group, its connection broke.
 //   kDeadlineExceeded  a Wait took longer than its limit, because a member does not take part or is slow.
-//   kInternal          the members disagree on what is done: other kinds, or other numbers of values.
+//   kInternal          the members disagree on what is done: other kinds, precisions or numbers of values.
 //   kInvalidArgument   a rank that the group has not, a handle that was waited for already. The only error that leaves
 //                      the group whole.
 // Each message names operation, rank, size and view.
@@ -66,10 +72,10 @@ class Collective {
   const std::string& view() const { return view_; }
 
   // Everybody's `values` become the sum over all ranks, with the same bits on all of them.
-  absl::StatusOr<Handle> StartAllReduce(absl::Span<float> values);
+  absl::StatusOr<Handle> StartAllReduce(absl::Span<float> values, Precision travels = Precision::kFloat32);
   // The part of `values` that is this rank's (PartOf) becomes the sum over all ranks, with the bits that an all-reduce
   // gives it; the rest is used as working memory.
-  absl::StatusOr<Handle> StartReduceScatter(absl::Span<float> values);
+  absl::StatusOr<Handle> StartReduceScatter(absl::Span<float> values, Precision travels = Precision::kFloat32);
   // Each part of `values` becomes what the rank whose it is has there.
   absl::StatusOr<Handle> StartAllGather(absl::Span<float> values);
   // Everybody's `values` become those of `root`.
@@ -85,8 +91,8 @@ class Collective {
   virtual void Abort() = 0;
 
   // Start and wait.
-  absl::Status AllReduce(absl::Span<float> values, absl::Duration limit);
-  absl::Status ReduceScatter(absl::Span<float> values, absl::Duration limit);
+  absl::Status AllReduce(absl::Span<float> values, absl::Duration limit, Precision travels = Precision::kFloat32);
+  absl::Status ReduceScatter(absl::Span<float> values, absl::Duration limit, Precision travels = Precision::kFloat32);
   absl::Status AllGather(absl::Span<float> values, absl::Duration limit);
   absl::Status Broadcast(absl::Span<float> values, int root, absl::Duration limit);
   absl::Status Send(absl::Span<const float> values, int to, absl::Duration limit);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <latch>
+#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -138,6 +139,62 @@ TEST_P(ContractTest, ASumHasTheSameBitsEverywhereWhicheverWayItIsMade) {
       }
     }
   }
+}
+
+TEST_P(ContractTest, ASumThatTravelsAsBfloat16IsOneAndTheSameEverywhere) {
+  constexpr Precision kHalf = Precision::kBfloat16;
+  for (int size = 1; size <= 4; ++size) {
+    auto ends = Form(absl::StrCat("halves", size), size);
+    ASSERT_FALSE(ends.empty());
+    for (const std::size_t count : {0u, 1u, 3u, 1001u, 600001u}) {
+      std::vector<Values> reduced, scattered;
+      for (int rank = 0; rank < size; ++rank) {
+        reduced.push_back(Random(count, rank));
+      }
+      scattered = reduced;
+      const std::vector<Values> given = reduced;
+      Together(size, [&](int rank) {
+        const std::size_t at = static_cast<std::size_t>(rank);
+        EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(reduced[at]), kNotHung, kHalf), absl::OkStatus());
+        EXPECT_EQ(ends[at]->ReduceScatter(absl::MakeSpan(scattered[at]), kNotHung, kHalf), absl::OkStatus());
+        EXPECT_EQ(ends[at]->AllGather(absl::MakeSpan(scattered[at]), kNotHung), absl::OkStatus());
+      });
+      for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+        EXPECT_TRUE(Bits(reduced[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
+        EXPECT_TRUE(Bits(scattered[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
+      }
+      if (size == 1) {
+        EXPECT_TRUE(Bits(reduced[0]) == Bits(given[0])) << "nothing travels";
+        continue;
+      }
+      const std::vector<std::uint32_t> bits = Bits(reduced[0]);
+      for (std::size_t i = 0; i < count; ++i) {
+        double sum = 0, most = 0;
+        for (const Values& of_rank : given) {
+          sum += of_rank[i];
+          most += std::abs(of_rank[i]);
+        }
+        ASSERT_EQ(bits[i] & 0xffff, 0u) << size << " " << count << " " << i;
+        // Half a unit in the last of eight places each time it is rounded.
+        ASSERT_NEAR(reduced[0][i], sum, most * size * std::ldexp(1, -8)) << size << " " << count << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(ContractTest, ASumThatTravelsAsBfloat16AddsInFloat32) {
+  // 256 + 1 is none, 256 + 2 is.
+  auto ends = Form("add halves", 3);
+  ASSERT_FALSE(ends.empty());
+  Together(3, [&](int rank) {
+    const std::size_t at = static_cast<std::size_t>(rank);
+    Values values(9, rank == 0 ? 256.0f : 1.5f);
+    EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(values), kNotHung, Precision::kBfloat16), absl::OkStatus());
+    for (const float value : values) EXPECT_TRUE(value == 258 || value == 260) << value;
+    Values bad(9, rank == 1 ? std::numeric_limits<float>::infinity() : 1.0f);
+    EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(bad), kNotHung, Precision::kBfloat16), absl::OkStatus());
+    for (const float value : bad) EXPECT_FALSE(std::isfinite(value)) << value;
+  });
 }
 
 TEST_P(ContractTest, ValuesMoveBitForBit) {
@@ -317,6 +374,21 @@ TEST_P(ContractTest, MembersThatDoDifferentThingsGetAnErrorNotADeadlock) {
     const std::size_t at = static_cast<std::size_t>(rank);
     Values values(rank == 0 ? 100 : 101, 1.0f);
     statuses[at] = ends[at]->AllReduce(absl::MakeSpan(values), kNotHung);
+  });
+  EXPECT_TRUE(statuses[0].code() == absl::StatusCode::kInternal || statuses[1].code() == absl::StatusCode::kInternal)
+      << statuses[0] << " " << statuses[1];
+  EXPECT_FALSE(statuses[0].ok() || statuses[1].ok());
+}
+
+TEST_P(ContractTest, MembersWhoseValuesTravelInDifferentWaysGetAnErrorNotADeadlock) {
+  auto ends = Form("differ in precision", 2);
+  ASSERT_FALSE(ends.empty());
+  std::vector<absl::Status> statuses(2);
+  Together(2, [&](int rank) {
+    const std::size_t at = static_cast<std::size_t>(rank);
+    Values values(100, 1.0f);
+    statuses[at] =
+        ends[at]->AllReduce(absl::MakeSpan(values), kNotHung, rank == 0 ? Precision::kFloat32 : Precision::kBfloat16);
   });
   EXPECT_TRUE(statuses[0].code() == absl::StatusCode::kInternal || statuses[1].code() == absl::StatusCode::kInternal)
       << statuses[0] << " " << statuses[1];

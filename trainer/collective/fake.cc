@@ -1,6 +1,7 @@
 #include "trainer/collective/fake.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proto/host_port.h"
+#include "trainer/core/codec/bf16.h"
 
 namespace downpour::collective {
 namespace {
@@ -29,6 +31,14 @@ struct Started {
   bool never = false;  // a fault: its deadline is over
   absl::Status status;
 };
+
+float AsItTravels(float value, Precision travels) {
+  if (travels == Precision::kFloat32) return value;
+  std::array<std::uint8_t, core::Bf16Bytes(1)> bytes;
+  core::EncodeBf16({&value, 1}, bytes.data());
+  core::DecodeBf16(bytes, {&value, 1});
+  return value;
+}
 
 // One rank's end: what it started, and how it broke.
 struct End {
@@ -116,7 +126,7 @@ void FakeNetwork::State::Advance(Group& group) {
     for (const Started* started : all) {
       const Operation& operation = started->operation;
       if (operation.kind != first.kind || operation.values.size() != first.values.size() ||
-          operation.peer != first.peer) {
+          operation.peer != first.peer || operation.travels != first.travels) {
         const absl::Status status =
             absl::InternalError(absl::StrCat("the members disagree: ", Describe(first), ", and ", Describe(operation)));
         for (int rank = 0; rank < group.size(); ++rank) {
@@ -126,6 +136,7 @@ void FakeNetwork::State::Advance(Group& group) {
         return;
       }
     }
+    const Precision travels = group.size() == 1 ? Precision::kFloat32 : first.travels;
     for (int rank = 0; rank < group.size(); ++rank) {
       const Part part = PartOf(first.values.size(), rank, group.size());
       for (std::size_t i = part.begin; i < part.end; ++i) {
@@ -133,9 +144,9 @@ void FakeNetwork::State::Advance(Group& group) {
         if (first.kind == OperationKind::kBroadcast) {
           value = all[static_cast<std::size_t>(first.peer)]->operation.values[i];
         } else if (first.kind != OperationKind::kAllGather) {
-          value = all[0]->operation.values[i];
+          value = AsItTravels(all[0]->operation.values[i], travels);
           for (std::size_t from = 1; from < all.size(); ++from) {
-            value += all[from]->operation.values[i];
+            value = AsItTravels(value + all[from]->operation.values[i], travels);
           }
         }
         for (int to = 0; to < group.size(); ++to) {

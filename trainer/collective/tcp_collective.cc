@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/collective/ring_plan.h"
+#include "trainer/collective/wire_values.h"
 
 namespace downpour::collective {
 namespace {
@@ -32,10 +33,11 @@ constexpr std::size_t kMostAtOnce = std::size_t{1} << 19;
 // Before the values of each operation.
 struct Header {
   static constexpr std::uint32_t kMagic = 0x31637764;  // "dwc1" where the first byte is the lowest
-  static constexpr std::uint32_t kGoodbye = 255;
+  static constexpr std::uint16_t kGoodbye = 255;
 
   std::uint32_t magic = kMagic;
-  std::uint32_t kind = 0;  // an OperationKind, or kGoodbye: the sender leaves a group in which all is complete
+  std::uint16_t kind = 0;     // an OperationKind, or kGoodbye: the sender leaves a group in which all is complete
+  std::uint16_t travels = 0;  // a Precision
   std::uint64_t count = 0;
   std::uint32_t peer = 0;
   std::uint32_t sequence = 0;  // of the operations on the ring
@@ -56,12 +58,12 @@ using WorkPointer = std::shared_ptr<Work>;
 class Cursor {
  public:
   Cursor() = default;
-  explicit Cursor(const std::vector<Piece>* pieces) : pieces_(pieces) { SkipEmpty(); }
+  Cursor(const std::vector<Piece>* pieces, std::size_t width) : pieces_(pieces), width_(width) { SkipEmpty(); }
 
   bool done() const { return pieces_ == nullptr || piece_ == pieces_->size(); }
   const Piece& piece() const { return (*pieces_)[piece_]; }
-  std::size_t at() const { return piece().begin * sizeof(float) + bytes_; }
-  std::size_t left() const { return (piece().end - piece().begin) * sizeof(float) - bytes_; }
+  std::size_t at() const { return piece().begin * width_ + bytes_; }  // in bytes, as is the rest
+  std::size_t left() const { return (piece().end - piece().begin) * width_ - bytes_; }
   void Advance(std::size_t bytes) {
     bytes_ += bytes;
     if (left() == 0) {
@@ -77,6 +79,7 @@ class Cursor {
   }
 
   const std::vector<Piece>* pieces_ = nullptr;
+  std::size_t width_ = sizeof(float);  // of a value
   std::size_t piece_ = 0;
   std::size_t bytes_ = 0;
 };
@@ -85,6 +88,7 @@ class Cursor {
 struct Ring {
   WorkPointer work;
   RingPlan plan;
+  WireValues values;
   Header header_out, header_in;
   std::size_t header_sent = 0, header_received = 0;
   Cursor sends, receives;
@@ -295,13 +299,16 @@ class TcpCollective : public Collective {
     ring_queue_.pop_front();
     const Operation& operation = ring.work->operation;
     ring.plan = PlanRing(operation, rank(), size());
-    ring.header_out.kind = static_cast<std::uint32_t>(operation.kind);
+    ring.values = WireValues(operation, &wire_memory_);
+    ring.header_out.kind = static_cast<std::uint16_t>(operation.kind);
+    ring.header_out.travels = static_cast<std::uint16_t>(operation.travels);
     ring.header_out.count = operation.values.size();
     ring.header_out.peer = static_cast<std::uint32_t>(operation.peer);
     ring.header_out.sequence = sequence_++;
-    ring.sends = Cursor(&ring.plan.sends);
-    ring.receives = Cursor(&ring.plan.receives);
-    ring.may_send = ring.plan.ahead * sizeof(float);
+    ring.sends = Cursor(&ring.plan.sends, ring.values.width());
+    ring.receives = Cursor(&ring.plan.receives, ring.values.width());
+    ring.may_send = ring.plan.ahead * ring.values.width();
+    if (!ring.plan.sends.empty()) ring.values.Encode(ring.plan.sends.front().begin, ring.plan.sends.front().end);
   }
 
   static char* Bytes(const Operation& operation) { return reinterpret_cast<char*>(operation.values.data()); }
@@ -318,7 +325,7 @@ class TcpCollective : public Collective {
     if (ring.sends.done()) return true;
     const std::size_t most = std::min(ring.sends.left(), ring.may_send);
     if (most == 0) return false;
-    const std::size_t sent = SendSome(to_next_, next, Bytes(ring.work->operation) + ring.sends.at(), most);
+    const std::size_t sent = SendSome(to_next_, next, ring.values.bytes() + ring.sends.at(), most);
     if (sent == 0) return false;
     ring.may_send -= sent;
     ring.sends.Advance(sent);
@@ -336,40 +343,41 @@ class TcpCollective : public Collective {
       if (ring.header_received < sizeof(Header) || !SameAsHere(ring)) return false;
     }
     if (ring.receives.done()) return true;
-    char* const values = Bytes(ring.work->operation);
+    const std::size_t width = ring.values.width();
+    const std::size_t at = ring.receives.at();
     if (!ring.receives.piece().add) {
       const std::size_t received =
-          ReceiveSome(from_previous_, previous, values + ring.receives.at(), ring.receives.left());
+          ReceiveSome(from_previous_, previous, ring.values.bytes() + at, ring.receives.left());
       if (received == 0) return false;
+      ring.values.Received(at / width, (at + received) / width);
       ring.may_send += received;
       ring.receives.Advance(received);
       return true;
     }
     char* const scratch = reinterpret_cast<char*>(scratch_.data());
-    const std::size_t most = std::min(ring.receives.left(), kScratchValues * sizeof(float));
+    const std::size_t most = std::min(ring.receives.left(), kScratchValues * width);
     const std::size_t received = ReceiveSome(from_previous_, previous, scratch + ring.scratch, most - ring.scratch);
     if (received == 0) return false;
     ring.scratch += received;
-    const std::size_t whole = ring.scratch / sizeof(float);
-    float* const sum = ring.work->operation.values.data() + ring.receives.at() / sizeof(float);
-    for (std::size_t i = 0; i < whole; ++i) sum[i] += scratch_[i];
-    ring.scratch -= whole * sizeof(float);
-    std::memmove(scratch, scratch + whole * sizeof(float), ring.scratch);
-    ring.may_send += whole * sizeof(float);
-    if (whole > 0) ring.receives.Advance(whole * sizeof(float));
+    const std::size_t whole = ring.scratch / width;
+    ring.values.Add(at / width, whole, scratch);
+    ring.scratch -= whole * width;
+    std::memmove(scratch, scratch + whole * width, ring.scratch);
+    ring.may_send += whole * width;
+    if (whole > 0) ring.receives.Advance(whole * width);
     return true;
   }
 
   bool SameAsHere(const Ring& ring) {
     const Header& there = ring.header_in;
     const Header& here = ring.header_out;
-    if (there.magic == here.magic && there.kind == here.kind && there.count == here.count && there.peer == here.peer &&
-        there.sequence == here.sequence) {
+    if (there.magic == here.magic && there.kind == here.kind && there.travels == here.travels &&
+        there.count == here.count && there.peer == here.peer && there.sequence == here.sequence) {
       return true;
     }
     const auto text = [](const Header& header) {
-      return absl::StrCat("kind ", header.kind, " of ", header.count, " values, root ", header.peer, ", operation ",
-                          header.sequence);
+      return absl::StrCat("kind ", header.kind, " of ", header.count, " values in precision ", header.travels,
+                          ", root ", header.peer, ", operation ", header.sequence);
     };
     Fail(absl::InternalError(
         absl::StrCat("the members disagree: the rank before does ", text(there), ", this one ", text(here))));
@@ -393,7 +401,7 @@ class TcpCollective : public Collective {
       const Operation& operation = peer.sends.front()->operation;
       const std::size_t all = sizeof(Header) + operation.values.size() * sizeof(float);
       Header header;
-      header.kind = static_cast<std::uint32_t>(OperationKind::kSend);
+      header.kind = static_cast<std::uint16_t>(OperationKind::kSend);
       header.count = operation.values.size();
       const bool of_header = peer.sent < sizeof(Header);
       const char* const from = of_header ? reinterpret_cast<const char*>(&header) + peer.sent
@@ -501,6 +509,7 @@ class TcpCollective : public Collective {
   std::optional<Ring> ring_;
   std::uint32_t sequence_ = 0;
   std::vector<float> scratch_;
+  WireMemory wire_memory_;
   std::vector<pollfd> polled_;
 
   std::thread thread_;

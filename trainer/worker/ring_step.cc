@@ -53,9 +53,10 @@ RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loa
 absl::Status RingStep::SendReady(collective::Collective& group, Computed* computed) {
   while (const std::optional<std::size_t> bucket = buckets_.TakeReady()) {
     const absl::Span<float> values = buckets_.bucket(*bucket);
-    const bool scatters = divided_ && *bucket < buckets_.layout().parameter_buckets();
+    const bool of_parameters = *bucket < buckets_.layout().parameter_buckets();
+    const collective::Precision travels = of_parameters ? options_.travels : collective::Precision::kFloat32;
     const absl::StatusOr<collective::Handle> handle =
-        scatters ? group.StartReduceScatter(values) : group.StartAllReduce(values);
+        divided_ && of_parameters ? group.StartReduceScatter(values, travels) : group.StartAllReduce(values, travels);
     if (!handle.ok()) return handle.status();
     computed->under_way.push_back(*handle);
   }
@@ -175,6 +176,19 @@ absl::StatusOr<double> RingStep::SumSquares(collective::Collective& group, bool 
   return sum;
 }
 
+// Each of n ranks sends each value n - 1 times out of n when it is summed, and as often when it is gathered.
+void RingStep::CountSent(const collective::Collective& group, std::uint64_t copies,
+                         core::RingWorkerCore::StepResult* result) const {
+  const auto size = static_cast<std::uint64_t>(group.size());
+  const std::uint64_t all = buckets_.bytes();
+  const std::uint64_t parameters = buckets_.layout().parameters() * sizeof(float);
+  result->unencoded_bytes = (2 * (size - 1) * all + copies * parameters) / size;
+  // What is gathered of a divided state is values, not gradients.
+  const std::uint64_t halved = (divided_ ? 1 : 2) * (size - 1) * parameters / size;
+  const bool halves = options_.travels == collective::Precision::kBfloat16;
+  result->sent_bytes = result->unencoded_bytes - (halves ? halved / 2 : 0);
+}
+
 absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, collective::Collective& group,
                                                  core::RingReplica* replica, bool* failed_here) {
   Computed computed;
@@ -215,9 +229,7 @@ absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, col
   sums.result.computed.loss = static_cast<double>(said_[kLoss]) / samples;
   sums.result.sum_took = service::MonotonicNow() - begun;
   sums.result.cut = static_cast<std::uint32_t>(said_[kCut]);
-  const auto size = static_cast<std::uint64_t>(group.size());
-  const std::uint64_t copies = divided_ ? core::CopiesOf(replica->view().state_copies(), group.size()) - 1 : 0;
-  sums.result.sent_bytes = (2 * (size - 1) + copies) * buckets_.bytes() / size;
+  CountSent(group, divided_ ? core::CopiesOf(replica->view().state_copies(), group.size()) - 1 : 0, &sums.result);
   return sums;
 }
 

@@ -23,8 +23,9 @@ class RingStep {
  public:
   struct Options {
     std::uint32_t batch_size = 1;
-    double clip_norm = 0;  // 0: gradients are not clipped
-    absl::Duration limit;  // of waiting for the others
+    double clip_norm = 0;                                             // 0: gradients are not clipped
+    collective::Precision travels = collective::Precision::kFloat32;  // gradients; buffers always do as float32
+    absl::Duration limit;                                             // of waiting for the others
   };
   RingStep(const Options& options, model::Model* model, BatchLoader* loader);
 
@@ -56,6 +57,9 @@ class RingStep {
   // Of all gradients, as the sums of buckets and their parts in turn: with the same bits whether state is divided or
   // not.
   absl::StatusOr<double> SumSquares(collective::Collective& group, bool divided);
+  // `copies`: that a rank sends of the sums of its part.
+  void CountSent(const collective::Collective& group, std::uint64_t copies,
+                 core::RingWorkerCore::StepResult* result) const;
   absl::Span<float> SliceOf(const core::RingReplica& replica, std::uint32_t slice);
 
   const Options options_;

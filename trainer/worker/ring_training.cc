@@ -45,6 +45,7 @@ RingStep::Options StepOptionsOf(const v1::TrainingConfig& config) {
   options.batch_size = config.batch_size();
   options.clip_norm = config.clip_norm();
   options.limit = kStepLimit;
+  if (config.codec().push() == v1::CODEC_BF16) options.travels = collective::Precision::kBfloat16;
   return options;
 }
 
@@ -427,6 +428,11 @@ absl::StatusOr<std::unique_ptr<TrainingLoop>> MakeRingTraining(WorkerProcessOpti
                                                                std::unique_ptr<data::Dataset> train,
                                                                std::unique_ptr<data::Dataset> test,
                                                                std::unique_ptr<model::Model> model) {
+  const v1::Codec codec = options.config.codec().push();
+  if (codec != v1::CODEC_FP32 && codec != v1::CODEC_BF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("codec: ", v1::Codec_Name(codec), " is not for all-reduce, only CODEC_FP32 and CODEC_BF16 are"));
+  }
   const absl::StatusOr<HostPort> listen = SplitHostPort(options.ring_listen);
   if (!listen.ok()) return listen.status();
   const std::string host = options.advertise_host.empty() ? listen->host : options.advertise_host;

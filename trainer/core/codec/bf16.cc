@@ -66,4 +66,8 @@ void DecodeBf16(const Payload& payload, absl::Span<float> values) {
   });
 }
 
+void DecodeBf16(absl::Span<const std::uint8_t> bytes, absl::Span<float> values) {
+  Widen(bytes.data(), values.size(), values.data());
+}
+
 }  // namespace downpour::core

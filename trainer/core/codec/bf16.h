@@ -17,8 +17,9 @@ constexpr std::size_t Bf16Bytes(std::size_t elements) { return 2 * elements; }
 void EncodeBf16(absl::Span<const float> values, std::uint8_t* out);
 // The same, and each finite value becomes what of it is not in the bytes: itself less what it decodes to.
 void EncodeBf16LeavingRest(absl::Span<float> values, std::uint8_t* out);
-// The payload has Bf16Bytes(values.size()) bytes.
+// Both have Bf16Bytes(values.size()) bytes.
 void DecodeBf16(const Payload& payload, absl::Span<float> values);
+void DecodeBf16(absl::Span<const std::uint8_t> bytes, absl::Span<float> values);
 
 }  // namespace downpour::core
 

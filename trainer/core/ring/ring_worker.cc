@@ -372,7 +372,7 @@ void RingWorkerCore::OnStepTaken(std::uint64_t token, const absl::StatusOr<StepR
     digest_ = result->digest;
     if (phase_ == Phase::kReady) gathers_ = result->cut;  // not in another ring
     meter_.OnUpdate(result->computed, true, result->sum_took);
-    meter_.OnPush(result->sent_bytes, result->sent_bytes);
+    meter_.OnPush(result->sent_bytes, result->unencoded_bytes);
     const int updates = static_cast<int>(work_.updates.size());
     consecutive_skips_ = result->computed.verdict == Verdict::kSkip ? consecutive_skips_ + updates : 0;
     if (consecutive_skips_ >= options_.skips_until_failure) {

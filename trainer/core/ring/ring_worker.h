@@ -109,6 +109,7 @@ class RingWorkerCore {
     ComputeResult computed;
     absl::Duration sum_took;
     std::uint64_t sent_bytes = 0;
+    std::uint64_t unencoded_bytes = 0;    // what they had been as float32
     std::optional<std::uint32_t> digest;  // of the replica, where an epoch is whole with this step
     std::uint32_t cut = 0;                // RingWork::cut of rank 0
   };

@@ -1,7 +1,6 @@
 #include "trainer/core/ring/ring_coordinator.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +14,7 @@
 namespace downpour::core {
 namespace {
 
-constexpr std::size_t kRememberedRings = 16;
 constexpr std::uint32_t kWriter = 0;  // checkpoints are written as if by ps-0
-
-bool IsOf(const v1::RingState& state, const v1::View& view) {
-  return state.has_took() && state.took().generation() == view.stamp().generation();
-}
 
 }  // namespace
 
@@ -30,6 +24,7 @@ RingCoordinatorCore::RingCoordinatorCore(CoordinatorOptions options, Time now)
       last_activity_(now),
       next_timer_(now),
       wanted_(std::max<std::uint32_t>(1, options_.config.workers())),
+      states_(&view_, options_.incarnation),
       members_(options_.lease),
       tasks_(options_.config.keep_best()),
       checkpoints_(options_.config, options_.incarnation),
@@ -63,7 +58,7 @@ void RingCoordinatorCore::Step(Time now) {
   }
   StepRing(now);
   if (phase_ == Phase::kSeeking && !ring_waits_) StartHistory(now);
-  if (phase_ == Phase::kInitialising && Newest() != nullptr) {
+  if (phase_ == Phase::kInitialising && states_.Newest() != nullptr) {
     begun_ = true;
     phase_ = Phase::kTraining;
   }
@@ -75,7 +70,8 @@ void RingCoordinatorCore::Step(Time now) {
 
 void RingCoordinatorCore::StepRing(Time now) {
   if (adopt_until_.has_value()) {
-    const bool all = !ring_.empty() && std::all_of(ring_.begin(), ring_.end(), [this](std::uint64_t session) {
+    const std::vector<std::uint64_t>& ring = states_.ring();
+    const bool all = !ring.empty() && std::all_of(ring.begin(), ring.end(), [this](std::uint64_t session) {
       return members_.Find(session) != nullptr;
     });
     if (!all && now < *adopt_until_) return;
@@ -83,26 +79,24 @@ void RingCoordinatorCore::StepRing(Time now) {
   }
   if (!model_.known()) return;
   RingSituation situation;
-  situation.ring = phase_ == Phase::kSeeking ? next_ring_ : ring_;
+  situation.ring = phase_ == Phase::kSeeking ? next_ring_ : states_.ring();
   situation.wish.least = std::max<std::uint32_t>(1, options_.config.all_reduce().least_workers());
   situation.wish.expected = wanted_;
   situation.since = newest_came_;
   situation.of_another_coordinator = view_.has_stamp() && view_.stamp().incarnation() != options_.incarnation;
   situation.holders = view_.state_holders();
-  situation.hand_over = view_.state_copies() > 0 && !leaving_.empty() && !HaveAllWithoutLeavers();
+  situation.hand_over = view_.state_copies() > 0 && states_.AnyLeaves() && !states_.HaveAllWithoutLeavers();
+  situation.state_lost = states_.StateLost();
   bool broken = false;
-  for (const auto& [session, state] : states_) {
-    if (!state.state_lost().empty() && CompareStamps(state.joined(), view_.stamp()) == 0) {
-      situation.state_lost = state.state_lost();
-    }
+  for (const auto& [session, state] : states_.told()) {
     const Member* const member = members_.Find(session);
     RingCandidate candidate;
     candidate.index = member->index;
     candidate.session = session;
     candidate.address = state.address();
-    candidate.has_state = IsRecent(session, state);
-    candidate.broken = !state.broken().empty() && CompareStamps(state.joined(), view_.stamp()) == 0;
-    candidate.leaving = leaving_.count(session) != 0;
+    candidate.has_state = states_.IsRecent(session);
+    candidate.broken = states_.IsBroken(state);
+    candidate.leaving = states_.Leaves(session);
     candidate.busy = tasks_.Holds(session) && !candidate.broken;  // otherwise it goes on with it in the next ring
     broken = broken || candidate.broken;
     situation.candidates.push_back(std::move(candidate));
@@ -144,43 +138,22 @@ void RingCoordinatorCore::StepRing(Time now) {
   }
 }
 
-bool RingCoordinatorCore::HaveAllWithoutLeavers() const {
-  const std::uint32_t holders = view_.state_holders();
-  // By rank, who has its share and nothing that is not settled, and stays.
-  std::vector<bool> stays(holders, false);
-  for (std::uint32_t rank = 0; rank < std::min<std::size_t>(holders, ring_.size()); ++rank) {
-    const auto known = states_.find(ring_[rank]);
-    if (known == states_.end() || leaving_.count(ring_[rank]) != 0) continue;
-    const v1::RingState& state = known->second;
-    stays[rank] = IsOf(state, view_) && state.broken().empty() && CompareStamps(state.joined(), view_.stamp()) == 0 &&
-                  state.shares_size() == 1 && state.shares(0).rank() == rank && state.shares(0).holders() == holders;
-  }
-  for (std::uint32_t part = 0; part < holders; ++part) {
-    bool held = false;
-    for (std::uint32_t copy = 0; copy < CopiesOf(view_.state_copies(), holders); ++copy) {
-      held = held || stays[(part + copy) % holders];
-    }
-    if (!held) return false;
-  }
-  return true;
-}
-
-void RingCoordinatorCore::SetRing(v1::View* view) {
+void RingCoordinatorCore::SetRing(std::vector<std::uint64_t> ring, v1::View* view) {
   if (view->state_copies() > 0) {
-    const auto behind = std::stable_partition(ring_.begin(), ring_.end(),
-                                              [this](std::uint64_t session) { return leaving_.count(session) == 0; });
-    view->set_state_holders(static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(1, behind - ring_.begin())));
+    const auto behind = std::stable_partition(ring.begin(), ring.end(),
+                                              [this](std::uint64_t session) { return !states_.Leaves(session); });
+    view->set_state_holders(static_cast<std::uint32_t>(std::max<std::ptrdiff_t>(1, behind - ring.begin())));
   }
   view->clear_ring();
-  for (const std::uint64_t session : ring_) {
+  for (const std::uint64_t session : ring) {
     v1::RingMember* member = view->add_ring();
     member->set_index(members_.Find(session)->index);
     member->set_session(session);
-    member->set_address(states_.at(session).address());
+    member->set_address(states_.told().at(session).address());
   }
   view->set_ring_epoch(view->stamp().epoch());
   if (options_.config.all_reduce().batch_policy() == v1::AllReduceConfig::SCALE_LEARNING_RATE) {
-    view->set_updates_per_step(static_cast<std::uint32_t>(ring_.size()));
+    view->set_updates_per_step(static_cast<std::uint32_t>(ring.size()));
     // That of the first view stays, whatever the manifest says by now.
     const std::uint32_t before = view_.ring_rate_workers();
     view->set_ring_rate_workers(before > 0 ? before : std::max<std::uint32_t>(1, options_.config.workers()));
@@ -192,8 +165,7 @@ void RingCoordinatorCore::FormRing(const RingDecision& decision, Time now) {
   v1::View view = view_;
   view.mutable_stamp()->set_incarnation(options_.incarnation);
   view.mutable_stamp()->set_epoch(view_.stamp().epoch() + 1);
-  ring_ = decision.members;
-  SetRing(&view);
+  SetRing(decision.members, &view);
   checkpoints_.cuts().Abort(now);
   ++rings_;
   TakeView(std::move(view));
@@ -201,8 +173,7 @@ void RingCoordinatorCore::FormRing(const RingDecision& decision, Time now) {
 
 void RingCoordinatorCore::TakeView(v1::View view) {
   view_ = std::move(view);
-  rings_by_epoch_[view_.ring_epoch()] = ring_;
-  if (rings_by_epoch_.size() > kRememberedRings) rings_by_epoch_.erase(rings_by_epoch_.begin());
+  states_.OnView();
   broken_since_.reset();
   checkpoints_.cuts().SetPs({kWriter});
 }
@@ -234,16 +205,14 @@ void RingCoordinatorCore::StartHistory(Time now) {
   if (!plan.ok()) return Fail(std::string(plan.status().message()));
   plan_ = *std::move(plan);
   view->set_state_copies(options_.config.all_reduce().state_copies());
-  ring_ = std::exchange(next_ring_, {});
-  std::erase_if(ring_, [this](std::uint64_t session) { return members_.Find(session) == nullptr; });
-  SetRing(&*view);
+  std::vector<std::uint64_t> ring = std::exchange(next_ring_, {});
+  std::erase_if(ring, [this](std::uint64_t session) { return members_.Find(session) == nullptr; });
+  SetRing(std::move(ring), &*view);
   tasks_.Forget();
   checkpoints_.BeginHistory(beginning.checkpoint, updates_at_loss_, now);
   updates_at_loss_.reset();
   updates_seen_ = 0;
-  newest_told_ = RingPosition();
-  took_part_.clear();
-  rings_by_epoch_.clear();
+  states_.BeginHistory();
   epochs_open_ = 0;
   begun_ = false;
   if (beginning.checkpoint.has_value()) {
@@ -256,61 +225,12 @@ void RingCoordinatorCore::StartHistory(Time now) {
   TakeView(*std::move(view));
 }
 
-bool RingCoordinatorCore::IsRecent(std::uint64_t session, const v1::RingState& state) const {
-  if (took_part_.count(session) != 0) return true;
-  if (!IsOf(state, view_)) return false;
-  return ComparePositions({true, state.took(), state.updates()}, newest_told_) >= 0 ||
-         state.updates() + newest_step_ >= newest_told_.updates;
-}
-
-const v1::RingState* RingCoordinatorCore::Newest() const {
-  const v1::RingState* newest = nullptr;
-  RingPosition most;
-  for (const std::uint64_t session : ring_) {
-    const auto known = states_.find(session);
-    if (known == states_.end() || !IsOf(known->second, view_)) continue;
-    const RingPosition position{true, known->second.took(), known->second.updates()};
-    if (newest != nullptr && ComparePositions(position, most) <= 0) continue;
-    newest = &known->second;
-    most = position;
-  }
-  return newest;
-}
-
-bool RingCoordinatorCore::IsFormed() const {
-  return !ring_.empty() && std::all_of(ring_.begin(), ring_.end(), [this](std::uint64_t session) {
-    const auto known = states_.find(session);
-    return known != states_.end() && known->second.broken().empty() &&
-           CompareStamps(known->second.joined(), view_.stamp()) == 0;
-  });
-}
-
-bool RingCoordinatorCore::AllWait(std::uint64_t updates) const {
-  return IsFormed() && std::all_of(ring_.begin(), ring_.end(), [&](std::uint64_t session) {
-           const v1::RingState& state = states_.at(session);
-           return state.waits() && IsOf(state, view_) && state.updates() == updates;
-         });
-}
-
 std::string RingCoordinatorCore::Difference() const {
-  const v1::RingState* first = nullptr;
-  std::uint64_t first_session = 0;
-  for (const std::uint64_t session : ring_) {
-    const auto known = states_.find(session);
-    if (known == states_.end() || !known->second.waits() || !known->second.has_digest()) continue;
-    const v1::RingState& state = known->second;
-    if (!IsOf(state, view_)) continue;
-    if (first == nullptr) {
-      first = &state;
-      first_session = session;
-    } else if (state.updates() == first->updates() && CompareStamps(state.took(), first->took()) == 0 &&
-               state.digest() != first->digest()) {
-      return absl::StrCat("worker-", members_.Find(first_session)->index, " and worker-", members_.Find(session)->index,
-                          " have different models after the same ", state.updates(),
-                          " updates: do they run the same program on the same kind of processor?");
-    }
-  }
-  return "";
+  const std::vector<std::uint64_t> two = states_.Different();
+  if (two.empty()) return "";
+  return absl::StrCat("worker-", members_.Find(two[0])->index, " and worker-", members_.Find(two[1])->index,
+                      " have different models after the same ", states_.told().at(two[0]).updates(),
+                      " updates: do they run the same program on the same kind of processor?");
 }
 
 std::uint64_t RingCoordinatorCore::expected() const {
@@ -318,7 +238,7 @@ std::uint64_t RingCoordinatorCore::expected() const {
 }
 
 void RingCoordinatorCore::StepEpochs(Time now) {
-  const v1::RingState* const newest = Newest();
+  const v1::RingState* const newest = states_.Newest();
   if (newest == nullptr) return;
   if (std::string difference = Difference(); !difference.empty()) return Fail(std::move(difference));
   updates_seen_ = newest->updates();
@@ -327,7 +247,7 @@ void RingCoordinatorCore::StepEpochs(Time now) {
     first_update_milliseconds_ =
         static_cast<std::uint64_t>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(now - started_)));
   }
-  if (AllWait(expected())) {
+  if (states_.AllWait(expected())) {
     phase_ = Phase::kFinishing;
     return;
   }
@@ -340,7 +260,7 @@ void RingCoordinatorCore::StepEpochs(Time now) {
   epochs_open_ = std::max(epochs_open_, within || watermark == 0 ? watermark + 1 : 0u);
   // What the coordinator before has opened is known of a ring that this one has formed.
   if (view_.stamp().incarnation() != options_.incarnation) return;
-  if (watermark < epochs_open_ || !AllWait(plan_->updates_before(watermark))) return;
+  if (watermark < epochs_open_ || !states_.AllWait(plan_->updates_before(watermark))) return;
   if (watermark > 0) tasks_.Add({watermark, v1::TASK_EVALUATE});
   if (!tasks_.AllDone(0)) return;
   if (heeds()) {
@@ -359,7 +279,7 @@ void RingCoordinatorCore::StepEpochs(Time now) {
 }
 
 void RingCoordinatorCore::StepFinishing() {
-  const v1::RingState* const newest = Newest();
+  const v1::RingState* const newest = states_.Newest();
   if (newest == nullptr) return;  // all are gone: another generation will see
   const std::uint32_t last = newest->watermark() + (view_.has_end() && view_.end().shard() > 0 ? 1 : 0);
   tasks_.DropWaiting(last);
@@ -372,7 +292,7 @@ void RingCoordinatorCore::StepFinishing() {
 
 void RingCoordinatorCore::StepCheckpoints(Time now) {
   const bool training = phase_ == Phase::kTraining || phase_ == Phase::kFinishing;
-  if (!training || !checkpoints_.enabled() || !IsFormed()) return;
+  if (!training || !checkpoints_.enabled() || !states_.IsFormed()) return;
   JobCheckpoints::Situation situation;
   situation.stamp = view_.stamp();
   situation.sessions = [] { return std::vector<std::uint64_t>(); };
@@ -406,7 +326,7 @@ void RingCoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
   for (const v1::MemberFailure& failure : request.failures()) {
     if (failure.role() != "worker") continue;
     std::vector<std::uint64_t> ended;
-    for (const auto& [session, state] : states_) {
+    for (const auto& [session, state] : states_.told()) {
       if (members_.Find(session)->process() == ProcessKey(failure.index(), failure.process_incarnation())) {
         ended.push_back(session);
       }
@@ -427,8 +347,7 @@ v1::RegisterPsReply RingCoordinatorCore::OnRegisterPs(const v1::RegisterPsReques
 void RingCoordinatorCore::EndSession(std::uint64_t session) {
   if (!members_.End(session).has_value()) return;
   tasks_.EndSession(session);
-  states_.erase(session);
-  leaving_.erase(session);
+  states_.End(session);
 }
 
 void RingCoordinatorCore::Adopt(const v1::View& view, Time now) {
@@ -439,8 +358,7 @@ void RingCoordinatorCore::Adopt(const v1::View& view, Time now) {
   plan_ = *std::move(plan);
   view_ = view;
   model_.TakeFrom(view_);
-  ring_.clear();
-  for (const v1::RingMember& member : view_.ring()) ring_.push_back(member.session());
+  states_.OnView();
   checkpoints_.ResumeHistory(view_.restore(), now);
   checkpoints_.cuts().SetPs({kWriter});
   tasks_.Forget();
@@ -460,9 +378,8 @@ const Member* RingCoordinatorCore::Admit(const v1::WorkerSyncRequest& request, T
   if (session == 0) return refuse(v1::SYNC_REFUSED, "a session must not be 0");
   const Member* member = members_.Find(session);
   if (member == nullptr) {
-    const bool in_ring = std::find(ring_.begin(), ring_.end(), session) != ring_.end();
     // What the coordinator before had asked of it is not known yet.
-    if (request.leaving() && !in_ring && !adopt_until_.has_value()) return refuse(v1::SYNC_FINISHED);
+    if (request.leaving() && !states_.InRing(session) && !adopt_until_.has_value()) return refuse(v1::SYNC_FINISHED);
     if (members_.ended(session)) return refuse(v1::SYNC_SESSION_ENDED);
     if (request.incarnation() != options_.incarnation) {
       refusal->mutable_ring()->set_tell_view(true);
@@ -516,20 +433,8 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
   const Member* member = Admit(request, now, &reply);
   if (member == nullptr) return reply;
   const std::uint64_t session = request.session();
-  v1::RingState& state = states_[session] = request.ring();
+  v1::RingState& state = states_.Tell(session, request.ring());
   state.clear_view();
-  if (IsOf(state, view_)) {
-    const RingPosition position{true, state.took(), state.updates()};
-    if (ComparePositions(position, newest_told_) > 0) {
-      newest_told_ = position;
-      newest_step_ = std::max<std::uint64_t>(StepWidth(view_), ring_.size());
-      took_part_ = {session};
-      const auto behind = rings_by_epoch_.upper_bound(state.took().epoch());
-      if (state.took().incarnation() == options_.incarnation && behind != rings_by_epoch_.begin()) {
-        took_part_.insert(std::prev(behind)->second.begin(), std::prev(behind)->second.end());
-      }
-    }
-  }
   if (first_contact) {
     for (const v1::HeldLease& held : request.held()) tasks_.Adopt(held, session);
   }
@@ -537,23 +442,24 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
     Fail(request.failure());
     return answer(v1::SYNC_WAIT);
   }
-  if (request.leaving()) leaving_.insert(session);
+  if (request.leaving()) states_.Leave(session);
   if (!state.restore_error().empty() && CompareStamps(state.joined(), view_.stamp()) == 0 &&
       phase_ == Phase::kInitialising) {
     checkpoints_.OnRestoreError(absl::StrCat("worker-", request.index(), ": ", state.restore_error()));
-    next_ring_ = ring_;
+    next_ring_ = states_.ring();
     phase_ = Phase::kSeeking;
   }
   for (const v1::TaskResult& result : request.results()) {
     const std::optional<Tasks::Failure> failure = tasks_.Accept(result, session, member->process(), now);
     if (failure.has_value()) Fail(failure->message, failure->kind);
   }
-  if (!ring_.empty() && ring_.front() == session && state.has_cut()) {
+  const bool first_of_ring = !states_.ring().empty() && states_.ring().front() == session;
+  if (first_of_ring && state.has_cut()) {
     checkpoints_.cuts().OnPsState(kWriter, state.cut(), now);
   }
   Step(now);
   if (phase_ == Phase::kFailed) return answer(v1::SYNC_WAIT);
-  const bool in_ring = std::find(ring_.begin(), ring_.end(), session) != ring_.end();
+  const bool in_ring = states_.InRing(session);
   if (request.leaving() && (!in_ring || ring_waits_)) {
     EndSession(session);
     return answer(v1::SYNC_FINISHED);
@@ -566,7 +472,7 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
   v1::RingOrder& order = *reply.mutable_ring();
   order.set_epochs_open(epochs_open_);
   // Of a divided state all have to do with it.
-  if (in_ring && (ring_.front() == session || view_.state_copies() > 0)) {
+  if (in_ring && (states_.ring().front() == session || view_.state_copies() > 0)) {
     if (const std::optional<v1::CutOrder> cut = checkpoints_.cuts().order(); cut.has_value())
       *order.mutable_cut() = *cut;
   }
@@ -597,18 +503,15 @@ v1::ProgressReply RingCoordinatorCore::GetProgress(Time now) const {
   *progress.mutable_view() = view_.stamp();
   ReportDecisions(options_.config, view_, &progress);
   v1::RingProgress& ring = *progress.mutable_ring();
-  ring.set_members(static_cast<std::uint32_t>(ring_.size()));
+  ring.set_members(static_cast<std::uint32_t>(states_.ring().size()));
   ring.set_wanted(wanted_);
-  ring.set_formed(IsFormed());
+  ring.set_formed(states_.IsFormed());
   ring.set_formed_count(rings_);
   ring.set_message(ring_says_);
   ring.set_updates_per_step(StepWidth(view_));
-  const v1::RingState* const newest = Newest();
-  std::uint64_t updates = newest == nullptr ? updates_seen_ : newest->updates();
-  // Whoever told of more may be gone, but this much the others have.
-  const bool took_part =
-      std::any_of(ring_.begin(), ring_.end(), [this](std::uint64_t session) { return took_part_.count(session) != 0; });
-  if (took_part) updates = std::max(updates, newest_told_.updates - std::min(newest_step_, newest_told_.updates));
+  const v1::RingState* const newest = states_.Newest();
+  const std::uint64_t told = states_.LeastUpdates();
+  const std::uint64_t updates = newest == nullptr ? std::max(updates_seen_, told) : told;
   const std::uint32_t watermark = newest == nullptr ? 0 : newest->watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan_->updates_before(watermark));
   progress.set_epochs_done(watermark);

@@ -2,9 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_RING_RING_COORDINATOR_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +18,7 @@
 #include "trainer/core/membership.h"
 #include "trainer/core/phase.h"
 #include "trainer/core/ring/ring_plan.h"
+#include "trainer/core/ring/ring_states.h"
 #include "trainer/core/tasks.h"
 #include "trainer/core/time.h"
 
@@ -70,24 +69,15 @@ class RingCoordinatorCore final : public JobCoordinator {
   void StepEpochs(Time now);
   void StepFinishing();
   void StepCheckpoints(Time now);
-  // Whether every member of the ring is in its group.
-  bool IsFormed() const;
-  // And waits, with so many updates.
-  bool AllWait(std::uint64_t updates) const;
-  // What members that wait with as many updates differ in, who must not; empty: nothing.
+  // Why members that must be alike are not; empty: they are.
   std::string Difference() const;
-  // Whether its state is as new as any that was told, but for one step: that may have been taken by one alone.
-  bool IsRecent(std::uint64_t session, const v1::RingState& state) const;
-  // Of the member that has most.
-  const v1::RingState* Newest() const;
   std::uint64_t expected() const;
   void FormRing(const RingDecision& decision, Time now);
   // With a checkpoint or initial values, once that is known.
   void StartHistory(Time now);
   void TakeView(v1::View view);
-  void SetRing(v1::View* view);
-  // Whether those of the ring who stay have all of a state that is divided, without those who leave.
-  bool HaveAllWithoutLeavers() const;
+  // With the sessions by rank; those who leave come behind the others where the state is divided.
+  void SetRing(std::vector<std::uint64_t> ring, v1::View* view);
   // The newest that workers know, of the coordinator before.
   void Adopt(const v1::View& view, Time now);
   void EndSession(std::uint64_t session);
@@ -108,22 +98,14 @@ class RingCoordinatorCore final : public JobCoordinator {
 
   JobModel model_;
   v1::View view_;
-  std::optional<DataPlan> plan_;          // from the first view on
-  std::vector<std::uint64_t> ring_;       // sessions by rank, of the view
+  std::optional<DataPlan> plan_;  // from the first view on
+  RingStates states_;
   std::vector<std::uint64_t> next_ring_;  // of a history that is about to begin
   bool begun_ = false;                    // somebody has, or had, a state of this generation, or may have
   bool parameters_lost_ = false;
   bool lost_before_ = false;         // as parameters_lost_ was before a history was sought
   std::optional<Time> adopt_until_;  // workers of the coordinator before may come till then
   std::uint32_t epochs_open_ = 0;
-  std::map<std::uint64_t, v1::RingState> states_;  // by session, as told last
-  RingPosition newest_told_;                       // of this generation, by whoever
-  std::uint64_t newest_step_ = 0;                  // updates of that step, at most
-  // Sessions that took part in that step, or in the one before: whatever they told last, all else they have.
-  std::set<std::uint64_t> took_part_;
-  // The newest of this generation and this coordinator, by the epoch of the view that formed it.
-  std::map<std::uint32_t, std::vector<std::uint64_t>> rings_by_epoch_;
-  std::set<std::uint64_t> leaving_;
   Time newest_came_ = absl::ZeroDuration();
   std::optional<Time> broken_since_;
   std::uint64_t updates_seen_ = 0;

@@ -130,12 +130,14 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
   const bool lost = !situation.state_lost.empty();
   if (lost) causes.push_back(situation.state_lost);
   bool known = !lost && std::any_of(members.begin(), members.end(), has_state);
+  bool hands_over = false;
   if (!lost && (!known || situation.hand_over) && !members.empty() &&
       std::any_of(leavers.begin(), leavers.end(), has_state)) {
     // Nobody else has what they have: they go on until somebody does.
     const std::size_t staying = members.size();
     members.insert(members.end(), leavers.begin(), leavers.end());
     known = true;
+    hands_over = situation.hand_over;
     const bool same =
         !broken && (situation.holders == 0 || situation.holders == staying) &&
         std::equal(members.begin(), members.end(), situation.ring.begin(), situation.ring.end(),
@@ -143,7 +145,6 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
     if (same) return Decide(Kind::kKeep, "those who leave hand over what they have");
   }
   // Who hands over what he has takes no step.
-  const bool hands_over = known && situation.hand_over && !leavers.empty() && !members.empty();
   if (!hands_over && members.size() < std::max<std::uint32_t>(1, situation.wish.least)) {
     return Decide(Kind::kWait,
                   absl::StrCat(members.size(), " of at least ", situation.wish.least, " workers are there"));

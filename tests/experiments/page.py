@@ -235,14 +235,19 @@ def every_run(parts, figures):
 
 def conditions(parts, figures):
     machines, others = {}, {}  # by part
-    for part, _, _, result in every_run(parts, figures):
+    for part, group, run, result in every_run(parts, figures):
         machine = result["machine"]
-        machines.setdefault(part.name, set()).add(
-            f"{machine['cpus']} CPUs ({machine['cpu']}), {machine['memoryGiB']} GiB, {result['date']}")
+        text = f"{machine['cpus']} CPUs ({machine['cpu']}), {machine['memoryGiB']} GiB, {result['date']}"
+        machines.setdefault(part.name, {}).setdefault(text, []).append(f"{group.name}/{run.name}")
         others.setdefault(part.name, []).append(result["others"])
+
+    def measured_on(runs_by_machine):
+        """The machine of most runs, and whichever runs were made on another one, whose times are not to be compared."""
+        most, *rest = sorted(runs_by_machine.items(), key=lambda one: -len(one[1]))
+        return "; ".join([most[0]] + [f"but {', '.join(runs)}: {text}" for text, runs in rest])
     return table(["part", "measured on", "others took of the CPU time of a run"],
-                 [[name, "; ".join(sorted(texts)), f"{percent(min(others[name]))} to {percent(max(others[name]))}"]
-                  for name, texts in machines.items()])
+                 [[name, measured_on(runs), f"{percent(min(others[name]))} to {percent(max(others[name]))}"]
+                  for name, runs in machines.items()])
 
 
 def write(parts, docs):

@@ -186,7 +186,8 @@ Who waits for nobody loses least: Downpour SGD keeps four fifths of its samples/
 makes up for one of the two. Bounded staleness has to wait for its slowest worker, as its name says: it is then slower than one good
 machine, and its updates are so late that it ends below 0.84. DiLoCo waits for ten steps at a time, reaches 0.84 a
 little after one good machine does, and goes on to 0.87. Sandblaster ends with the very same model on both, to the bit; it takes a third longer with the slow ones, and
-its 100 evaluations are not enough for 0.84 here."""),
+its 100 evaluations are not enough for 0.84 here. All-reduce, each step of which waits for all, keeps a sixth of its samples/s: it is for machines
+that are alike."""),
     Part("scaling", "One to four machines", f"""\
 Time to an accuracy of 0.85 on LeNet, with one worker to {MOST_WORKERS}, each of which has a machine of its own: all-reduce beside the modes
 `Async` and `Synchronous` of one ps. The machines are simulated, as this one has too few cores: everything is computed as it would be

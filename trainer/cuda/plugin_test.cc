@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainer/cuda/device_kernels.h"
 
 namespace downpour::cuda {
 namespace {
@@ -64,6 +65,7 @@ TEST(PluginTest, SaysWhyThereIsNoDevice) {
   const absl::Status status = CheckDevices(**table);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), "no CUDA device can be used: the driver is too old");
+  EXPECT_EQ(MakePluginKernels(**table, 0, nullptr).status(), status);
 }
 
 TEST(PluginTest, IsWhereTheEnvironmentSaysOrBesideTheProgram) {

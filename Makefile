@@ -125,7 +125,7 @@ sanitize-build: sanitize-core-build
 	cmake --build --preset asan
 
 format: setup
-	git ls-files '*.cc' '*.h' | xargs clang-format-14 -i
+	git ls-files '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 -i
 
 lint: lint-text
 	cmake --preset release >/dev/null

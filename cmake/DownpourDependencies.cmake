@@ -43,6 +43,18 @@ if(DOWNPOUR_TORCH)
   target_link_options(downpour_torch INTERFACE -Wl,-rpath-link,${DOWNPOUR_TORCH_ROOT}/nvidia/cu13/lib)
 endif()
 
+# Kernels for GPUs: DOWNPOUR_CUDA_ROOT is empty where none are built. A sanitizer knows nothing of what a GPU does.
+set(DOWNPOUR_CUDA_ROOT)
+if(DOWNPOUR_CUDA AND DOWNPOUR_TORCH AND NOT DOWNPOUR_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(DOWNPOUR_CUDA_TOOLKIT ${CMAKE_SOURCE_DIR}/.deps/cuda-toolkit-13.0 CACHE PATH "CUDA, as docker/setup.sh lays it out")
+  if(EXISTS ${DOWNPOUR_CUDA_TOOLKIT}/complete)
+    set(DOWNPOUR_CUDA_ROOT ${DOWNPOUR_CUDA_TOOLKIT})
+    include(DownpourCuda)
+  else()
+    message(STATUS "The CUDA compiler is not in ${DOWNPOUR_CUDA_TOOLKIT} (docker/setup.sh): no kernels for GPUs")
+  endif()
+endif()
+
 if(DOWNPOUR_ARROW)
   set(DOWNPOUR_ARROW_ROOT ${CMAKE_SOURCE_DIR}/.deps/arrow-26.0.1 CACHE PATH "Apache Arrow, as docker/setup.sh lays it out")
   if(NOT EXISTS ${DOWNPOUR_ARROW_ROOT}/complete)

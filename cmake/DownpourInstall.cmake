@@ -9,6 +9,10 @@ foreach(program downpour downpour-data downpour-server downpour-operator downpou
   endif()
 endforeach()
 
+if(TARGET downpour_cuda)
+  install(TARGETS downpour_cuda LIBRARY DESTINATION lib COMPONENT programs)
+endif()
+
 if(DOWNPOUR_ARROW AND TARGET downpour-data)
   set_target_properties(downpour-data PROPERTIES INSTALL_RPATH ${DOWNPOUR_ARROW_ROOT}/pyarrow BUILD_WITH_INSTALL_RPATH TRUE)
 endif()

@@ -8,6 +8,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 set(DOWNPOUR_SANITIZE "" CACHE STRING "Sanitizers: empty, 'address,undefined' or 'thread'")
 option(DOWNPOUR_TORCH "Build the worker and what needs LibTorch" ON)
+option(DOWNPOUR_CUDA "Build the library of kernels for GPUs, where LibTorch and the CUDA compiler are there" ON)
 option(DOWNPOUR_ARROW "Build what reads Parquet and remote files, with Apache Arrow" ON)
 option(DOWNPOUR_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and run Downpour on Debian 12, and says what it installs:
-# the Debian packages listed beside it, and from PyPI the CPU part of LibTorch and Apache Arrow into .deps/ of the
-# checkout.
+# the Debian packages listed beside it, and from PyPI the CPU part of LibTorch, Apache Arrow and what compiles for
+# NVIDIA's GPUs into .deps/ of the checkout.
 # `setup.sh e2e` installs what the end-to-end tests need as well (packages-image.txt, packages-e2e.txt).
 # Does nothing, fast, when everything is there.
 set -euo pipefail
@@ -12,6 +12,8 @@ torch_version=2.11.0
 torch_directory="$root/.deps/libtorch-$torch_version"
 arrow_version=26.0.1
 arrow_directory="$root/.deps/arrow-$arrow_version"
+cuda_version=13.0
+cuda_directory="$root/.deps/cuda-toolkit-$cuda_version"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -66,7 +68,7 @@ install_wheels() { # LIST DIRECTORY UNPACK
   # The interpreter's own version does not matter: only the C++ libraries of the wheels are used.
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --python-version 3.11 \
     --implementation cp --abi cp311 --platform manylinux_2_28_x86_64 --platform manylinux_2_25_x86_64 \
-    --platform manylinux2014_x86_64 --require-hashes -r "$1" -d "$work/wheels" >/dev/null
+    --platform manylinux_2_18_x86_64 --platform manylinux2014_x86_64 --require-hashes -r "$1" -d "$work/wheels" >/dev/null
   mkdir -p "$work/tree"
   "$3" "$work/wheels" "$work/tree"
   touch "$work/tree/complete"
@@ -90,6 +92,18 @@ unpack_arrow() { # WHEELS TREE
     'pyarrow/libparquet.so.*' 'pyarrow-*.dist-info/*LICENSE*' 'pyarrow-*.dist-info/*NOTICE*' -d "$2"
 }
 
+# The compiler and headers. Programs take the libraries that LibTorch has, or its CUDA part.
+unpack_cuda_toolkit() { # WHEELS TREE
+  local wheel
+  for wheel in "$1"/nvidia_{cuda_nvcc,cuda_crt,nvvm,cuda_cccl,cuda_runtime}-*.whl; do
+    unzip -q "$wheel" -d "$2"
+  done
+  rm -rf "$2"/nvidia/cu13/{.metadata,lib/cmake} "$2"/nvidia/cu13/lib/libcuda*
+  unzip -q "$1"/nvidia_nccl_cu13-*.whl 'nvidia/nccl/include/*' '*.dist-info/*icense*' -d "$2"
+  # A wheel keeps no run bits.
+  chmod +x "$2"/nvidia/cu13/bin/* "$2"/nvidia/cu13/nvvm/bin/*
+}
+
 install_libtorch() {
   [ -f "$torch_directory/complete" ] && return
   say "installing LibTorch $torch_version (CPU part, about 540 MB to download) into .deps/"
@@ -102,6 +116,13 @@ install_arrow() {
   install_wheels "$here/arrow.txt" "$arrow_directory" unpack_arrow
 }
 
+install_cuda_toolkit() {
+  [ -f "$cuda_directory/complete" ] && return
+  say "installing the compiler of CUDA $cuda_version and headers (about 300 MB to download) into .deps/"
+  install_wheels "$here/cuda-toolkit.txt" "$cuda_directory" unpack_cuda_toolkit
+}
+
 install_packages
 install_libtorch
 install_arrow
+install_cuda_toolkit

@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import idx
+import kernels
 import measure
 import runs
 import tensors
@@ -95,6 +96,21 @@ class MeasureTest(unittest.TestCase):
     def test_compares_versions_without_what_a_build_adds(self) -> None:
         self.assertEqual(measure.version("2.11.0+cu130"), [2, 11, 0])
         self.assertLess(measure.version("2.9"), measure.version("2.36"))
+
+
+class KernelsTest(unittest.TestCase):
+    def test_takes_skipped_tests_for_none(self) -> None:
+        self.assertEqual(kernels.passed("[  PASSED  ] 10 tests.\n"), 10)
+        skipped = "device_kernels_test.cc:142: Skipped\nno CUDA device\n[  SKIPPED ] A.B\n[  PASSED  ] 9 tests.\n"
+        with self.assertRaisesRegex(runs.Failure, "skipped: no CUDA device"):
+            kernels.passed(skipped)
+        for nothing in ("", "[  PASSED  ] 0 tests.\n"):
+            with self.subTest(nothing=nothing), self.assertRaisesRegex(runs.Failure, "no test was run"):
+                kernels.passed(nothing)
+
+    def test_says_that_nothing_was_packed(self) -> None:
+        with self.assertRaisesRegex(runs.Failure, "were not packed"):
+            kernels.test({}, 10)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Trains on a GPU what was packed, compares the models with those of the CPU, and measures. README.md says how.
 
-Usage: run [--results FOLDER] [--devices REFERENCE,DEVICE] [--models NAME,...] [--torch-lib FOLDER] [--limit SECONDS]
+Usage: run [--results FOLDER] [--parts PART,...] [--devices REFERENCE,DEVICE] [--models NAME,...] [--torch-lib FOLDER]
+           [--limit SECONDS]
 """
 
 import argparse
@@ -19,10 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kernels
 import tensors
 from report import Results
 from runs import END_SECONDS, PACKED, WARM_UP_SECONDS, Downpour, Failure, Run, gpu_query, steady_rate
 
+PARTS = ["jobs", "kernels", "check"]
 MODELS = ["lenet", "cifar-cnn", "bilstm"]
 UPDATES = 50
 # Rounding alone may decide whether a ReLU lets a value through, and from there on two models part. What is wrong with a
@@ -204,13 +207,37 @@ def measure(downpour: Downpour, results: Results, manifest: Path, device: str) -
     return f"{rate:,.0f} samples/s"
 
 
-def do_all(steps: Steps, results: Results, models: list[str], devices: list[str], torch_lib: Path | None,
-           scratch: Path) -> None:
+def measure_kernels(results: Results, variables: dict[str, str], seconds_left: float, on_gpu: bool) -> str:
+    results.kernels = kernels.bench(variables, seconds_left, on_gpu)
+    slowest = min(results.kernels, key=lambda row: float(row["ofCopy"]))
+    return f"{slowest['kernel']} is slowest, at {slowest['ofCopy']:.0%} of the copy"
+
+
+def do_kernels(steps: Steps, results: Results, parts: list[str], on_gpu: bool) -> None:
+    variables = kernels.environment(Path(results.machine["torchLib"]), on_gpu)
+    if "kernels" in parts:
+        steps.do("kernels: test", lambda: kernels.test(variables, steps.left()))
+        steps.do("kernels: GB/s", lambda: measure_kernels(results, variables, steps.left(), on_gpu))
+    if "check" in parts:
+        for tool in kernels.TOOLS:
+            steps.do(f"kernels: {tool}", lambda: kernels.check(tool, variables, steps.left()))
+
+
+def do_all(steps: Steps, results: Results, parts: list[str], models: list[str], devices: list[str],
+           torch_lib: Path | None, scratch: Path) -> None:
     if not steps.do("machine", lambda: look_around(results.machine, torch_lib, "CUDA" in devices)):
         return
+    do_kernels(steps, results, parts, "CUDA" in devices)
+    if "jobs" in parts and not do_jobs(steps, results, models, devices, scratch):
+        return
+    results.complete = True
+
+
+def do_jobs(steps: Steps, results: Results, models: list[str], devices: list[str], scratch: Path) -> bool:
+    """False: there was no beginning."""
     downpour = Downpour(Path(results.machine["torchLib"]), scratch, steps.left)
     if not steps.do("programs", downpour.check_programs):
-        return
+        return False
     for name in models:
         manifest = PACKED / f"manifests/compare/{name}.yaml"
         steps.do(f"{name}: {devices[0]} and {devices[1]}", lambda: compare(downpour, results, manifest, devices))
@@ -221,24 +248,27 @@ def do_all(steps: Steps, results: Results, models: list[str], devices: list[str]
         manifest = PACKED / f"manifests/measure/{name}.yaml"
         for device in dict.fromkeys(devices):
             steps.do(f"{name}: samples/s on {device}", lambda: measure(downpour, results, manifest, device))
-    results.complete = True
+    return True
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="run")
     parser.add_argument("--results", type=Path, default=Path("build/gpu-results"), metavar="FOLDER",
                         help="for results.json and results.md")
+    parser.add_argument("--parts", default="jobs,kernels", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--devices", default="CPU,CUDA",
                         help="the reference, and what is compared with it; CPU,CPU tries this out")
     parser.add_argument("--models", default=",".join(MODELS), help="some of %(default)s")
     parser.add_argument("--torch-lib", type=Path, metavar="FOLDER", help="PyTorch's; otherwise that of this python3")
-    parser.add_argument("--limit", type=float, default=340, metavar="SECONDS", help="for all of it")
+    parser.add_argument("--limit", type=float, default=400, metavar="SECONDS", help="for all of it")
     options = parser.parse_args()
-    devices, models = options.devices.split(","), options.models.split(",")
+    devices, models, parts = options.devices.split(","), options.models.split(","), options.parts.split(",")
     if len(devices) != 2 or not set(devices) <= {"CPU", "CUDA"}:
         parser.error(f"--devices: got {options.devices}, expected two of CPU and CUDA")
     if not set(models) <= set(MODELS):
         parser.error(f"--models: got {options.models}, expected some of {','.join(MODELS)}")
+    if not set(parts) <= set(PARTS):
+        parser.error(f"--parts: got {options.parts}, expected some of {','.join(PARTS)}")
 
     def stop(*_: object) -> None:
         raise Stopped
@@ -249,7 +279,7 @@ def main() -> None:
     results = Results(options.results)
     scratch = Path(tempfile.mkdtemp(prefix="downpour-gpu-"))
     try:
-        do_all(Steps(results, options.limit), results, models, devices, options.torch_lib, scratch)
+        do_all(Steps(results, options.limit), results, parts, models, devices, options.torch_lib, scratch)
     except Stopped:
         print("gpu: stopped", file=sys.stderr)
     finally:

@@ -18,7 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 DATASET = Path("/usr/share/datasets/fashion-mnist")
 IMAGES = {"images": {"train": 6000, "t10k": 1000}, "few-images": {"train": 100}}  # by folder and part
 PROGRAMS = ["downpour", "downpour-server", "downpour-worker"]
-SCRIPTS = ["run", "measure.py", "report.py", "runs.py", "tensors.py"]
+# The kernels, what tests and measures them, and the same kernels for a CPU; below the folder of the build.
+KERNELS = ["bin/libdownpour_cuda.so", "bin/kernels_bench", "tests/cuda_kernels_test", "tests/cuda/emulated.so"]
+SCRIPTS = ["run", "kernels.py", "measure.py", "report.py", "runs.py", "tensors.py"]
 LIMIT_BYTES = 64 << 20
 # Of glibc, which is always that of the machine.
 GLIBC = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl))\.so(\.\d+)?")
@@ -52,20 +54,23 @@ def libtorch_version(libtorch: Path) -> str:
     return names[0].removeprefix("torch-").removesuffix(".dist-info")
 
 
-def pack_programs(binaries: Path, libtorch: Path, output: Path) -> None:
-    (output / "bin").mkdir()
-    (output / "lib").mkdir()
-    for program in PROGRAMS:
-        subprocess.run(["strip", "-o", output / "bin" / program, binaries / program], check=True)
-        for name, path in loaded_libraries(binaries / program).items():
+def pack_programs(programs: list[Path], libtorch: Path, output: Path, folder: str) -> None:
+    """Into a folder of `output`; the libraries that they need into another."""
+    (output / folder).mkdir()
+    (output / "lib").mkdir(exist_ok=True)
+    for program in programs:
+        # Of a library, what the loader looks for stays.
+        subprocess.run(["strip", "-o", output / folder / program.name, program], check=True)
+        for name, path in loaded_libraries(program).items():
             if not path.resolve().is_relative_to(libtorch):
                 shutil.copy(path.resolve(), output / "lib" / name)
     # The build's own path to LibTorch is in the worker, and would hide what is missing.
-    search = {**os.environ, "LD_LIBRARY_PATH": f"{output / 'lib'}:{libtorch / 'torch/lib'}"}
-    for program in PROGRAMS:
-        for name, path in loaded_libraries(output / "bin" / program, search).items():
+    search = {**os.environ,
+              "LD_LIBRARY_PATH": f"{output / 'lib'}:{libtorch / 'torch/lib'}:{libtorch / 'nvidia/cu13/lib'}"}
+    for program in programs:
+        for name, path in loaded_libraries(output / folder / program.name, search).items():
             if not (path.resolve().is_relative_to(output) or path.resolve().is_relative_to(libtorch)):
-                sys.exit(f"pack: {program} takes {name} from {path}, which is neither packed nor of LibTorch")
+                sys.exit(f"pack: {program.name} takes {name} from {path}, which is neither packed nor of LibTorch")
 
 
 def pack_images(parts: dict[str, int], output: Path) -> None:
@@ -111,7 +116,13 @@ def main() -> None:
         "commit": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, stdout=subprocess.PIPE,
                                  text=True, check=False).stdout.strip(),
     }, indent=2) + "\n")
-    pack_programs(binaries, libtorch, output)
+    pack_programs([binaries / program for program in PROGRAMS], libtorch, output, "bin")
+    kernels = [binaries.parent / kernel for kernel in KERNELS]
+    missing = [path for path in kernels if not path.exists()]
+    if missing:
+        print(f"pack: without the part 'kernels', for which there is no {missing[0]}", file=sys.stderr)
+    else:
+        pack_programs(kernels, libtorch, output, "kernels")
     for folder, parts in IMAGES.items():
         pack_images(parts, output / folder)
     shutil.copytree(ROOT / "tests/gpu/manifests", output / "manifests")

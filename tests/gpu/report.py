@@ -15,6 +15,7 @@ class Results:
     comparisons: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     resumed: dict[str, Any] | None = None
     demo: dict[str, Any] | None = None
+    kernels: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     rates: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     steps: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     complete: bool = False
@@ -72,6 +73,11 @@ def to_markdown(results: Results) -> str:
               known(run["testAccuracy"], "{:.3f}"), known(run["samplesPerSecond"], "{:,.0f}"),
               known(run["gpuMemoryMiB"], "{:,} MiB") if run["device"] == "CUDA" else "",
               str(run["ledger"]["expected"]), run["audit"]]])
+    if results.kernels:
+        lines += table(
+            ["kernel", "values", "time", "GB/s", "of the copy"],
+            [[row["kernel"], f"{row['elements']:,}", f"{row['microseconds']:,.1f} us", f"{row['gbPerSecond']:,.0f}",
+              f"{row['ofCopy']:.0%}"] for row in results.kernels])
     lines += [f"FAILED: {step['name']}: {step['failure'].splitlines()[0]}" for step in results.failures]
     if not results.complete:
         lines.append("Not complete.")

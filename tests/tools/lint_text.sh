@@ -4,7 +4,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 
-git ls-files --cached --others --exclude-standard '*.cc' '*.h' | xargs clang-format-14 --dry-run --Werror
+git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh' | xargs clang-format-14 --dry-run --Werror
 git ls-files --cached --others --exclude-standard '*.sh' .ci/run tests/gpu/run | xargs shellcheck
 python3 -m compileall -q tests deploy
 # A channel that is made elsewhere goes through the proxies of the environment, for one.

@@ -1,0 +1,55 @@
+#include "trainer/cuda/device_kernels.h"
+
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace downpour::cuda {
+namespace {
+
+template <typename T>
+bool Aligned(const T* pointer, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % to == 0;
+}
+
+}  // namespace
+
+absl::Status DeviceKernels::Encode(core::FrameCodec codec, const EncodeArguments& arguments) {
+  const EncodeArguments& a = arguments;
+  if (codec == core::FrameCodec::kNone || codec > core::FrameCodec::kOneBit) {
+    return absl::InvalidArgumentError(absl::StrCat("got codec ", static_cast<int>(codec), ", expected 1 to 5"));
+  }
+  if (a.elements > std::numeric_limits<std::uint32_t>::max()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got a gradient of ", a.elements, " values, expected 2^32 - 1 at most"));
+  }
+  if (a.checks == nullptr ||
+      (a.elements != 0 && (a.gradient == nullptr || a.bytes == nullptr || a.scratch == nullptr))) {
+    return absl::InvalidArgumentError("gradient, bytes, scratch or checks of a gradient are null");
+  }
+  if (!Aligned(a.bytes, 4) || !Aligned(a.scratch, 256)) {
+    return absl::InvalidArgumentError("got bytes or scratch at an odd address, expected multiples of 4 and of 256");
+  }
+  if (codec == core::FrameCodec::kTopK && a.elements != 0 && (a.kept == 0 || a.kept > a.elements)) {
+    return absl::InvalidArgumentError(absl::StrCat("got ", a.kept, " values to keep of ", a.elements));
+  }
+  return DoEncode(codec, arguments);
+}
+
+absl::Status DeviceKernels::Step(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) {
+  if (coefficients.rule < kSgdRule || coefficients.rule > kAdamRule) {
+    return absl::InvalidArgumentError(absl::StrCat("got rule ", coefficients.rule, " for a step, expected 0 to 3"));
+  }
+  for (const StepTensor& t : tensors) {
+    if (t.elements == 0) continue;
+    if (t.value == nullptr || t.gradient == nullptr || t.updated == nullptr ||
+        (coefficients.rule != kSgdRule && t.first == nullptr) ||
+        (coefficients.rule == kAdamRule && t.second == nullptr)) {
+      return absl::InvalidArgumentError("a tensor of a step lacks a vector that its rule needs");
+    }
+  }
+  return DoStep(coefficients, tensors);
+}
+
+}  // namespace downpour::cuda

@@ -1,0 +1,55 @@
+#ifndef DOWNPOUR_TRAINER_CUDA_DEVICE_KERNELS_H_
+#define DOWNPOUR_TRAINER_CUDA_DEVICE_KERNELS_H_
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "trainer/core/frame.h"
+#include "trainer/cuda/plugin_table.h"
+
+namespace downpour::cuda {
+
+// What is done with gradients and weights where they lie: in the memory of a GPU, or of the host. Both do the same, bit
+// for bit (but for what plugin_table.h says of NaN). One object is used by one thread at a time.
+//
+// Pointers in arguments are to memory of the device, from Allocate or from elsewhere; who calls owns it and keeps it,
+// and does not touch it, until Finish has returned: a GPU does things in the order in which they were asked for, but
+// later. Errors: kInvalidArgument, with nothing done; kInternal, what CUDA says, of this call or of one before it.
+class DeviceKernels {
+ public:
+  virtual ~DeviceKernels() = default;
+
+  // Aligned to 256 bytes, its content is anything. kResourceExhausted: there is not so much.
+  virtual absl::StatusOr<void*> Allocate(std::size_t bytes) = 0;
+  virtual void Free(void* memory) = 0;
+  // Between device and host or within one of them.
+  virtual absl::Status Copy(void* to, const void* from, std::size_t bytes) = 0;
+  // Waits until all that was asked for is done.
+  virtual absl::Status Finish() = 0;
+
+  // What EncodeArguments::scratch needs.
+  virtual std::size_t ScratchBytes(core::FrameCodec codec, std::size_t elements) const = 0;
+  // As core::EncodedBytes many bytes, for core::TopKCount `kept`.
+  absl::Status Encode(core::FrameCodec codec, const EncodeArguments& arguments);
+  // `tensors` is read before this returns. Coefficients: optimizer_step.h.
+  absl::Status Step(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors);
+
+ protected:
+  // Of arguments that were checked.
+  virtual absl::Status DoEncode(core::FrameCodec codec, const EncodeArguments& arguments) = 0;
+  virtual absl::Status DoStep(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) = 0;
+};
+
+// Of the host: trainer/core/codec, and the rules of optimizer_rules.h. All is done when a call returns.
+std::unique_ptr<DeviceKernels> MakeHostKernels();
+
+// Of a GPU, in `stream`, which belongs to the caller (null: CUDA's default stream). Each call makes `device` the one
+// that the calling thread uses. kFailedPrecondition: there is no such device.
+absl::StatusOr<std::unique_ptr<DeviceKernels>> MakePluginKernels(const PluginTable& table, int device, void* stream);
+
+}  // namespace downpour::cuda
+
+#endif  // DOWNPOUR_TRAINER_CUDA_DEVICE_KERNELS_H_

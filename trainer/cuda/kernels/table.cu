@@ -1,0 +1,68 @@
+#include "trainer/cuda/kernels/gradient_block.cuh"
+#include "trainer/cuda/kernels/optimizers.cuh"
+#include "trainer/cuda/plugin_table.h"
+
+// What the library has to offer.
+namespace downpour::cuda {
+namespace {
+
+cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
+
+std::uint64_t EncodeScratch(std::int32_t codec, std::uint64_t elements) {
+  return codec == kCodecTopK ? TopKScratch(elements) : PartialsBytes(elements);
+}
+
+int Encode(std::int32_t codec, const EncodeArguments* arguments, void* stream) {
+  if (arguments->elements > 0xffffffff) return cudaErrorInvalidValue;
+  switch (codec) {
+    case kCodecFp32:
+      return EncodeFp32(*arguments, StreamOf(stream));
+    case kCodecBf16:
+      return EncodeBf16(*arguments, StreamOf(stream));
+    case kCodecInt8:
+      return EncodeInt8(*arguments, StreamOf(stream));
+    case kCodecOneBit:
+      return EncodeOneBit(*arguments, StreamOf(stream));
+    case kCodecTopK:
+      if (arguments->elements != 0 && (arguments->kept == 0 || arguments->kept > arguments->elements)) break;
+      return EncodeTopK(*arguments, StreamOf(stream));
+    default:
+      break;
+  }
+  return cudaErrorInvalidValue;
+}
+
+constexpr PluginTable kTable = {
+    .version = kPluginVersion,
+    .size = sizeof(PluginTable),
+    .error_text = [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
+    .count_devices = [](int* count) -> int {
+      *count = 0;
+      return cudaGetDeviceCount(count);
+    },
+    .use_device = [](int device) -> int { return cudaSetDevice(device); },
+    .allocate = [](void** memory, std::uint64_t bytes) -> int { return cudaMalloc(memory, bytes); },
+    .release = [](void* memory) -> int { return cudaFree(memory); },
+    .copy = [](void* to, const void* from, std::uint64_t bytes, void* stream) -> int {
+      return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream));
+    },
+    .synchronize = [](void* stream) -> int { return cudaStreamSynchronize(StreamOf(stream)); },
+    .create_event = [](void** event) -> int { return cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event)); },
+    .destroy_event = [](void* event) -> int { return cudaEventDestroy(EventOf(event)); },
+    .record_event = [](void* event, void* stream) -> int { return cudaEventRecord(EventOf(event), StreamOf(stream)); },
+    .elapsed_ms = [](float* milliseconds, void* begin, void* end) -> int {
+      return cudaEventElapsedTime(milliseconds, EventOf(begin), EventOf(end));
+    },
+    .encode_scratch = &EncodeScratch,
+    .encode = &Encode,
+    .step = [](const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count,
+               void* stream) -> int { return StepTensors(*coefficients, tensors, count, StreamOf(stream)); },
+};
+
+}  // namespace
+}  // namespace downpour::cuda
+
+extern "C" __attribute__((visibility("default"))) const downpour::cuda::PluginTable* downpour_cuda_table() {
+  return &downpour::cuda::kTable;
+}

@@ -18,8 +18,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "trainer/core/name_pattern.h"
 #include "trainer/model/cuda_runtime.h"
+#include "trainer/model/device_copies.h"
 #include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
@@ -68,6 +70,9 @@ class Autocast {
   const at::DeviceType device_;
   const bool enabled_;
 };
+
+// For what takes milliseconds.
+constexpr absl::Duration kDeviceLimit = absl::Minutes(2);
 
 const char* Name(LayoutChoice layout) {
   switch (layout) {
@@ -190,6 +195,12 @@ class TorchModel final : public Model {
       local_ = MakeLocalOptimizer(*options.local_optimizer, Trained());
       clip_norm_ = options.local_optimizer->clip_norm;
     }
+    if (!device_.is_cpu()) {
+      std::vector<std::int64_t> elements;
+      for (const Tensor& tensor : tensors_) elements.push_back(tensor.elements());
+      elements.push_back(1);  // the loss
+      copies_ = std::make_unique<DeviceCopies>(device_, elements);
+    }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
     if (options.layout != LayoutChoice::kAuto) {
@@ -223,7 +234,9 @@ class TorchModel final : public Model {
   void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
     CheckSize(tensors_[tensor], values.size());
     const at::NoGradGuard no_grad;
-    values_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
+    const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat);
+    // From page-locked memory the copy goes on by itself, in front of the next forward.
+    values_[tensor].copy_(device_.is_cpu() ? host : host.pin_memory(), !device_.is_cpu());
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
@@ -242,21 +255,20 @@ class TorchModel final : public Model {
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
         on_gradient_ = nullptr;
-        waiting_.clear();
         ForgetGradients();
       });
+      delivered_.assign(parameters_, false);
+      if (copies_ != nullptr) {
+        ComputeOnDevice(batch, buffers.values(), on_loss, on_gradient, &result);
+        return result;
+      }
       const std::optional<at::Tensor> loss = Forward(batch, on_loss, &result);
       if (!loss.has_value()) return result;
       on_gradient_ = &on_gradient;
-      delivered_.assign(parameters_, false);
       const double backward = Seconds(CLOCK_MONOTONIC);
       loss->backward();
-      for (const auto& [index, gradient] : waiting_) Report(index, gradient);
-      for (std::size_t index = 0; index < parameters_; ++index) {
-        // Had no part in this batch.
-        if (!delivered_[index]) Report(index, at::zeros(tensors_[index].shape));
-      }
-      ReportBuffers(buffers.values());
+      ReportAbsent(on_gradient);
+      for (const auto& [index, change] : BufferChanges(buffers.values())) Report(index, change);
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
     });
@@ -353,16 +365,57 @@ class TorchModel final : public Model {
   static bool IsShared(const at::Tensor& buffer) { return buffer.scalar_type() == at::kFloat; }
 
   // What a step changed in the buffers since they were `before`.
-  void ReportBuffers(const std::vector<at::Tensor>& before) const {
+  std::vector<std::pair<std::size_t, at::Tensor>> BufferChanges(const std::vector<at::Tensor>& before) const {
     const at::NoGradGuard no_grad;
+    std::vector<std::pair<std::size_t, at::Tensor>> changes;
     const std::vector<NamedTensor> after = network_->Buffers();
-    std::size_t index = parameters_;
     for (std::size_t i = 0; i < before.size(); ++i) {
       if (!IsShared(before[i])) continue;
       TORCH_CHECK(after[i].value.sizes() == before[i].sizes(), "buffer ", after[i].name, " was ", before[i].sizes(),
                   " and became ", after[i].value.sizes());
-      Report(index++, before[i] - after[i].value);
+      changes.emplace_back(parameters_ + changes.size(), before[i] - after[i].value);
     }
+    return changes;
+  }
+
+  // Zeros for what had no part in the batch.
+  void ReportAbsent(const OnGradient& on_gradient) const {
+    if (!on_gradient) return;
+    for (std::size_t index = 0; index < parameters_; ++index) {
+      if (delivered_[index]) continue;
+      on_gradient(index, std::vector<float>(static_cast<std::size_t>(tensors_[index].elements())));
+    }
+  }
+
+  // All of the step is handed to the device before the host waits for the first of its results, the loss: backward is
+  // under way before it is known, and what comes of it is dropped if nobody wants to go on.
+  void ComputeOnDevice(const data::Batch& batch, const std::vector<at::Tensor>& before, const OnLoss& on_loss,
+                       const OnGradient& on_gradient, StepResult* result) {
+    const auto drop = absl::MakeCleanup([this] {
+      try {
+        copies_->Drop(kDeviceLimit);
+      } catch (...) {
+        // Whatever is wrong with the device has been thrown before, or is thrown by the next step.
+      }
+    });
+    const double start = Seconds(CLOCK_MONOTONIC);
+    const at::Tensor loss = Loss(batch);
+    copies_->Start(tensors_.size(), loss);
+    on_gradient_ = &on_gradient;
+    loss.backward();
+    for (const auto& [index, change] : BufferChanges(before)) copies_->Start(index, change);
+    result->loss = double{copies_->Next(kDeviceLimit)->values.front()};
+    const double forward = Seconds(CLOCK_MONOTONIC);
+    result->forward_seconds = forward - start;
+    if (on_loss && !on_loss(result->loss)) return;
+    bool parameters = true;
+    while (const std::optional<DeviceCopies::Copy> copy = copies_->Next(kDeviceLimit)) {
+      if (parameters && copy->number >= parameters_) ReportAbsent(on_gradient);
+      parameters = parameters && copy->number < parameters_;
+      if (on_gradient) on_gradient(copy->number, copy->values);
+    }
+    if (parameters) ReportAbsent(on_gradient);
+    result->backward_seconds = Seconds(CLOCK_MONOTONIC) - forward;
   }
 
   static void CheckSize(const Tensor& tensor, std::size_t size) {
@@ -501,15 +554,15 @@ class TorchModel final : public Model {
     return {Name(objective.loss), sum.item<double>(), of_samples ? output.size(0) : output.numel()};
   }
 
-  // Called by LibTorch when a gradient is complete: on the CPU by the thread that runs backward; on CUDA by a thread of
-  // LibTorch's, so there they wait for the end of backward.
+  // Called by LibTorch: on the CPU by the thread that runs backward when a gradient is complete; for a device by a
+  // thread of LibTorch's when it has been told to compute it.
   void Deliver(std::size_t index, const at::Tensor& gradient) {
     if (on_gradient_ == nullptr) return;
     delivered_[index] = true;
-    if (device_.is_cpu()) {
-      Report(index, gradient);
+    if (copies_ != nullptr) {
+      copies_->Start(index, gradient);
     } else {
-      waiting_.emplace_back(index, gradient);
+      Report(index, gradient);
     }
   }
 
@@ -567,7 +620,7 @@ class TorchModel final : public Model {
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward
   std::vector<bool> delivered_;
-  std::vector<std::pair<std::size_t, at::Tensor>> waiting_;
+  std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
 };
 
 absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice) {

@@ -54,6 +54,7 @@ void RingCoordinatorCore::Step(Time now) {
   if (fenced_.has_value() || over()) return;
   for (const std::uint64_t session : members_.Expired(now)) {
     ++lease_expirations_;
+    if (states_.InRing(session)) states_.Miss(members_.Find(session)->process(), now);
     EndSession(session);
   }
   StepRing(now);
@@ -62,8 +63,9 @@ void RingCoordinatorCore::Step(Time now) {
     begun_ = true;
     phase_ = Phase::kTraining;
   }
-  if (phase_ == Phase::kTraining) StepEpochs(now);
-  if (phase_ == Phase::kFinishing) StepFinishing();
+  // What those have who are there is less than is known.
+  if (phase_ == Phase::kTraining && !ring_awaits_) StepEpochs(now);
+  if (phase_ == Phase::kFinishing && !ring_awaits_) StepFinishing();
   StepCheckpoints(now);
   if (checkpoints_.next_timer() > now) next_timer_ = std::min(next_timer_, checkpoints_.next_timer());
 }
@@ -76,6 +78,9 @@ void RingCoordinatorCore::StepRing(Time now) {
     });
     if (!all && now < *adopt_until_) return;
     adopt_until_.reset();
+    for (const v1::RingMember& member : view_.ring()) {
+      if (members_.Find(member.session()) == nullptr) states_.Miss({member.index(), 0}, now);
+    }
   }
   if (!model_.known()) return;
   RingSituation situation;
@@ -86,6 +91,8 @@ void RingCoordinatorCore::StepRing(Time now) {
   situation.of_another_coordinator = view_.has_stamp() && view_.stamp().incarnation() != options_.incarnation;
   situation.holders = view_.state_holders();
   situation.hand_over = view_.state_copies() > 0 && states_.AnyLeaves() && !states_.HaveAllWithoutLeavers();
+  situation.incomplete = view_.state_copies() > 0 && !states_.HaveAll();
+  if (begun_) situation.may_return_until = states_.MayReturnUntil();
   situation.state_lost = states_.StateLost();
   bool broken = false;
   for (const auto& [session, state] : states_.told()) {
@@ -111,9 +118,11 @@ void RingCoordinatorCore::StepRing(Time now) {
   if (decision.kind == RingDecision::Kind::kKeep && decision.reason.empty()) ring_says_.clear();
   next_timer_ = std::min(next_timer_, now + kRingSettles);
   ring_waits_ = decision.kind == RingDecision::Kind::kWait;
+  ring_awaits_ = decision.kind == RingDecision::Kind::kAwait;
   switch (decision.kind) {
     case RingDecision::Kind::kKeep:
     case RingDecision::Kind::kWait:
+    case RingDecision::Kind::kAwait:
       return;
     case RingDecision::Kind::kForm:
       if (phase_ == Phase::kSeeking) {
@@ -211,7 +220,7 @@ void RingCoordinatorCore::StartHistory(Time now) {
   tasks_.Forget();
   checkpoints_.BeginHistory(beginning.checkpoint, updates_at_loss_, now);
   updates_at_loss_.reset();
-  updates_seen_ = 0;
+  updates_seen_ = watermark_seen_ = 0;
   states_.BeginHistory();
   epochs_open_ = 0;
   begun_ = false;
@@ -242,7 +251,7 @@ void RingCoordinatorCore::StepEpochs(Time now) {
   if (newest == nullptr) return;
   if (std::string difference = Difference(); !difference.empty()) return Fail(std::move(difference));
   updates_seen_ = newest->updates();
-  const std::uint32_t watermark = newest->watermark();
+  const std::uint32_t watermark = watermark_seen_ = newest->watermark();
   if (first_update_milliseconds_ == 0 && updates_seen_ > view_.restore().updates()) {
     first_update_milliseconds_ =
         static_cast<std::uint64_t>(std::max<std::int64_t>(1, absl::ToInt64Milliseconds(now - started_)));
@@ -332,6 +341,7 @@ void RingCoordinatorCore::ReportFailures(const v1::ProgressRequest& request) {
       }
     }
     for (const std::uint64_t session : ended) EndSession(session);
+    states_.Forget({failure.index(), failure.process_incarnation()});
   }
 }
 
@@ -397,6 +407,7 @@ const Member* RingCoordinatorCore::Admit(const v1::WorkerSyncRequest& request, T
       std::string objection = model_.Check(request);
       if (!objection.empty()) return refuse(v1::SYNC_REFUSED, std::move(objection));
     }
+    states_.Come({request.index(), request.process_incarnation()}, /*alone=*/members_.size() == 0, now);
     members_.Add(session);
     newest_came_ = now;
     member = members_.Find(session);
@@ -487,7 +498,7 @@ v1::WorkerSyncReply RingCoordinatorCore::OnSyncWorker(const v1::WorkerSyncReques
 v1::ProgressReply RingCoordinatorCore::GetProgress(Time now) const {
   v1::ProgressReply progress;
   const bool again = options_.incarnation > 1 || parameters_lost_;
-  progress.set_phase(JobPhaseOf(phase_, again, adopt_until_.has_value()));
+  progress.set_phase(JobPhaseOf(phase_, again, adopt_until_.has_value() || ring_awaits_));
   progress.set_message(phase_ == Phase::kFailed    ? message_
                        : phase_ == Phase::kSeeking ? checkpoints_.AwaitedOfStore()
                                                    : ring_says_);
@@ -511,8 +522,8 @@ v1::ProgressReply RingCoordinatorCore::GetProgress(Time now) const {
   ring.set_updates_per_step(StepWidth(view_));
   const v1::RingState* const newest = states_.Newest();
   const std::uint64_t told = states_.LeastUpdates();
-  const std::uint64_t updates = newest == nullptr ? std::max(updates_seen_, told) : told;
-  const std::uint32_t watermark = newest == nullptr ? 0 : newest->watermark();
+  const std::uint64_t updates = newest == nullptr || ring_awaits_ ? std::max(updates_seen_, told) : told;
+  const std::uint32_t watermark = ring_awaits_ ? watermark_seen_ : newest == nullptr ? 0 : newest->watermark();
   const std::uint64_t of_epoch = updates - std::min(updates, plan_->updates_before(watermark));
   progress.set_epochs_done(watermark);
   progress.set_samples_per_epoch(plan_->proto().sample_count());

@@ -90,8 +90,9 @@ class RingCoordinatorCore final : public JobCoordinator {
   std::string message_;       // why it failed
   std::uint32_t wanted_ = 0;  // workers
   std::uint64_t wanted_revision_ = 0;
-  std::string ring_says_;    // why the ring is as it is
-  bool ring_waits_ = false;  // there is none now, or will be none
+  std::string ring_says_;     // why the ring is as it is
+  bool ring_waits_ = false;   // there is none now, or will be none
+  bool ring_awaits_ = false;  // it does not train: others may come back with what it has not
   v1::FailureKind failure_ = v1::FAILURE_OTHER;
   std::optional<absl::Status> fenced_;
   bool finished_ = false;
@@ -109,6 +110,7 @@ class RingCoordinatorCore final : public JobCoordinator {
   Time newest_came_ = absl::ZeroDuration();
   std::optional<Time> broken_since_;
   std::uint64_t updates_seen_ = 0;
+  std::uint32_t watermark_seen_ = 0;
   std::optional<std::uint64_t> updates_at_loss_;
   std::uint64_t rings_ = 0;  // that this coordinator has formed
 

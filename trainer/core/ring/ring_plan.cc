@@ -130,6 +130,10 @@ RingDecision PlanRing(const RingSituation& situation, Time now) {
   const bool lost = !situation.state_lost.empty();
   if (lost) causes.push_back(situation.state_lost);
   bool known = !lost && std::any_of(members.begin(), members.end(), has_state);
+  const bool lacks = situation.incomplete || (!known && std::none_of(leavers.begin(), leavers.end(), has_state));
+  if (had_ring && !lost && lacks && now < situation.may_return_until) {
+    return Decide(Kind::kAwait, "those who have the rest of the state are not heard of, and may come back");
+  }
   bool hands_over = false;
   if (!lost && (!known || situation.hand_over) && !members.empty() &&
       std::any_of(leavers.begin(), leavers.end(), has_state)) {

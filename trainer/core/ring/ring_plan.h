@@ -75,6 +75,7 @@ struct RingDecision {
     kForm,   // another one, of `members`; they go on from the newest state among them
     kBegin,  // likewise, but none of them has a state: a new generation
     kWait,   // there is none now, and who leaves may go
+    kAwait,  // it stays as it is, and does not train, until others are back or given up
   };
   Kind kind = Kind::kKeep;
   std::vector<std::uint64_t> members;  // sessions, by rank
@@ -92,7 +93,11 @@ struct RingSituation {
   std::uint32_t holders = 0;  // of the view at hand, among whom the state is divided; 0: it is not
   // Of a state that is divided: what those who leave have of it the others have not, all together.
   bool hand_over = false;
-  // Likewise, the members of the ring have found that it is lost: why. Empty: it is not.
+  // Likewise: those who live may not have all of it, all together.
+  bool incomplete = false;
+  // Until then somebody of the ring who is not heard of may come back with what he has; in the past: nobody is.
+  Time may_return_until = -absl::InfiniteDuration();
+  // Of a divided state, the members of the ring have found that it is lost: why. Empty: it is not.
   std::string state_lost;
 };
 
@@ -100,6 +105,9 @@ struct RingSituation {
 inline constexpr absl::Duration kRingSettles = absl::Milliseconds(300);
 // and begins with fewer than expected after so long.
 inline constexpr absl::Duration kRingPatience = absl::Seconds(10);
+// Whoever is not heard of, and has what the others have not, is waited for so long; whoever came back last, from
+// where others may be.
+inline constexpr absl::Duration kRingReturns = absl::Seconds(5);
 // Whoever has not noticed by then that its group has failed is in the next one all the same.
 inline constexpr absl::Duration kRingNotices = absl::Seconds(1);
 

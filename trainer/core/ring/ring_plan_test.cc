@@ -53,6 +53,26 @@ TEST_F(RingPlanTest, BeginsWithAllThatAreExpected) {
   EXPECT_THAT(Plan().members, ElementsAre(1, 2, 3));
 }
 
+TEST_F(RingPlanTest, WaitsForThoseWhoMayComeBackWithWhatTheOthersHaveNot) {
+  Train();
+  situation_.candidates.erase(situation_.candidates.begin(), situation_.candidates.begin() + 2);
+  EXPECT_EQ(Plan().kind, Kind::kForm) << "it has all";
+  situation_.may_return_until = kNow + absl::Seconds(1);
+  EXPECT_EQ(Plan().kind, Kind::kForm) << "it has all";
+  situation_.incomplete = true;
+  EXPECT_EQ(Plan().kind, Kind::kAwait);
+  EXPECT_EQ(Plan().reason, "those who have the rest of the state are not heard of, and may come back");
+  situation_.may_return_until = kNow;
+  EXPECT_EQ(Plan().kind, Kind::kForm) << "they have not";
+  situation_.may_return_until = kNow + absl::Seconds(1);
+  situation_.incomplete = false;
+  situation_.candidates = {};
+  Add(4, false);
+  EXPECT_EQ(Plan().kind, Kind::kAwait) << "a new one has nothing";
+  situation_.may_return_until = kNow;
+  EXPECT_EQ(Plan().kind, Kind::kBegin);
+}
+
 TEST_F(RingPlanTest, BeginsWithFewerWhenNobodyElseComes) {
   Add(1, false);
   EXPECT_EQ(Plan().kind, Kind::kBegin);

@@ -27,6 +27,7 @@ void RingStates::OnView() {
 }
 
 void RingStates::BeginHistory() {
+  missing_.clear();
   newest_told_ = RingPosition();
   took_part_.clear();
   rings_by_epoch_.clear();
@@ -50,6 +51,28 @@ v1::RingState& RingStates::Tell(std::uint64_t session, v1::RingState told) {
 void RingStates::End(std::uint64_t session) {
   told_.erase(session);
   leaving_.erase(session);
+}
+
+void RingStates::Miss(const ProcessKey& process, Time now) {
+  missing_[process.first] = process.second;
+  missed_ = now;
+}
+
+void RingStates::Come(const ProcessKey& process, bool alone, Time now) {
+  if (alone) missed_ = now;
+  const auto found = missing_.find(process.first);
+  if (found == missing_.end()) return;
+  if (found->second == process.second || found->second == 0) missed_ = now;
+  missing_.erase(found);
+}
+
+void RingStates::Forget(const ProcessKey& process) {
+  const auto found = missing_.find(process.first);
+  if (found != missing_.end() && found->second <= process.second) missing_.erase(found);
+}
+
+Time RingStates::MayReturnUntil() const {
+  return missing_.empty() ? -absl::InfiniteDuration() : missed_ + kRingReturns;
 }
 
 bool RingStates::InRing(std::uint64_t session) const {
@@ -132,10 +155,25 @@ bool RingStates::HaveAllWithoutLeavers() const {
     stays[rank] = IsOf(state, view_) && state.broken().empty() && Joined(state) && state.shares_size() == 1 &&
                   state.shares(0).rank() == rank && state.shares(0).holders() == holders;
   }
+  return HoldAll(stays);
+}
+
+bool RingStates::HaveAll() const {
+  const std::uint32_t holders = view_.state_holders();
+  std::vector<bool> there(holders, false);
+  for (const auto& [session, state] : told_) {
+    if (!IsRecent(session) || state.shares_size() != 1 || state.shares(0).holders() != holders) continue;
+    if (state.shares(0).rank() < holders) there[state.shares(0).rank()] = true;
+  }
+  return HoldAll(there);
+}
+
+bool RingStates::HoldAll(const std::vector<bool>& ranks) const {
+  const auto holders = static_cast<std::uint32_t>(ranks.size());
   for (std::uint32_t part = 0; part < holders; ++part) {
     bool held = false;
     for (std::uint32_t copy = 0; copy < CopiesOf(view_.state_copies(), holders); ++copy) {
-      held = held || stays[(part + copy) % holders];
+      held = held || ranks[(part + copy) % holders];
     }
     if (!held) return false;
   }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "downpour/v1/control.pb.h"
+#include "trainer/core/keys.h"
 #include "trainer/core/ring/ring_plan.h"
+#include "trainer/core/time.h"
 
 namespace downpour::core {
 
@@ -29,6 +31,16 @@ class RingStates {
   v1::RingState& Tell(std::uint64_t session, v1::RingState state);
   void Leave(std::uint64_t session) { leaving_.insert(session); }
   void End(std::uint64_t session);
+
+  // A process of the ring is not heard of: it may be cut off, and come back with what it has. Incarnation 0: nobody
+  // knows which.
+  void Miss(const ProcessKey& process, Time now);
+  // A process is there: again, or for the first time. `alone`: nobody else is, so that perhaps nobody could be.
+  void Come(const ProcessKey& process, bool alone, Time now);
+  // It has ended.
+  void Forget(const ProcessKey& process);
+  // Until when others may come of those that are missed; in the past: they may not.
+  Time MayReturnUntil() const;
 
   // Sessions by rank.
   const std::vector<std::uint64_t>& ring() const { return ring_; }
@@ -52,6 +64,8 @@ class RingStates {
   std::uint64_t LeastUpdates() const;
   // Of a state that is divided: whether those of the ring who stay have all of it, without those who leave.
   bool HaveAllWithoutLeavers() const;
+  // Whether those who live, in the ring or not, have all of it between them, as far as they have told.
+  bool HaveAll() const;
   // Why the members of the ring have found that it is lost; empty: they have not.
   std::string StateLost() const;
   // Whether its group of the view at hand has failed.
@@ -59,14 +73,18 @@ class RingStates {
 
  private:
   bool Joined(const v1::RingState& state) const;
+  // Whether each part of a divided state is held by one of these ranks.
+  bool HoldAll(const std::vector<bool>& ranks) const;
 
   const v1::View& view_;
   const std::uint32_t incarnation_;
   std::vector<std::uint64_t> ring_;
   std::map<std::uint64_t, v1::RingState> told_;
   std::set<std::uint64_t> leaving_;
-  RingPosition newest_told_;       // of this generation, by whoever
-  std::uint64_t newest_step_ = 0;  // updates of that step, at most
+  std::map<std::uint32_t, std::uint32_t> missing_;  // incarnations by index
+  Time missed_ = -absl::InfiniteDuration();         // when the last of them was missed, or one came back
+  RingPosition newest_told_;                        // of this generation, by whoever
+  std::uint64_t newest_step_ = 0;                   // updates of that step, at most
   // Sessions that took part in that step, or in the one before: whatever they told last, all else they have.
   std::set<std::uint64_t> took_part_;
   // The newest of this generation and this coordinator, by the epoch of the view that formed it.

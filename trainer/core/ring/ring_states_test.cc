@@ -138,6 +138,38 @@ TEST_F(RingStatesTest, OfADividedStateThoseWhoStayHaveAllOrNot) {
   EXPECT_FALSE(states_.HaveAllWithoutLeavers()) << "nobody has told of it";
 }
 
+TEST_F(RingStatesTest, WhoIsMissedIsWaitedForUntilHeIsBackOrGone) {
+  const Time now = absl::Seconds(100);
+  EXPECT_LT(states_.MayReturnUntil(), now);
+  states_.Miss({0, 3}, now);
+  states_.Miss({1, 3}, now);
+  states_.Miss({2, 0}, now);
+  EXPECT_EQ(states_.MayReturnUntil(), now + kRingReturns);
+  const Time later = now + absl::Seconds(60);
+  states_.Come({0, 3}, /*alone=*/false, later);
+  EXPECT_EQ(states_.MayReturnUntil(), later + kRingReturns) << "the others may be where it was";
+  states_.Come({1, 4}, /*alone=*/false, later + absl::Seconds(60));
+  EXPECT_EQ(states_.MayReturnUntil(), later + kRingReturns) << "that is another process";
+  states_.Come({5, 1}, /*alone=*/true, later + absl::Seconds(90));
+  EXPECT_EQ(states_.MayReturnUntil(), later + absl::Seconds(90) + kRingReturns) << "nobody was there before";
+  states_.Forget({2, 1});
+  EXPECT_LT(states_.MayReturnUntil(), now) << "nobody is missed";
+  states_.Miss({1, 4}, now);
+  states_.Forget({1, 3});
+  EXPECT_EQ(states_.MayReturnUntil(), now + kRingReturns) << "that was the process before";
+}
+
+TEST_F(RingStatesTest, OfADividedStateThoseWhoLiveHaveAllOrNot) {
+  view_.set_state_copies(1);
+  view_.set_state_holders(3);
+  for (std::uint32_t rank = 0; rank < 2; ++rank) states_.Tell(10 + rank, Holding(rank, 3));
+  EXPECT_FALSE(states_.HaveAll());
+  states_.Tell(99, Holding(2, 3));
+  EXPECT_TRUE(states_.HaveAll()) << "it has a session that is not in the ring";
+  states_.Tell(99, Holding(2, 4));
+  EXPECT_FALSE(states_.HaveAll());
+}
+
 TEST_F(RingStatesTest, ALostStateIsOneOfTheViewAtHand) {
   v1::RingState lost = State(4);
   lost.set_state_lost("nobody has part 1 of 3");

@@ -3,6 +3,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <chrono>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -41,9 +42,9 @@ void DeviceCopies::Start(std::size_t number, const at::Tensor& tensor) {
 }
 
 void DeviceCopies::Await(const c10::Event& event, absl::Duration limit) const {
-  const absl::Time begun = absl::Now();
+  const auto begun = std::chrono::steady_clock::now();
   while (!event.query()) {
-    const absl::Duration waited = absl::Now() - begun;
+    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - begun);
     TORCH_CHECK(waited < limit, "the device has not computed a gradient within ", absl::FormatDuration(limit));
     if (waited > kSpin) absl::SleepFor(kSleep);
   }

@@ -313,11 +313,7 @@ class TcpRendezvous : public Rendezvous {
     if (options.size == 1) return Links();
     absl::StatusOr<Links> links = Connections(options, {MomentIn(options.limit), options.stop});
     door_.Forget(options.view);
-    if (!links.ok()) {
-      return absl::Status(links.status().code(),
-                          absl::StrCat("group of ", DescribeMember(options.rank, options.size, options.view), ": ",
-                                       links.status().message()));
-    }
+    if (!links.ok()) return AboutForming(options, links.status());
     return links;
   }
 
@@ -389,6 +385,11 @@ class TcpRendezvous : public Rendezvous {
 };
 
 }  // namespace
+
+absl::Status AboutForming(const GroupOptions& options, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("group of ", DescribeMember(options.rank, options.size, options.view),
+                                                  ": ", status.message()));
+}
 
 absl::StatusOr<std::unique_ptr<Rendezvous>> NewRendezvous(const std::string& address) {
   absl::StatusOr<Socket> listener = Listen(address);

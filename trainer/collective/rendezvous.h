@@ -18,6 +18,9 @@ struct Links {
   std::vector<Socket> peers;  // by rank, none to itself: for messages, and to notice who is lost
 };
 
+// `status` of a forming, with what was to be formed before it.
+absl::Status AboutForming(const GroupOptions& options, const absl::Status& status);
+
 // Where the members of a view find each other and connect, for all groups of one member. Thread-safe.
 class Rendezvous {
  public:

@@ -19,9 +19,9 @@ namespace downpour::collective {
 
 enum class OperationKind : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kSend, kReceive };
 
-// In what the values of a sum travel. kBfloat16 (trainer/core/codec/bf16.h) takes half the bytes: each rank adds to
-// what it gets in float32 and rounds before it passes that on, and the sum is a bfloat16. In a group of one nothing
-// travels, and nothing is rounded.
+// In what the values of a sum travel. kBfloat16 (trainer/core/codec/bf16.h) takes half the bytes: a rank adds to what
+// it gets in float32 and rounds what it passes on, and the sum is a bfloat16. Whether it rounds its own values before
+// it adds them as well is the implementation's. In a group of one nothing travels, and nothing is rounded.
 enum class Precision : std::uint8_t { kFloat32, kBfloat16 };
 
 struct Operation {
@@ -46,6 +46,9 @@ using Handle = std::int64_t;
 // to a member meet its receives from the sender in the order in which both were started, and need no place in the order
 // of the rest. But for sums in another precision values move bit for bit, so anything of four bytes can be sent as one.
 //
+// Values are in the memory of the host, or in that of a device where the implementation says so; then nothing here
+// reads or writes them but the device.
+//
 // The values of an operation belong to the group from its start until Wait returned for it, whatever Wait returned, or
 // until the group is destroyed. They may then be used again; after an error their content is not specified.
 //
@@ -54,9 +57,11 @@ using Handle = std::int64_t;
 //   kAborted           Abort was called here.
 //   kUnavailable       a member is lost: its process ended, it left the group, its connection broke.
 //   kDeadlineExceeded  a Wait took longer than its limit, because a member does not take part or is slow.
-//   kInternal          the members disagree on what is done: other kinds, precisions or numbers of values.
-//   kInvalidArgument   a rank that the group has not, a handle that was waited for already. The only error that leaves
-//                      the group whole.
+//   kInternal          the members disagree on what is done: other kinds, precisions or numbers of values. Or what
+//                      moves the values failed here.
+//   kInvalidArgument   a rank that the group has not, a handle that was waited for already.
+//   kUnimplemented     a precision that the implementation cannot do.
+// The last two leave the group whole, all others break it.
 // Each message names operation, rank, size and view.
 //
 // Thread-safe; two threads that start operations at once must settle the order between themselves.
@@ -80,7 +85,8 @@ class Collective {
   absl::StatusOr<Handle> StartAllGather(absl::Span<float> values);
   // Everybody's `values` become those of `root`.
   absl::StatusOr<Handle> StartBroadcast(absl::Span<float> values, int root);
-  // A send is complete when the values may be changed, which says nothing about the receiver.
+  // A send is complete when the values may be changed, which says nothing about the receiver; it may wait until the
+  // receive was started.
   absl::StatusOr<Handle> StartSend(absl::Span<const float> values, int to);
   absl::StatusOr<Handle> StartReceive(absl::Span<float> values, int from);
 
@@ -131,7 +137,7 @@ struct GroupOptions {
 absl::Status CheckGroupOptions(const GroupOptions& options);
 
 // A process's part in all its groups, for its whole life: the rendezvous of those in which it is rank 0, and the way
-// into each. Outlives its groups. Thread-safe.
+// into each. Outlives its groups. Where the implementation says so it has one at a time. Thread-safe.
 class Member {
  public:
   Member() = default;
@@ -144,7 +150,7 @@ class Member {
 
   // The group of a view, once all its members form it. A member that comes again with the same view, or with another
   // size of it, is not let in. kDeadlineExceeded: a member did not come within the limit. kAborted: `stop`.
-  // kUnavailable: rank 0 or another member was there, and is lost.
+  // kUnavailable: rank 0 or another member was there, and is lost. What moves the values may fail as in an operation.
   virtual absl::StatusOr<std::unique_ptr<Collective>> Form(const GroupOptions& options) = 0;
 };
 

@@ -73,6 +73,11 @@ class ContractTest : public testing::TestWithParam<std::string> {
     }
   }
 
+  void TearDown() override {
+    members_.clear();
+    EXPECT_EQ(implementation_->Complaints(), "");
+  }
+
   GroupOptions Options(const std::string& view, int rank, int size) const {
     GroupOptions options;
     options.view = view;

@@ -127,7 +127,8 @@ class TcpCollective : public Collective {
   ~TcpCollective() override {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      goodbye_ = broken_.ok() && incomplete_ == 0;
+      // The thread of a group that is broken reads it at any time.
+      if (broken_.ok()) goodbye_ = incomplete_ == 0;
       Break(absl::AbortedError("left"));
     }
     thread_.join();

@@ -7,6 +7,8 @@
 
 #include "trainer/collective/collective.h"
 #include "trainer/collective/fake.h"
+#include "trainer/collective/fake_nccl.h"
+#include "trainer/collective/nccl_collective.h"
 #include "trainer/collective/tcp.h"
 
 namespace downpour::collective {
@@ -19,6 +21,8 @@ class Implementation {
   Implementation& operator=(const Implementation&) = delete;
   virtual ~Implementation() = default;
   virtual std::unique_ptr<Member> NewMember() = 0;
+  // Once its members are gone: what is wrong below them; "": nothing that is known.
+  virtual std::string Complaints() const { return ""; }
 };
 
 class FakeImplementation : public Implementation {
@@ -34,10 +38,25 @@ class TcpImplementation : public Implementation {
   std::unique_ptr<Member> NewMember() override { return NewTcpMember().value(); }
 };
 
-inline std::vector<std::string> ImplementationNames() { return {"fake", "tcp"}; }
+// Over a fake of NCCL and of the devices.
+class NcclImplementation : public Implementation {
+ public:
+  std::unique_ptr<Member> NewMember() override {
+    devices_.push_back(std::make_unique<FakeNcclDevice>(&nccl_));
+    return NewNcclMember(devices_.back().get()).value();
+  }
+  std::string Complaints() const override { return nccl_.Complaints() + nccl_.Leaks(); }
+
+ private:
+  FakeNccl nccl_;
+  std::vector<std::unique_ptr<FakeNcclDevice>> devices_;
+};
+
+inline std::vector<std::string> ImplementationNames() { return {"fake", "nccl", "tcp"}; }
 
 inline std::unique_ptr<Implementation> NewImplementation(const std::string& name) {
   if (name == "fake") return std::make_unique<FakeImplementation>();
+  if (name == "nccl") return std::make_unique<NcclImplementation>();
   return std::make_unique<TcpImplementation>();
 }
 

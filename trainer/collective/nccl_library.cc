@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <bit>
 #include <climits>
 #include <cstring>
 #include <type_traits>
@@ -164,11 +165,11 @@ thread_local int last_cuda_error = 0;
 
 template <typename Handle>
 void* Pointer(Handle handle) {
-  return reinterpret_cast<void*>(static_cast<std::uintptr_t>(handle));
+  return std::bit_cast<void*>(handle);
 }
 template <typename Handle>
 Handle HandleOf(void* pointer) {
-  return static_cast<Handle>(reinterpret_cast<std::uintptr_t>(pointer));
+  return std::bit_cast<Handle>(pointer);
 }
 
 int TypeOf(NcclElement element) { return element == NcclElement::kFloat32 ? kFloat32 : kBfloat16; }

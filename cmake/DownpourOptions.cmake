@@ -20,7 +20,9 @@ if(CCACHE_PROGRAM)
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
-  add_link_options(-fuse-ld=mold)
+  # Segments begin at pages: mold 1.10 lets the one that is protected after relocation begin a few bytes before, where
+  # there may be no page, and then the program does not start.
+  add_link_options(-fuse-ld=mold -Wl,-z,separate-code)
 endif()
 
 add_library(downpour_options INTERFACE)

@@ -580,7 +580,8 @@ constexpr Description kDescriptions[] = {
     {"status.reason", "Why the phase is what it is, in one line."},
     {"status.conditions",
      "One entry a type: SpecInvalid, TemplateInvalid, Blocked, Suspended, Scheduled, Clamped, Shrunk, Ready, "
-     "RingFormed (the workers of all-reduce train together), Recovering, Restarting, ParametersLost, Resumed (it began "
+     "RingFormed (the workers of all-reduce train together), GPUInUse (workers that asked for GPUs have them), "
+     "Recovering, Restarting, ParametersLost, Resumed (it began "
      "with a checkpoint), CheckpointFailing and "
      "CheckpointTemporary, SuccessCriteriaMet and FailureTarget (the end is decided), Complete and Failed (every pod "
      "has ended)."},

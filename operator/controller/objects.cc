@@ -349,6 +349,22 @@ std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec) {
   return absl::StrJoin(templates, " and ");
 }
 
+std::string GpusOf(const api::TrainingJobSpec& spec) {
+  const absl::StatusOr<Json> pod = ReadTemplate(spec, api::Role::kWorker);
+  if (!pod.ok()) return "";
+  const Json& body = pod->at("spec");
+  for (const Json& container : body.value("containers", Json::array())) {
+    const Json resources = container.is_object() ? container.value("resources", Json()) : Json();
+    const Json limits = resources.is_object() ? resources.value("limits", Json()) : Json();
+    if (!limits.is_object()) continue;
+    for (const auto& [name, count] : limits.items()) {
+      const bool gpus = absl::EndsWith(name, "/gpu") || absl::StartsWith(name, "nvidia.com/");
+      if (gpus && count != 0 && count != "0") return name;
+    }
+  }
+  return body.value("resourceClaims", Json::array()).empty() ? "" : "resourceClaims";
+}
+
 std::string PodSelector(const std::string& job_uid) { return absl::StrCat(kJobUidLabel, "=", job_uid); }
 
 std::string ProcessJobUid(const std::string& kubernetes_uid) {

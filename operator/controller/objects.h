@@ -38,6 +38,10 @@ std::string TemporaryOutput(const api::TrainingJobSpec& spec);
 // spec.parameterServer.template", of all-reduce that of the workers; empty: none, or checkpoints go to no directory.
 std::string TemporaryCheckpoints(const api::TrainingJobSpec& spec);
 
+// The first resource of GPUs that a container of the workers' template has limits for: "nvidia.com/gpu",
+// "nvidia.com/mig-1g.10gb", "amd.com/gpu"; or "resourceClaims", where it has claims of devices. Empty: none.
+std::string GpusOf(const api::TrainingJobSpec& spec);
+
 // Of all objects: the job's own labels of kube::kTrainingJobs are not copied.
 std::string PodSelector(const std::string& job_uid);
 // The uid of the job as the processes know it: 32 hexadecimal digits.

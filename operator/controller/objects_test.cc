@@ -452,6 +452,25 @@ TEST(TemporaryCheckpointsTest, CoordinatorAndParameterServersMountAVolumeThatOut
   EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.parameterServer.template");
 }
 
+TEST(GpusOfTest, AreWhatTheWorkersTemplateHasLimitsFor) {
+  api::TrainingJobSpec spec;
+  EXPECT_EQ(GpusOf(spec), "");
+  const auto gpus = [&spec](const std::string& body) {
+    spec.worker.pod_template = absl::StrCat(R"({"spec": )", body, "}");
+    return GpusOf(spec);
+  };
+  EXPECT_EQ(gpus(R"({"containers": [{"name": "trainer", "resources": {"limits": {"cpu": 2}}}]})"), "");
+  EXPECT_EQ(
+      gpus(R"({"containers": [{"name": "a"}, {"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": 1}}}]})"),
+      "nvidia.com/gpu");
+  EXPECT_EQ(gpus(R"({"containers": [{"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]})"), "");
+  EXPECT_EQ(gpus(R"({"containers": [{"name": "trainer", "resources": {"limits": {"nvidia.com/mig-1g.10gb": 1}}}]})"),
+            "nvidia.com/mig-1g.10gb");
+  EXPECT_EQ(gpus(R"({"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]})"), "resourceClaims");
+  EXPECT_EQ(gpus(R"({"containers": "none"})"), "") << "what is refused elsewhere";
+  EXPECT_EQ(gpus(R"({"containers": [1, {"resources": 2}, {"resources": {"limits": 3}}]})"), "");
+}
+
 TEST(TemporaryCheckpointsTest, OfAllReduceTheWorkersMountIt) {
   api::TrainingJobSpec spec = WithoutPs().spec;
   spec.checkpoint.emplace();

@@ -206,6 +206,7 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     observed.temporary_output = TemporaryOutput(record.job.spec);
     observed.temporary_checkpoints = TemporaryCheckpoints(record.job.spec);
   }
+  observed.gpus = GpusOf(record.job.spec);
   memory.over = planner::IsOver(record.job.status);
   if (memory.over) gateway_->Forget(record.meta.uid);
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);

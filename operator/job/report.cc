@@ -148,6 +148,12 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   }
   if (reply.has_replication()) report.replication = ToPlanner(reply.replication());
   if (reply.has_ring()) report.ring = ToStatus(reply.ring());
+  for (const v1::MemberProgress& member : reply.members()) {
+    if (member.role() != "worker" || member.worker().device().empty()) continue;
+    report.devices.push_back({static_cast<int>(member.index()), member.worker().device()});
+  }
+  std::sort(report.devices.begin(), report.devices.end(),
+            [](const planner::WorkerDevice& a, const planner::WorkerDevice& b) { return a.index < b.index; });
   report.placed_ps.assign(reply.placed_ps().begin(), reply.placed_ps().end());
   if (reply.has_checkpoint()) report.checkpoint = ToPlanner(reply.checkpoint(), received_time);
   if (reply.has_restoration()) report.restoration = ToPlanner(reply.restoration());

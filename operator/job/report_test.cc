@@ -219,6 +219,25 @@ TEST(ReportTest, TellsWhoLeavesAndHasWhoHoldsSomething) {
   EXPECT_EQ(report.replication->message, "two are copied");
 }
 
+TEST(ReportTest, WhatWorkersComputeOnIsTakenOver) {
+  v1::ProgressReply reply;
+  const auto add = [&reply](const char* role, std::uint32_t index, const char* device) {
+    v1::MemberProgress* const member = reply.add_members();
+    member->set_role(role);
+    member->set_index(index);
+    member->mutable_worker()->set_device(device);
+  };
+  add("worker", 2, "cpu, fused, 1 thread");
+  add("ps", 0, "");
+  add("worker", 0, "cuda, contiguous, 1 thread");
+  add("worker", 1, "");
+  const planner::CoordinatorReport report = ToReport(reply, 1);
+  ASSERT_EQ(report.devices.size(), 2u) << "who has told nothing is left out";
+  EXPECT_EQ(report.devices[0].index, 0);
+  EXPECT_EQ(report.devices[1].index, 2);
+  EXPECT_EQ(report.devices[1].device, "cpu, fused, 1 thread");
+}
+
 TEST(ReportTest, WhoTrainsTogetherIsTakenOver) {
   v1::ProgressReply reply;
   EXPECT_FALSE(ToReport(reply, 1).ring.has_value()) << "nothing is known yet";

@@ -23,6 +23,7 @@ inline constexpr char kReady[] = "Ready";
 inline constexpr char kDrainWaits[] = "DrainWaits";
 inline constexpr char kProtected[] = "Protected";    // of a job with standbys: the loss of a ps would cost nothing
 inline constexpr char kRingFormed[] = "RingFormed";  // of a job of all-reduce: its workers train together
+inline constexpr char kGpuInUse[] = "GPUInUse";      // of a job whose workers ask for GPUs
 inline constexpr char kRecovering[] = "Recovering";
 inline constexpr char kRestarting[] = "Restarting";
 inline constexpr char kParametersLost[] = "ParametersLost";

@@ -88,6 +88,12 @@ struct ToldOfPs {
 enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFinishing, kDone, kFailed };
 
 // The coordinator's last answer. Absent: it never answered. Old answers carry their age; unknown is never zero.
+// What a worker computes on, in its own words: "cpu, ..." or "cuda, ...".
+struct WorkerDevice {
+  int index = 0;
+  std::string device;
+};
+
 struct CoordinatorReport {
   double received_time = 0;
   CoordinatorPhase phase = CoordinatorPhase::kUnknown;
@@ -111,6 +117,7 @@ struct CoordinatorReport {
   std::optional<Restoration> restoration;        // absent: it began with initial values
   std::optional<ReplicationReport> replication;  // absent: nothing is known yet
   std::optional<api::RingStatus> ring;           // of all-reduce; absent: nothing is known yet
+  std::vector<WorkerDevice> devices;             // of those that have told, by index
   std::vector<int> placed_ps;                    // with a place in the view in force; empty: nobody knows
   ToldOfPs told;                                 // with the question that this answers
 };
@@ -132,6 +139,7 @@ struct Observed {
   std::string temporary_output;
   // Likewise: the templates that mount no volume that outlives their pods where checkpoints go: "A and B"; else empty.
   std::string temporary_checkpoints;
+  std::string gpus;  // the resource of GPUs that the workers' template asks for: "nvidia.com/gpu"; empty: none
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
   // On which nothing is scheduled any more, as they are drained; absent: nobody knows.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "operator/planner/checkpoint.h"
+#include "operator/planner/devices.h"
 #include "operator/planner/elastic.h"
 #include "operator/planner/output.h"
 #include "operator/planner/replication.h"
@@ -481,6 +482,7 @@ void UpdateStatus(Context& context) {
   UpdateModeInForce(context);
   UpdateReplication(context);
   UpdateRing(context);
+  UpdateDevices(context);
   UpdateTrainingCourse(context);
   UpdateMembership(context);
   UpdateProgress(context);

@@ -2,6 +2,7 @@
 #define DOWNPOUR_TRAINER_CORE_WORKER_METER_H_
 
 #include <cstdint>
+#include <string>
 
 #include "absl/time/time.h"
 #include "downpour/v1/control.pb.h"
@@ -16,6 +17,8 @@ class WorkerMeter {
   const v1::WorkerStats& stats() const { return stats_; }
   // What it is doing: "waiting", "computing" and so on.
   void SetState(const char* state) { stats_.set_state(state); }
+
+  void SetDevice(const std::string& device) { stats_.set_device(device); }
 
   void Start(Time now) { rate_since_ = now; }
   // Another history: what is counted goes on, the loss was of the one before.

@@ -19,6 +19,7 @@ struct WorkerIdentity {
   std::uint32_t process_incarnation = 1;
   std::vector<v1::TensorSpec> tensors;
   std::uint64_t sample_count = 0;
+  std::string device = {};                                             // what it computes on, for people
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that was read
 };
 

@@ -135,6 +135,8 @@ class Model {
 
   // "cpu, channels_last, 1 thread" - what was chosen, for people.
   virtual std::string description() const = 0;
+  // Where DeviceChoice::kAuto took the CPU: why there is no GPU. Otherwise empty.
+  virtual std::string without_gpu() const { return ""; }
 };
 
 // Errors as of PlanModel for what does not fit; kInvalidArgument as well: spec.model.frozen matches nothing or all;

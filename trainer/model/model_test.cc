@@ -339,7 +339,11 @@ TEST(Model, RefusesWrongOptions) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), HasSubstr("no NVIDIA driver on this machine"));
     options.device = DeviceChoice::kAuto;
-    EXPECT_THAT(Create(options)->description(), HasSubstr("cpu"));
+    const std::unique_ptr<Model> model = Create(options);
+    EXPECT_THAT(model->description(), HasSubstr("cpu"));
+    EXPECT_THAT(model->without_gpu(), HasSubstr("no NVIDIA driver on this machine"));
+    options.device = DeviceChoice::kCpu;
+    EXPECT_EQ(Create(options)->without_gpu(), "") << "that was asked for";
   }
 }
 

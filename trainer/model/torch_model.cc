@@ -162,8 +162,9 @@ struct Parts {
 
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelOptions& options, Parts parts, at::Device device)
+  TorchModel(const ModelOptions& options, Parts parts, at::Device device, std::string without_gpu)
       : parts_(std::move(parts)),
+        without_gpu_(std::move(without_gpu)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
         pinned_(options.pin_memory && device.is_cuda()),
@@ -337,6 +338,7 @@ class TorchModel final : public Model {
     return absl::StrFormat("%s, %s, %d thread%s%s", device_.is_cpu() ? "cpu" : "cuda", Name(layout_), threads_,
                            threads_ == 1 ? "" : "s", bf16_ ? ", bf16 autocast" : "");
   }
+  std::string without_gpu() const override { return without_gpu_; }
 
  private:
   void SetThreads() const {
@@ -606,6 +608,7 @@ class TorchModel final : public Model {
   }
 
   const Parts parts_;
+  const std::string without_gpu_;
   const int threads_;
   const bool bf16_;
   const bool pinned_;
@@ -623,11 +626,14 @@ class TorchModel final : public Model {
   std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
 };
 
-absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice) {
+absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice, std::string* without_gpu) {
   if (choice == DeviceChoice::kCpu) return at::Device(at::kCPU);
   const absl::Status cuda = LoadCuda();
   if (cuda.ok()) return at::Device(at::kCUDA, 0);
-  if (choice == DeviceChoice::kAuto) return at::Device(at::kCPU);
+  if (choice == DeviceChoice::kAuto) {
+    *without_gpu = std::string(cuda.message());
+    return at::Device(at::kCPU);
+  }
   return absl::Status(cuda.code(), absl::StrCat("device CUDA: ", cuda.message()));
 }
 
@@ -695,7 +701,8 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
     std::call_once(once, [] {
       if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
     });
-    const absl::StatusOr<at::Device> device = ChooseDevice(options.device);
+    std::string without_gpu;
+    const absl::StatusOr<at::Device> device = ChooseDevice(options.device, &without_gpu);
     if (!device.ok()) return device.status();
     if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");
@@ -708,7 +715,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
       return absl::FailedPreconditionError(
           "the fused layout is for convolution, ReLU and average pooling of 2 in a row");
     }
-    return std::make_unique<TorchModel>(options, *std::move(parts), *device);
+    return std::make_unique<TorchModel>(options, *std::move(parts), *device, std::move(without_gpu));
   });
 }
 

@@ -141,6 +141,7 @@ class RingTraining final : public TrainingLoop {
     core_options.initial_weights_crc32c = options_.initial_weights_crc32c;
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     core_options.tensors = TensorSpecsOf(*model_);
+    core_options.device = DeviceOf(*model_);
     core_options.address = JoinHostPort(host_, member_->port());
     return core_options;
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace downpour::worker {
 
 std::vector<v1::TensorSpec> TensorSpecsOf(const model::Model& model) {
@@ -16,6 +18,11 @@ std::vector<v1::TensorSpec> TensorSpecsOf(const model::Model& model) {
     specs.push_back(std::move(spec));
   }
   return specs;
+}
+
+std::string DeviceOf(const model::Model& model) {
+  const std::string why = model.without_gpu();
+  return absl::StrCat(model.description(), why.empty() ? "" : "; no GPU: ", why);
 }
 
 data::PrefetchOptions PrefetchOf(const v1::DatasetConfig& config) {

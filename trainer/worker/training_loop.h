@@ -27,6 +27,8 @@ class TrainingLoop {
 
 // What the model shares, as it is told to the coordinator.
 std::vector<v1::TensorSpec> TensorSpecsOf(const model::Model& model);
+// What it computes on, and of device Auto without a GPU why.
+std::string DeviceOf(const model::Model& model);
 data::PrefetchOptions PrefetchOf(const v1::DatasetConfig& config);
 
 }  // namespace downpour::worker

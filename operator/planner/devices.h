@@ -1,0 +1,15 @@
+#ifndef DOWNPOUR_OPERATOR_PLANNER_DEVICES_H_
+#define DOWNPOUR_OPERATOR_PLANNER_DEVICES_H_
+
+#include "operator/planner/context.h"
+
+// Of jobs whose workers ask for GPUs.
+namespace downpour::planner {
+
+// Follows GPUInUse: whether the workers compute on what their pods ask for. With device Auto one that finds no GPU that
+// it can use goes on without. Does nothing for a job whose template asks for none, or that is to train on CPUs.
+void UpdateDevices(Context& context);
+
+}  // namespace downpour::planner
+
+#endif  // DOWNPOUR_OPERATOR_PLANNER_DEVICES_H_

@@ -106,6 +106,38 @@ class ContractTest : public testing::TestWithParam<std::string> {
     return ends;
   }
 
+  struct Summed {
+    Values values;                   // rank 0's
+    std::vector<double> sums, most;  // of what the ranks had, and of its magnitudes
+  };
+  // Of Random(count, rank): by an all-reduce, and by a reduce-scatter with an all-gather. Both have the same bits, on
+  // every rank.
+  static Summed SumBothWays(const std::vector<std::unique_ptr<Collective>>& ends, std::size_t count,
+                            Precision travels) {
+    Summed summed{{}, std::vector<double>(count), std::vector<double>(count)};
+    std::vector<Values> reduced, scattered;
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      reduced.push_back(Random(count, static_cast<int>(rank)));
+      for (std::size_t i = 0; i < count; ++i) {
+        summed.sums[i] += reduced.back()[i];
+        summed.most[i] += std::abs(reduced.back()[i]);
+      }
+    }
+    scattered = reduced;
+    Together(static_cast<int>(ends.size()), [&](int rank) {
+      const std::size_t at = static_cast<std::size_t>(rank);
+      EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(reduced[at]), kNotHung, travels), absl::OkStatus());
+      EXPECT_EQ(ends[at]->ReduceScatter(absl::MakeSpan(scattered[at]), kNotHung, travels), absl::OkStatus());
+      EXPECT_EQ(ends[at]->AllGather(absl::MakeSpan(scattered[at]), kNotHung), absl::OkStatus());
+    });
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      EXPECT_TRUE(Bits(reduced[rank]) == Bits(reduced[0])) << ends.size() << " " << count << " " << rank;
+      EXPECT_TRUE(Bits(scattered[rank]) == Bits(reduced[0])) << ends.size() << " " << count << " " << rank;
+    }
+    summed.values = reduced[0];
+    return summed;
+  }
+
   std::string host_ = "127.0.0.1";
   std::unique_ptr<Implementation> implementation_;
   std::vector<std::unique_ptr<Member>> members_;
@@ -115,73 +147,35 @@ TEST_P(ContractTest, ASumHasTheSameBitsEverywhereWhicheverWayItIsMade) {
   for (int size = 1; size <= 4; ++size) {
     auto ends = Form(absl::StrCat("sum", size), size);
     ASSERT_FALSE(ends.empty());
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      EXPECT_EQ(ends[rank]->rank(), static_cast<int>(rank));
+      EXPECT_EQ(ends[rank]->size(), size);
+    }
     for (const std::size_t count : {0u, 1u, 3u, 1000u, 600001u}) {
-      std::vector<Values> reduced, scattered;
-      for (int rank = 0; rank < size; ++rank) {
-        reduced.push_back(Random(count, rank));
-      }
-      scattered = reduced;
-      const std::vector<Values> given = reduced;
-      Together(size, [&](int rank) {
-        const std::size_t at = static_cast<std::size_t>(rank);
-        EXPECT_EQ(ends[at]->rank(), rank);
-        EXPECT_EQ(ends[at]->size(), size);
-        EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(reduced[at]), kNotHung), absl::OkStatus());
-        EXPECT_EQ(ends[at]->ReduceScatter(absl::MakeSpan(scattered[at]), kNotHung), absl::OkStatus());
-        EXPECT_EQ(ends[at]->AllGather(absl::MakeSpan(scattered[at]), kNotHung), absl::OkStatus());
-      });
-      for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-        EXPECT_TRUE(Bits(reduced[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
-        EXPECT_TRUE(Bits(scattered[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
-      }
+      const Summed summed = SumBothWays(ends, count, Precision::kFloat32);
       for (std::size_t i = 0; i < count; ++i) {
-        double sum = 0, most = 0;
-        for (const Values& of_rank : given) {
-          sum += of_rank[i];
-          most += std::abs(of_rank[i]);
-        }
-        ASSERT_NEAR(reduced[0][i], sum, most * 1e-6) << size << " " << count << " " << i;
+        ASSERT_NEAR(summed.values[i], summed.sums[i], summed.most[i] * 1e-6) << size << " " << count << " " << i;
       }
     }
   }
 }
 
 TEST_P(ContractTest, ASumThatTravelsAsBfloat16IsOneAndTheSameEverywhere) {
-  constexpr Precision kHalf = Precision::kBfloat16;
   for (int size = 1; size <= 4; ++size) {
     auto ends = Form(absl::StrCat("halves", size), size);
     ASSERT_FALSE(ends.empty());
     for (const std::size_t count : {0u, 1u, 3u, 1001u, 600001u}) {
-      std::vector<Values> reduced, scattered;
-      for (int rank = 0; rank < size; ++rank) {
-        reduced.push_back(Random(count, rank));
-      }
-      scattered = reduced;
-      const std::vector<Values> given = reduced;
-      Together(size, [&](int rank) {
-        const std::size_t at = static_cast<std::size_t>(rank);
-        EXPECT_EQ(ends[at]->AllReduce(absl::MakeSpan(reduced[at]), kNotHung, kHalf), absl::OkStatus());
-        EXPECT_EQ(ends[at]->ReduceScatter(absl::MakeSpan(scattered[at]), kNotHung, kHalf), absl::OkStatus());
-        EXPECT_EQ(ends[at]->AllGather(absl::MakeSpan(scattered[at]), kNotHung), absl::OkStatus());
-      });
-      for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-        EXPECT_TRUE(Bits(reduced[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
-        EXPECT_TRUE(Bits(scattered[rank]) == Bits(reduced[0])) << size << " " << count << " " << rank;
-      }
+      const Summed summed = SumBothWays(ends, count, Precision::kBfloat16);
       if (size == 1) {
-        EXPECT_TRUE(Bits(reduced[0]) == Bits(given[0])) << "nothing travels";
+        EXPECT_TRUE(Bits(summed.values) == Bits(Random(count, 0))) << "nothing travels";
         continue;
       }
-      const std::vector<std::uint32_t> bits = Bits(reduced[0]);
+      const std::vector<std::uint32_t> bits = Bits(summed.values);
       for (std::size_t i = 0; i < count; ++i) {
-        double sum = 0, most = 0;
-        for (const Values& of_rank : given) {
-          sum += of_rank[i];
-          most += std::abs(of_rank[i]);
-        }
         ASSERT_EQ(bits[i] & 0xffff, 0u) << size << " " << count << " " << i;
         // Half a unit in the last of eight places each time it is rounded.
-        ASSERT_NEAR(reduced[0][i], sum, most * size * std::ldexp(1, -8)) << size << " " << count << " " << i;
+        ASSERT_NEAR(summed.values[i], summed.sums[i], summed.most[i] * size * std::ldexp(1, -8))
+            << size << " " << count << " " << i;
       }
     }
   }

@@ -170,11 +170,11 @@ absl::Status Serve(const std::shared_ptr<Session>& session) {
 
 class Server final : public SharedMemoryServer {
  public:
-  Server(std::shared_ptr<Shared> shared, std::string path, Descriptor listener, WakeEvent stop)
+  Server(std::shared_ptr<Shared> shared, std::string path, Descriptor listener, WakeEvent wake)
       : shared_(std::move(shared)),
         path_(std::move(path)),
         listener_(std::move(listener)),
-        stop_(std::move(stop)),
+        wake_(std::move(wake)),
         acceptor_([this] { Accept(); }) {}
 
   ~Server() override { Shutdown(); }
@@ -182,7 +182,8 @@ class Server final : public SharedMemoryServer {
   void Shutdown() override {
     absl::MutexLock lock(&mutex_);
     if (!acceptor_.joinable()) return;
-    stop_.Set();
+    stopping_ = true;
+    wake_.Set();
     acceptor_.join();
   }
 
@@ -202,13 +203,15 @@ class Server final : public SharedMemoryServer {
   void Accept() {
     int rest = -1;
     for (;;) {
-      pollfd polled[] = {{stop_.descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
+      pollfd polled[] = {{wake_.descriptor(), POLLIN, 0}, {listener_.get(), POLLIN, 0}};
       poll(polled, rest < 0 ? 2 : 1, rest);
       rest = -1;
-      if (polled[0].revents != 0) break;
+      if (polled[0].revents != 0) wake_.Clear();
+      if (stopping_) break;
       connected_.remove_if([](Connected& one) {
-        if (one.over) one.thread.join();
-        return one.over.load();
+        const bool over = one.over;
+        if (over) one.thread.join();
+        return over;
       });
       absl::StatusOr<std::optional<Descriptor>> socket = AcceptLocally(listener_);
       if (!socket.ok()) rest = kRestMilliseconds;
@@ -235,11 +238,12 @@ class Server final : public SharedMemoryServer {
     one.session = std::make_shared<Session>(
         shared_, std::make_shared<SharedMemoryLink>(std::move(socket), *std::move(region), shared_wake), shared_wake);
     try {
-      one.thread = std::thread([&one] {
+      one.thread = std::thread([this, &one] {
         const absl::Status ended = Serve(one.session);
         if (!absl::IsUnavailable(ended)) spdlog::warn("shared memory: {}", std::string(ended.message()));
         one.session->link().Close();
         one.over = true;
+        wake_.Set();
       });
     } catch (const std::system_error& error) {
       connected_.pop_back();
@@ -251,7 +255,8 @@ class Server final : public SharedMemoryServer {
   const std::shared_ptr<Shared> shared_;
   const std::string path_;
   const Descriptor listener_;
-  const WakeEvent stop_;
+  const WakeEvent wake_;  // of the acceptor: something has ended
+  std::atomic<bool> stopping_{false};
   std::list<Connected> connected_;  // of the acceptor
   absl::Mutex mutex_;
   std::thread acceptor_ ABSL_GUARDED_BY(mutex_);
@@ -268,12 +273,12 @@ absl::StatusOr<std::unique_ptr<SharedMemoryServer>> SharedMemoryServer::Start(Sh
   }
   absl::StatusOr<Descriptor> listener = ListenLocally(*path);
   if (!listener.ok()) return listener.status();
-  absl::StatusOr<WakeEvent> stop = WakeEvent::Create();
-  if (!stop.ok()) return stop.status();
+  absl::StatusOr<WakeEvent> wake = WakeEvent::Create();
+  if (!wake.ok()) return wake.status();
   auto shared = std::make_shared<Shared>();
   shared->options = std::move(options);
   shared->handler = std::move(handler);
-  return std::make_unique<Server>(std::move(shared), *std::move(path), *std::move(listener), *std::move(stop));
+  return std::make_unique<Server>(std::move(shared), *std::move(path), *std::move(listener), *std::move(wake));
 }
 
 }  // namespace downpour::wire

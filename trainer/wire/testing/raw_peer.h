@@ -92,12 +92,10 @@ class RawPeer {
   bool IsGone() {
     while (Receive().has_value()) {
     }
-    return !HasFailure();
+    return !testing::Test::HasFailure();
   }
 
  private:
-  static bool HasFailure() { return testing::Test::HasFatalFailure(); }
-
   Descriptor socket_;
   std::unique_ptr<OwnRegion> own_;
 };

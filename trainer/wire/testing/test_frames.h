@@ -82,6 +82,7 @@ class Outcome {
     if (!ready_.WaitForNotificationWithTimeout(kLimit)) result_ = absl::InternalError("the exchange never ended");
     return *result_;
   }
+  bool HasEnded(absl::Duration within) { return ready_.WaitForNotificationWithTimeout(within); }
   absl::StatusCode Code() { return Wait().status().code(); }
   // Lets go of the reply's payloads.
   void Drop() { result_->value().clear(); }

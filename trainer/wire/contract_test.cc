@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
 #include "trainer/wire/testing/test_frames.h"
 #include "trainer/wire/testing/transports.h"
@@ -227,9 +226,9 @@ TEST_P(ContractTest, CallbacksMayUseTheClientUntilItIsDestroyed) {
 }
 
 TEST_P(ContractTest, ReleasesPayloadsOfBothSides) {
-  absl::Notification request_released;
-  absl::Notification reply_released;
-  const auto tracked = [](std::size_t size, absl::Notification& released) {
+  Event request_released;
+  Event reply_released;
+  const auto tracked = [](std::size_t size, Event& released) {
     return std::shared_ptr<const std::vector<float>>(new std::vector<float>(size, 1.0f),
                                                      [&released](const std::vector<float>* values) {
                                                        delete values;
@@ -248,8 +247,8 @@ TEST_P(ContractTest, ReleasesPayloadsOfBothSides) {
   client->Exchange(server->address(), {FloatFrame(core::FrameKind::kPush, tracked(1 << 20, request_released))}, kLimit,
                    outcome.Callback());
   ASSERT_TRUE(outcome.Wait().ok()) << outcome.Wait().status();
-  EXPECT_TRUE(request_released.WaitForNotificationWithTimeout(kLimit));
-  EXPECT_TRUE(reply_released.WaitForNotificationWithTimeout(kLimit));
+  EXPECT_TRUE(request_released.WaitFor(kLimit));
+  EXPECT_TRUE(reply_released.WaitFor(kLimit));
   // What arrived is alive as long as the reply is.
   EXPECT_EQ(Floats(outcome.Wait()->at(0).payload), std::vector<float>(1 << 20, 1.0f));
 }

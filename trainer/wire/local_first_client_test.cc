@@ -4,9 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "trainer/wire/testing/raw_peer.h"
 #include "trainer/wire/testing/shared_directory.h"

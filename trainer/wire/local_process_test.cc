@@ -9,14 +9,13 @@
 #include <atomic>
 #include <csignal>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "gtest/gtest.h"
 #include "trainer/wire/shared_memory_transport.h"
 #include "trainer/wire/testing/process_frames.h"
@@ -119,7 +118,7 @@ TEST_F(ProcessTest, AServerThatIsKilledAtAnyMomentEndsWhatIsInFlight) {
     server.WaitUntilReady();
     const auto client = NewClient();
     std::atomic<bool> failed{false};
-    absl::Mutex mutex;
+    std::mutex mutex;
     std::vector<std::thread> threads;
     for (std::uint32_t thread = 0; thread < 4; ++thread) {
       threads.emplace_back([&, thread] {
@@ -128,7 +127,7 @@ TEST_F(ProcessTest, AServerThatIsKilledAtAnyMomentEndsWhatIsInFlight) {
           client->Exchange(kAddress, {NumberedFrame(4 * i + thread)}, kLimit, outcome.Callback());
           if (outcome.Wait().ok()) {
             EXPECT_TRUE(IsNumbered(outcome.Wait()->front()));
-            absl::MutexLock lock(&mutex);
+            const std::lock_guard lock(mutex);
             if (kept.size() < 20) kept.push_back(*outcome.Wait());
           } else {
             EXPECT_EQ(outcome.Code(), absl::StatusCode::kUnavailable) << outcome.Wait().status();
@@ -146,13 +145,13 @@ TEST_F(ProcessTest, AServerThatIsKilledAtAnyMomentEndsWhatIsInFlight) {
 }
 
 TEST_F(ProcessTest, AClientThatIsKilledAtAnyMomentLeavesWhatItSent) {
-  absl::Mutex mutex;
+  std::mutex mutex;
   std::vector<Frames> kept;
   std::atomic<int> wrong{0};
   const auto server = NewServer([&](Frames request, const std::function<void(Frames)>& reply) {
     if (!IsNumbered(request.front())) ++wrong;
     {
-      absl::MutexLock lock(&mutex);
+      const std::lock_guard lock(mutex);
       if (kept.size() % 10 != 9 || kept.size() > 100) kept.push_back(request);
       if (kept.size() > 200) kept.clear();
     }
@@ -167,7 +166,7 @@ TEST_F(ProcessTest, AClientThatIsKilledAtAnyMomentLeavesWhatItSent) {
     EXPECT_TRUE(WasKilled(client.Kill())) << "it found a wrong reply";
   }
   {
-    absl::MutexLock lock(&mutex);
+    const std::lock_guard lock(mutex);
     for (const Frames& frames : kept) EXPECT_TRUE(IsNumbered(frames.front()));
   }
   EXPECT_EQ(wrong.load(), 0);

@@ -5,16 +5,15 @@
 #include <chrono>
 #include <ctime>
 #include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "spdlog/spdlog.h"
 #include "trainer/core/time.h"
 #include "trainer/wire/shared_memory_link.h"
@@ -80,16 +79,16 @@ class Client final : public SharedMemoryDataClient {
 
   void Close() override {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       closing_ = true;
     }
     wake_->Set();
-    absl::MutexLock lock(&join_mutex_);
+    const std::lock_guard lock(join_mutex_);
     if (thread_.joinable()) thread_.join();
   }
 
   bool Ready(const std::string& address) override {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (closing_) return false;
     const Connection& connection = Wanted(address);
     return connection.state == State::kOpen && Now() >= connection.rest_until;
@@ -103,7 +102,7 @@ class Client final : public SharedMemoryDataClient {
     call.parts = *std::move(parts);
     std::shared_ptr<SharedMemoryLink> link;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       if (!closing_) {
         Connection& connection = Wanted(address);
         link = connection.link;
@@ -143,7 +142,8 @@ class Client final : public SharedMemoryDataClient {
     std::vector<Call> waiting;
   };
 
-  Connection& Wanted(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Under the lock, as are SetAlarm and TakeExpired.
+  Connection& Wanted(const std::string& address) {
     const auto [found, is_new] = connections_.try_emplace(address, nullptr);
     if (is_new) found->second = std::make_unique<Connection>();
     Connection& connection = *found->second;
@@ -154,7 +154,7 @@ class Client final : public SharedMemoryDataClient {
   }
 
   // The thread is to look at `deadline` at the latest.
-  void SetAlarm(core::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void SetAlarm(core::Time deadline) {
     if (deadline < alarm_) wake_->Set();
   }
 
@@ -169,7 +169,7 @@ class Client final : public SharedMemoryDataClient {
       outgoing = link->Prepare(RecordPurpose::kRequest, call.parts);
       call.parts.clear();
     }
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     const auto found = connections_.find(address);
     Connection* const connection = found == connections_.end() ? nullptr : found->second.get();
     const bool open = !closing_ && connection != nullptr && connection->state == State::kOpen &&
@@ -222,7 +222,7 @@ class Client final : public SharedMemoryDataClient {
       polled.assign(1, {wake_->descriptor(), POLLIN, 0});
       watched.clear();
       {
-        absl::MutexLock lock(&mutex_);
+        const std::lock_guard lock(mutex_);
         if (closing_) break;
         const core::Time now = Now();
         alarm_ = absl::InfiniteDuration();
@@ -255,8 +255,7 @@ class Client final : public SharedMemoryDataClient {
     CancelAll();
   }
 
-  void TakeExpired(const std::string& address, Connection& connection, core::Time now, std::vector<Due>* expired)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  void TakeExpired(const std::string& address, Connection& connection, core::Time now, std::vector<Due>* expired) {
     const auto expire = [&](Call& call) {
       if (call.deadline > now) {
         alarm_ = std::min(alarm_, call.deadline);
@@ -281,7 +280,7 @@ class Client final : public SharedMemoryDataClient {
   void Connect(const std::string& address) {
     absl::StatusOr<std::shared_ptr<SharedMemoryLink>> link = Greet(address);
     if (!link.ok()) return Break(address, nullptr, link.status());
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     Connection& connection = *connections_.at(address);
     connection.state = State::kGreeting;
     connection.link = *std::move(link);
@@ -304,7 +303,7 @@ class Client final : public SharedMemoryDataClient {
   }
 
   absl::Status CheckGreeting(const Watched& watched, core::Time now) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     const Connection& connection = *watched.connection;
     if (connection.link != watched.link || connection.state != State::kGreeting || now < connection.greeting_until) {
       return absl::OkStatus();
@@ -338,13 +337,13 @@ class Client final : public SharedMemoryDataClient {
 
   absl::Status Welcome(const Watched& watched, Descriptor region, std::uint64_t bytes) {
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       if (watched.connection->state != State::kGreeting) return absl::DataLossError("record: a second welcome");
     }
     if (absl::Status mapped = watched.link->SetPeer(std::move(region), bytes); !mapped.ok()) return mapped;
     std::vector<Call> waiting;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       watched.connection->state = State::kOpen;
       watched.connection->told.clear();
       waiting = std::exchange(watched.connection->waiting, {});
@@ -359,7 +358,7 @@ class Client final : public SharedMemoryDataClient {
     Call call;
     const std::uint64_t exchange = record.exchange;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       Connection& connection = *watched.connection;
       if (record.purpose == RecordPurpose::kError && connection.state == State::kGreeting) return StatusOf(record);
       if (exchange == 0 || exchange > connection.last_exchange) {
@@ -400,7 +399,7 @@ class Client final : public SharedMemoryDataClient {
     bool was_open = false;
     bool tell = false;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       Connection& connection = *connections_.at(address);
       if (connection.link != link) return;
       was_open = connection.state == State::kOpen;
@@ -427,7 +426,7 @@ class Client final : public SharedMemoryDataClient {
   void CancelAll() {
     std::vector<Due> due;
     {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       for (auto& [address, connection] : connections_) {
         if (connection->link != nullptr) connection->link->Close();
         connection->link = nullptr;
@@ -446,11 +445,12 @@ class Client final : public SharedMemoryDataClient {
   const std::shared_ptr<const WakeEvent> wake_;
   std::atomic<std::uint64_t> sent_{0};
   std::atomic<std::uint64_t> received_{0};
-  absl::Mutex mutex_;
-  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  core::Time alarm_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteDuration();  // when the thread looks without being woken
-  absl::flat_hash_map<std::string, std::unique_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
-  absl::Mutex join_mutex_;
+  // Before what is under it.
+  std::mutex mutex_;
+  bool closing_ = false;
+  core::Time alarm_ = absl::InfiniteDuration();  // when the thread looks without being woken
+  absl::flat_hash_map<std::string, std::unique_ptr<Connection>> connections_;
+  std::mutex join_mutex_;
   std::thread thread_;
 };
 

@@ -66,7 +66,7 @@ std::optional<SharedMemoryLink::Outgoing> SharedMemoryLink::Prepare(RecordPurpos
     record.body.resize(outgoing.bytes);
     out = record.body.data();
   } else {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     outgoing.place = own_->Take(outgoing.bytes);
     if (!outgoing.place.has_value()) return std::nullopt;
     record.offset = *outgoing.place;
@@ -80,13 +80,13 @@ std::optional<SharedMemoryLink::Outgoing> SharedMemoryLink::Prepare(RecordPurpos
 }
 
 void SharedMemoryLink::Discard(const Outgoing& outgoing) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (outgoing.place.has_value()) own_->GiveBack(*outgoing.place);
 }
 
 Sent SharedMemoryLink::Send(Outgoing outgoing, std::uint64_t exchange) {
   outgoing.record.exchange = exchange;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const Sent sent = closed_ ? Sent::kLost : SendRecord(socket_, outgoing.record);
   if (!outgoing.place.has_value()) return sent;
   if (sent == Sent::kYes) {
@@ -99,13 +99,13 @@ Sent SharedMemoryLink::Send(Outgoing outgoing, std::uint64_t exchange) {
 
 void SharedMemoryLink::Post(Outgoing outgoing, std::uint64_t exchange) {
   outgoing.record.exchange = exchange;
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   if (outgoing.place.has_value()) lent_.emplace(exchange, *outgoing.place);
   PostLocked(std::move(outgoing.record));
 }
 
 void SharedMemoryLink::Post(LocalRecord record) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   PostLocked(std::move(record));
 }
 
@@ -122,7 +122,7 @@ void SharedMemoryLink::PostLocked(LocalRecord record) {
 }
 
 void SharedMemoryLink::Close() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   CloseLocked();
 }
 
@@ -134,7 +134,7 @@ void SharedMemoryLink::CloseLocked() {
 }
 
 absl::Status SharedMemoryLink::Greet(const LocalRecord& record) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   LocalRecord greeting = record;
   greeting.offset = own_->bytes();
   if (SendRecord(socket_, greeting, own_->descriptor()) == Sent::kYes) return absl::OkStatus();
@@ -159,7 +159,7 @@ absl::StatusOr<std::optional<ReceivedRecord>> SharedMemoryLink::Receive() {
 }
 
 absl::Status SharedMemoryLink::TakeBack(std::uint64_t exchange) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   const auto lent = lent_.find(exchange);
   if (lent == lent_.end()) {
     return absl::DataLossError(absl::StrCat("record: exchange ", exchange, " gives back what it does not have"));
@@ -208,12 +208,12 @@ void SharedMemoryLink::Refuse(const LocalRecord& record) {
 }
 
 bool SharedMemoryLink::wants_to_write() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   return !queue_.empty();
 }
 
 void SharedMemoryLink::Flush() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard lock(mutex_);
   while (!closed_ && !queue_.empty()) {
     const Sent sent = SendRecord(socket_, queue_.front());
     if (sent == Sent::kFull) return;

@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "trainer/wire/frame_codec.h"
 #include "trainer/wire/local_socket.h"
@@ -78,17 +77,19 @@ class SharedMemoryLink : public std::enable_shared_from_this<SharedMemoryLink> {
  private:
   class Borrowed;
   absl::Status TakeBack(std::uint64_t exchange);
-  void PostLocked(LocalRecord record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void CloseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Under the lock.
+  void PostLocked(LocalRecord record);
+  void CloseLocked();
 
   const Descriptor socket_;
   const std::shared_ptr<const WakeEvent> wake_;
   std::shared_ptr<PeerRegion> peer_;  // of the thread that polls
-  mutable absl::Mutex mutex_;
-  const std::unique_ptr<OwnRegion> own_ ABSL_PT_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::uint64_t, std::uint64_t> lent_ ABSL_GUARDED_BY(mutex_);  // exchange to place
-  std::deque<LocalRecord> queue_ ABSL_GUARDED_BY(mutex_);
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  mutable std::mutex mutex_;
+  // Under the lock. ThreadSanitizer does not see the locks of Abseil.
+  const std::unique_ptr<OwnRegion> own_;
+  absl::flat_hash_map<std::uint64_t, std::uint64_t> lent_;  // exchange to place
+  std::deque<LocalRecord> queue_;
+  bool closed_ = false;
 };
 
 }  // namespace downpour::wire

@@ -7,16 +7,15 @@
 #include <chrono>
 #include <cstring>
 #include <list>
+#include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "spdlog/spdlog.h"
 #include "trainer/wire/shared_memory_link.h"
 #include "trainer/wire/shared_memory_transport.h"
@@ -49,7 +48,7 @@ class Session {
 
   // False: the client does not count as it should.
   bool Open(std::uint64_t exchange) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (exchange <= last_) return false;
     last_ = exchange;
     open_.insert(exchange);
@@ -74,16 +73,16 @@ class Session {
 
  private:
   bool TakeOut(std::uint64_t exchange) {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     return open_.erase(exchange) != 0;
   }
 
   const std::shared_ptr<Shared> shared_;
   const std::shared_ptr<SharedMemoryLink> link_;
   const std::shared_ptr<const WakeEvent> wake_;
-  absl::Mutex mutex_;
-  std::uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::flat_hash_set<std::uint64_t> open_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::uint64_t last_ = 0;
+  absl::flat_hash_set<std::uint64_t> open_;
 };
 
 // What `reply` refers to; its end without an answer is an answer too.
@@ -180,7 +179,7 @@ class Server final : public SharedMemoryServer {
   ~Server() override { Shutdown(); }
 
   void Shutdown() override {
-    absl::MutexLock lock(&mutex_);
+    const std::lock_guard lock(mutex_);
     if (!acceptor_.joinable()) return;
     stopping_ = true;
     wake_.Set();
@@ -258,8 +257,8 @@ class Server final : public SharedMemoryServer {
   const WakeEvent wake_;  // of the acceptor: something has ended
   std::atomic<bool> stopping_{false};
   std::list<Connected> connected_;  // of the acceptor
-  absl::Mutex mutex_;
-  std::thread acceptor_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::thread acceptor_;
 };
 
 }  // namespace

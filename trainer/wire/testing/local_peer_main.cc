@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "trainer/wire/shared_memory_transport.h"
+#include "trainer/wire/testing/event.h"
 #include "trainer/wire/testing/process_frames.h"
 
 namespace downpour::wire {
@@ -60,14 +60,14 @@ int Exchange(const std::string& directory, const std::string& address) {
   for (std::uint32_t thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&, thread] {
       for (std::uint32_t i = 0; !over; ++i) {
-        absl::Notification ended;
+        Event ended;
         client->Exchange(address, {NumberedFrame(4 * i + thread)}, absl::Seconds(30),
                          [&](const absl::StatusOr<Frames>& reply) {
                            if (reply.ok() && !IsNumbered(reply->front())) std::_Exit(2);
                            if (reply.ok() && !served.exchange(true)) Ready();
                            ended.Notify();
                          });
-        ended.WaitForNotification();
+        ended.WaitFor(absl::Hours(1));
       }
     });
   }

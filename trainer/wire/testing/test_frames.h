@@ -1,20 +1,21 @@
 #ifndef DOWNPOUR_TRAINER_WIRE_TESTING_TEST_FRAMES_H_
 #define DOWNPOUR_TRAINER_WIRE_TESTING_TEST_FRAMES_H_
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "gtest/gtest.h"
 #include "trainer/core/frame.h"
+#include "trainer/wire/testing/event.h"
 #include "trainer/wire/transport.h"
 
 // What tests of transports exchange, and how they wait for it.
@@ -79,17 +80,17 @@ class Outcome {
     };
   }
   const absl::StatusOr<Frames>& Wait() {
-    if (!ready_.WaitForNotificationWithTimeout(kLimit)) result_ = absl::InternalError("the exchange never ended");
+    if (!ready_.WaitFor(kLimit)) result_ = absl::InternalError("the exchange never ended");
     return *result_;
   }
-  bool HasEnded(absl::Duration within) { return ready_.WaitForNotificationWithTimeout(within); }
+  bool HasEnded(absl::Duration within) { return ready_.WaitFor(within); }
   absl::StatusCode Code() { return Wait().status().code(); }
   // Lets go of the reply's payloads.
   void Drop() { result_->value().clear(); }
 
  private:
   std::optional<absl::StatusOr<Frames>> result_;
-  absl::Notification ready_;
+  Event ready_;
 };
 
 // Replies that a handler held back.
@@ -97,21 +98,23 @@ class HeldReplies {
  public:
   DataHandler Handler() {
     return [this](Frames request, std::function<void(Frames)> reply) {
-      absl::MutexLock lock(&mutex_);
+      const std::lock_guard lock(mutex_);
       held_.emplace_back(std::move(request), std::move(reply));
+      changed_.notify_all();
     };
   }
   using Held = std::pair<Frames, std::function<void(Frames)>>;
   std::vector<Held> WaitFor(std::size_t count) {
-    absl::MutexLock lock(&mutex_);
-    const auto enough = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return held_.size() >= count; };
-    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&enough), kLimit));
+    std::unique_lock lock(mutex_);
+    const auto enough = [this, count] { return held_.size() >= count; };
+    EXPECT_TRUE(changed_.wait_for(lock, absl::ToChronoNanoseconds(kLimit), enough));
     return std::exchange(held_, {});
   }
 
  private:
-  absl::Mutex mutex_;
-  std::vector<Held> held_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Held> held_;
 };
 
 }  // namespace downpour::wire

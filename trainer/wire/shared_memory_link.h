@@ -21,8 +21,8 @@
 // writes. What client and server have in common.
 namespace downpour::wire {
 
-// The checksum of a payload would be of bytes that go from one memory to the same memory: what it guards against, a
-// network, is not there, and it costs as much as the copy (docs/architecture.md).
+// Payloads do not leave the memory of the machine, whose own means guard it, and computing their checksums twice takes
+// half as much of the processor again as the whole exchange with the optimizer's step (docs/architecture.md).
 inline constexpr PayloadChecksums kLocalChecksums = PayloadChecksums::kLeftOut;
 
 class SharedMemoryLink : public std::enable_shared_from_this<SharedMemoryLink> {

@@ -160,7 +160,7 @@ absl::Status Serve(const std::shared_ptr<Session>& session) {
     absl::StatusOr<std::optional<ReceivedRecord>> received = session->link().Receive();
     if (!received.ok()) return received.status();
     if (!received->has_value()) continue;
-    const absl::Status status =
+    absl::Status status =
         greeted ? Handle(session, std::move((*received)->record)) : Greet(*session, *std::move(*received));
     if (!status.ok()) return status;
     greeted = true;

@@ -28,6 +28,7 @@ struct RunOptions {
   bool json = false;
   std::string run_directory;  // empty: the next one under ./downpour-runs
   double audit_seconds = 30;  // for parameter servers that do not say what they applied
+  bool shared_memory = true;  // between workers and parameter servers
 };
 
 // What a command is about: if the options of a cluster were given, a job on it by its name; otherwise a run of this

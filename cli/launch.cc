@@ -87,7 +87,7 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
 }
 
 ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent,
-                            api::Strategy strategy, api::Role role, int index, int incarnation) {
+                            api::Strategy strategy, bool shared_memory, api::Role role, int index, int incarnation) {
   const std::string name = ProcessName(role, index);
   const bool worker = role == api::Role::kWorker;
   ProcessSpec spec;
@@ -108,6 +108,8 @@ ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_dir
   const bool ring = worker && strategy == api::Strategy::kAllReduce;
   if (!worker || ring) add({"--listen", kEphemeral, "--address-file", paths.Address(name)});
   if (ring) add({"--ring-listen", kEphemeral});
+  const bool has_data = role != api::Role::kCoordinator && strategy == api::Strategy::kParameterServer;
+  if (has_data && shared_memory) add({"--local-data", paths.LocalData()});
   add({"--metrics-listen", kEphemeral, "--metrics-address-file", paths.MetricsAddress(name)});
   add({"--parent", absl::StrCat(parent)});
   return spec;

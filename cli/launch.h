@@ -31,8 +31,9 @@ absl::StatusOr<std::string> MakeConfig(const api::TrainingJob& job, const std::s
                                        const std::string& output_directory);
 
 // How one process is started. All ports are ephemeral; `parent` is the process it must not outlive.
+// Where shared memory is to be used, data between workers and ps go through it.
 ProcessSpec MakeProcessSpec(const RunPaths& paths, const std::string& binary_directory, pid_t parent,
-                            api::Strategy strategy, api::Role role, int index, int incarnation);
+                            api::Strategy strategy, bool shared_memory, api::Role role, int index, int incarnation);
 
 // Checks on this machine that validation cannot make. kInvalidArgument: "spec.dataset.path: ...".
 absl::Status CheckDataset(const api::TrainingJob& job);

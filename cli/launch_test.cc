@@ -39,11 +39,11 @@ TEST(LaunchTest, EachRoleGetsItsArguments) {
   const RunPaths paths{"/run"};
   using Words = std::vector<std::string>;
   constexpr api::Strategy kServers = api::Strategy::kParameterServer;
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kCoordinator, 0, 2).command,
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, true, api::Role::kCoordinator, 0, 2).command,
             (Words{"/bin/downpour-server", "coordinator", "--config", "/run/config.json", "--incarnation", "2",
                    "--listen", "127.0.0.1:0", "--address-file", "/run/addresses/coordinator-0", "--metrics-listen",
                    "127.0.0.1:0", "--metrics-address-file", "/run/metrics/coordinator-0", "--parent", "42"}));
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kParameterServer, 1, 1).command,
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kServers, true, api::Role::kParameterServer, 1, 1).command,
             (Words{"/bin/downpour-server",
                    "ps",
                    "--config",
@@ -58,25 +58,34 @@ TEST(LaunchTest, EachRoleGetsItsArguments) {
                    "127.0.0.1:0",
                    "--address-file",
                    "/run/addresses/ps-1",
+                   "--local-data",
+                   "/run/local",
                    "--metrics-listen",
                    "127.0.0.1:0",
                    "--metrics-address-file",
                    "/run/metrics/ps-1",
                    "--parent",
                    "42"}));
-  const ProcessSpec worker = MakeProcessSpec(paths, "/bin", 42, kServers, api::Role::kWorker, 2, 3);
+  const ProcessSpec worker = MakeProcessSpec(paths, "/bin", 42, kServers, true, api::Role::kWorker, 2, 3);
   EXPECT_EQ(worker.command,
             (Words{"/bin/downpour-worker", "--config", "/run/config.json", "--incarnation", "3", "--index", "2",
-                   "--coordinator", "@/run/addresses/coordinator-0", "--metrics-listen", "127.0.0.1:0",
-                   "--metrics-address-file", "/run/metrics/worker-2", "--parent", "42"}));
+                   "--coordinator", "@/run/addresses/coordinator-0", "--local-data", "/run/local", "--metrics-listen",
+                   "127.0.0.1:0", "--metrics-address-file", "/run/metrics/worker-2", "--parent", "42"}));
   EXPECT_EQ(worker.log_path, "/run/logs/worker-2.log");
+}
+
+TEST(LaunchTest, WithoutSharedMemoryNobodyIsToldWhereItIs) {
+  for (const api::Role role : {api::Role::kCoordinator, api::Role::kParameterServer, api::Role::kWorker}) {
+    EXPECT_THAT(MakeProcessSpec({"/run"}, "/bin", 42, api::Strategy::kParameterServer, false, role, 0, 1).command,
+                ::testing::Not(::testing::Contains("--local-data")));
+  }
 }
 
 TEST(LaunchTest, AWorkerOfARingHasAnAddressAndOneForTheOthers) {
   const RunPaths paths{"/run"};
   using Words = std::vector<std::string>;
   constexpr api::Strategy kRing = api::Strategy::kAllReduce;
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kRing, api::Role::kWorker, 2, 3).command,
+  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kRing, true, api::Role::kWorker, 2, 3).command,
             (Words{"/bin/downpour-worker",
                    "--config",
                    "/run/config.json",
@@ -98,8 +107,9 @@ TEST(LaunchTest, AWorkerOfARingHasAnAddressAndOneForTheOthers) {
                    "/run/metrics/worker-2",
                    "--parent",
                    "42"}));
-  EXPECT_EQ(MakeProcessSpec(paths, "/bin", 42, kRing, api::Role::kCoordinator, 0, 1).command,
-            MakeProcessSpec(paths, "/bin", 42, api::Strategy::kParameterServer, api::Role::kCoordinator, 0, 1).command);
+  EXPECT_EQ(
+      MakeProcessSpec(paths, "/bin", 42, kRing, true, api::Role::kCoordinator, 0, 1).command,
+      MakeProcessSpec(paths, "/bin", 42, api::Strategy::kParameterServer, true, api::Role::kCoordinator, 0, 1).command);
 }
 
 TEST(LaunchTest, EveryFileOfTheDataSetMustBeThereGzippedOrNot) {

@@ -37,6 +37,7 @@ struct Arguments {
   int tail = 0;
   bool follow = false;
   std::string run_directory;
+  bool no_shared_memory = false;
   double audit_seconds = 30;
   std::vector<std::string> overrides;
   std::string job_uid;
@@ -155,6 +156,8 @@ int Main(int argument_count, char** argument_values) {
   CLI::App* const run = app.add_subcommand("run", "runs a TrainingJob with processes of this machine");
   AddManifest(*run, arguments);
   run->add_option("--run-dir", arguments.run_directory, "an empty or new folder for the run");
+  run->add_flag("--no-shared-memory", arguments.no_shared_memory,
+                "data between workers and parameter servers go over the network of this machine");
   run->add_option("--audit-seconds", arguments.audit_seconds,
                   "how long parameter servers, or workers without them, are asked in the end what they applied")
       ->check(CLI::Range(0, 3600))
@@ -239,7 +242,8 @@ int Main(int argument_count, char** argument_values) {
   const Overrides& overrides = *parsed;
   const bool json = arguments.output == "json";
   if (run->parsed())
-    return RunCommand({arguments.file, overrides, json, arguments.run_directory, arguments.audit_seconds});
+    return RunCommand({arguments.file, overrides, json, arguments.run_directory, arguments.audit_seconds,
+                       !arguments.no_shared_memory});
   if (validate->parsed()) return ValidateCommand(arguments.file, overrides, json);
   if (ledger->parsed()) {
     return LedgerCommand({arguments.file, overrides, arguments.job_uid, arguments.addresses, json});

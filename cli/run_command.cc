@@ -188,8 +188,8 @@ int Run(PreparedRun& run, const RunOptions& options, const Clock& clock, double 
         *view,
         recorder,
         [&](api::Role role, int index, int incarnation) {
-          return MakeProcessSpec(paths, run.binary_directory, getpid(), run.job.spec.strategy, role, index,
-                                 incarnation);
+          return MakeProcessSpec(paths, run.binary_directory, getpid(), run.job.spec.strategy, options.shared_memory,
+                                 role, index, incarnation);
         },
         [&](const RunState& state) {
           last_status = state.status;

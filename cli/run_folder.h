@@ -30,6 +30,7 @@ struct RunPaths {
   std::string Log(const std::string& name) const;             // of "worker-2"
   std::string Address(const std::string& name) const;         // where the process writes its host:port
   std::string MetricsAddress(const std::string& name) const;  // likewise, of its metrics
+  std::string LocalData() const { return root + "/local"; }   // where workers and ps find each other's memory
 };
 
 // A run folder that this process holds: while it lives, RunIsHeld says so to other processes. The lock is the kernel's

@@ -161,6 +161,7 @@ def main():
 
     if not options.only or "transfer" in options.only:
         rows += rows_of(options.bin, "transfer_bench", "--json", "--pairs", str(max(25, options.pairs)))
+        rows += rows_of(options.bin, "transfer_bench", "--json", "--pairs", str(options.pairs), "--transport", "shared-memory")
         for codec in ("bf16", "int8"):
             rows += rows_of(options.bin, "transfer_bench", "--json", "--pairs", str(options.pairs), "--codec", codec)
     if not options.only or "checkpoint" in options.only:

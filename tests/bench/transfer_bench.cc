@@ -2,7 +2,8 @@
 // with the same chunks, window and channel arguments, and beside a raw TCP copy. Ours and the reference are measured in
 // turn, in pairs; every result is verified. The bare exchange runs twice: in processes as gRPC comes, which is the
 // reference, and in processes that keep freed memory (KeepReceiveMemory) as ours do, which tells how much of the
-// difference the data plane itself makes. Client and server are two processes each time. With --codec: pushes of
+// difference the data plane itself makes. Client and server are two processes each time. With --transport
+// shared-memory: the data plane through shared memory against the data plane over gRPC. With --codec: pushes of
 // gradients that are encoded, with error feedback as a worker does it, against the same pushes in fp32, both in float32
 // bytes a second.
 #include <arpa/inet.h>
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +48,7 @@
 #include "trainer/core/ps.h"
 #include "trainer/wire/grpc_transport.h"
 #include "trainer/wire/receive_memory.h"
+#include "trainer/wire/shared_memory_transport.h"
 
 namespace downpour::bench {
 namespace {
@@ -61,6 +64,7 @@ struct Sizes {
   std::size_t window = 4;
   int channels = 1;
   core::FrameCodec codec = core::FrameCodec::kFp32;
+  std::string local;  // directory of the sockets; empty: no shared memory
   std::size_t floats() const { return slices * floats_per_slice; }
   std::size_t slice_bytes() const { return floats_per_slice * sizeof(float); }
   std::size_t bytes() const { return slices * slice_bytes(); }
@@ -227,10 +231,20 @@ struct Ports {
 [[noreturn]] void Serve(const Sizes& sizes, wire::DataHandler handler, int ports_fd, int lifeline) {
   Ports ports;
   BareService bare(sizes);
-  wire::GrpcDataService data(std::move(handler));
+  wire::GrpcDataService data(handler);
   const absl::StatusOr<wire::StartedServer> started = wire::StartServer("127.0.0.1:0", {&bare, &data});
   if (!started.ok()) Die(started.status().ToString());
   ports.grpc = started->port;
+  std::unique_ptr<wire::SharedMemoryServer> local;
+  if (!sizes.local.empty()) {
+    wire::SharedMemoryServerOptions options;
+    options.directory = sizes.local;
+    options.job_uid = kJobUid;
+    options.address = absl::StrCat("127.0.0.1:", ports.grpc);
+    auto listening = wire::SharedMemoryServer::Start(std::move(options), std::move(handler));
+    if (!listening.ok()) Die(listening.status().ToString());
+    local = *std::move(listening);
+  }
   std::thread(ServeTcp, Listen(ports.tcp), sizes.bytes()).detach();
   if (write(ports_fd, &ports, sizeof(ports)) != sizeof(ports)) Die("cannot report the ports");
   char byte;
@@ -329,7 +343,18 @@ class DataPlaneClient {
       : address_(std::move(address)),
         sizes_(sizes),
         feedback_({sizes.codec, 0.01}),
-        client_(wire::MakeGrpcDataClient({.channels_per_address = sizes.channels})) {}
+        grpc_(wire::MakeGrpcDataClient({.channels_per_address = sizes.channels})),
+        client_(grpc_.get()) {
+    if (sizes.local.empty()) return;
+    wire::SharedMemoryClientOptions options;
+    options.directory = sizes.local;
+    options.job_uid = kJobUid;
+    auto local = wire::MakeSharedMemoryDataClient(std::move(options));
+    if (!local.ok()) Die(local.status().ToString());
+    local_ = *std::move(local);
+  }
+
+  void UseSharedMemory(bool use) { client_ = use ? local_.get() : grpc_.get(); }
 
   void Push(const std::shared_ptr<const std::vector<float>>& gradient) {
     Exchange(
@@ -401,7 +426,9 @@ class DataPlaneClient {
   const std::string address_;
   const Sizes sizes_;
   core::ErrorFeedback feedback_;
-  const std::unique_ptr<wire::DataClient> client_;
+  const std::unique_ptr<wire::DataClient> grpc_;
+  std::unique_ptr<wire::DataClient> local_;
+  wire::DataClient* client_;  // one of these
   std::uint32_t pushes_ = 0;
 };
 
@@ -470,7 +497,7 @@ double Median(std::vector<double> values) {
   return values.size() % 2 != 0 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-enum class Transfer : char { kBarePush, kBarePull, kPush, kPull, kTcp, kPushEncoded };
+enum class Transfer : char { kBarePush, kBarePull, kPush, kPull, kTcp, kPushEncoded, kPushLocally, kPullLocally };
 
 // A client process and its server process, which this process commands.
 class Pair {
@@ -563,6 +590,7 @@ void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results)
   Transfer transfer;
   while (read(commands, &transfer, sizeof(transfer)) == sizeof(transfer)) {
     Rate rate;
+    data.UseSharedMemory(transfer == Transfer::kPushLocally || transfer == Transfer::kPullLocally);
     switch (transfer) {
       case Transfer::kBarePush:
         rate = meter.Measure([&] { bare.Push(*gradient); });
@@ -571,10 +599,12 @@ void Pair::RunClient(const Sizes& sizes, int repeats, int commands, int results)
         rate = meter.Measure([&] { bare.Pull(); });
         break;
       case Transfer::kPush:
+      case Transfer::kPushLocally:
         rate = meter.Measure([&] { data.Push(gradient); });
         pushes += repeats;
         break;
       case Transfer::kPull:
+      case Transfer::kPullLocally:
         rate = meter.Measure([&] { data.Pull(pulled); });
         verify();
         break;
@@ -658,6 +688,61 @@ int MeasureCodec(Sizes sizes, const NamedCodec& codec, int pairs, int repeats, s
   return holds ? 0 : 3;
 }
 
+int MeasureSharedMemory(Sizes sizes, int pairs, int repeats, double target, bool json) {
+  char directory[] = "/tmp/downpour-bench-XXXXXX";
+  if (mkdtemp(directory) == nullptr) Die("no directory");
+  sizes.local = directory;
+  struct Row {
+    const char* name;
+    Transfer transfer;
+    Transfer over_grpc;
+    Series ours, reference;
+  };
+  Row rows[] = {{"push+apply shared memory", Transfer::kPushLocally, Transfer::kPush, {}, {}},
+                {"pull shared memory", Transfer::kPullLocally, Transfer::kPull, {}, {}}};
+  {
+    const Pair processes(sizes, repeats, true);
+    for (int pair = -1; pair < pairs; ++pair) {  // the first one warms up
+      for (Row& row : rows) {
+        Rate ours, reference;
+        if (pair % 2 == 0) reference = processes.Measure(row.over_grpc);
+        ours = processes.Measure(row.transfer);
+        if (pair % 2 != 0) reference = processes.Measure(row.over_grpc);
+        if (pair < 0) continue;
+        row.ours.Add(ours);
+        row.reference.Add(reference);
+      }
+    }
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(directory, ignored);
+  bool all_hold = true;
+  nlohmann::json report = nlohmann::json::array();
+  for (const Row& row : rows) {
+    const PairedRatio ratio = ComputePairedRatio(row.ours.rates, row.reference.rates);
+    const bool holds = ratio.ratio >= target;
+    all_hold = all_hold && holds;
+    report.push_back({{"name", row.name},
+                      {"ours", Median(row.ours.rates)},
+                      {"reference", Median(row.reference.rates)},
+                      {"ratio", ratio.ratio},
+                      {"unit", "MB/s"},
+                      {"target", target},
+                      {"holds", holds},
+                      {"runs", pairs},
+                      {"spread", {ratio.low, ratio.high}},
+                      {"processorMs", {Median(row.ours.processor_ms), Median(row.reference.processor_ms)}}});
+    if (json) continue;
+    std::printf(
+        "%s, %zu bytes: %.0f MB/s, %.0f ms CPU; over gRPC %.0f MB/s, %.0f ms CPU; ratio %.3f [%.3f, %.3f]"
+        "   target %.2f %s\n",
+        row.name, sizes.bytes(), Median(row.ours.rates), Median(row.ours.processor_ms), Median(row.reference.rates),
+        Median(row.reference.processor_ms), ratio.ratio, ratio.low, ratio.high, target, holds ? "holds" : "MISSED");
+  }
+  if (json) std::printf("%s\n", report.dump(2).c_str());
+  return all_hold ? 0 : 3;
+}
+
 int Measure(const Sizes& sizes, int pairs, int repeats, double target, bool json) {
   const Pair plain(sizes, repeats, false);
   const Pair tuned(sizes, repeats, true);
@@ -737,6 +822,7 @@ int Main(int argc, char** argv) {
   int repeats = 4;
   std::optional<double> target;
   std::string codec;
+  std::string transport = "grpc";
   bool json = false;
   CLI::App app("Measures push + apply and pull against a bare gRPC exchange. Exit code 3: a target is missed.");
   app.add_option("--slices", sizes.slices, "slices of the model")->check(CLI::Range(1, 1024));
@@ -748,12 +834,16 @@ int Main(int argc, char** argv) {
   app.add_option("--target", target, "the ratio to reach");
   app.add_option("--codec", codec, "pushes in this codec against pushes in fp32")
       ->check(CLI::IsMember({"bf16", "int8"}));
+  app.add_option("--transport", transport, "shared-memory: that against gRPC")
+      ->check(CLI::IsMember({"grpc", "shared-memory"}))
+      ->capture_default_str();
   app.add_flag("--json", json, "print the results as a JSON list");
   CLI11_PARSE(app, argc, argv);
 
   for (const NamedCodec& named : kCodecs) {
     if (codec == named.name) return MeasureCodec(sizes, named, pairs, repeats, target, json);
   }
+  if (transport != "grpc") return MeasureSharedMemory(sizes, pairs, repeats, target.value_or(2), json);
   return Measure(sizes, pairs, repeats, target.value_or(0.9), json);
 }
 

@@ -322,15 +322,15 @@ def prepare(arguments, scenario, folder):
     return path, programs
 
 
-def supervise(arguments, manifest, programs, folder, step, *, patience=PATIENCE_SECONDS, environment=None, last=None):
+def supervise(arguments, manifest, programs, folder, step, *, patience=PATIENCE_SECONDS, environment=None, last=None, options=()):
     """Runs the job in folder/run; its summary, once it ended well with an exact ledger. `step` is called again and again
-    while it runs, and `last` when it has ended or is given up, before its processes are killed."""
+    while it runs, and `last` when it has ended or is given up, before its processes are killed. `options` are of `downpour run`."""
     run_folder = os.path.join(folder, "run")
     environment = dict(os.environ, DOWNPOUR_BINARY_DIR=programs, DOWNPOUR_COUNTER_SAMPLES=str(SAMPLES), **(environment or {}))
     deadline = time.monotonic() + patience
     output_path = os.path.join(folder, "summary")
     with open(output_path, "wb") as output:
-        process = subprocess.Popen([arguments.downpour, "run", manifest, "--run-dir", run_folder, "--output", "json"],
+        process = subprocess.Popen([arguments.downpour, "run", manifest, "--run-dir", run_folder, "--output", "json", *options],
                                    stdout=output, env=environment)
         try:
             while process.poll() is None:
@@ -381,6 +381,13 @@ def metric(address, name, seconds=10):
     return next((float(line.split()[1]) for line in lines if line.startswith(name + " ")), 0.0)
 
 
+def check_shared_memory(logs):
+    """Every worker reached a parameter server that way."""
+    for index in range(WORKERS):
+        with open(os.path.join(logs, f"worker-{index}.log"), encoding="utf-8") as file:
+            check("data go through shared memory" in file.read(), f"worker-{index} used the network alone")
+
+
 def run(arguments, folder):
     scenario = SCENARIOS[arguments.scenario]
     manifest, programs = prepare(arguments, scenario, folder)
@@ -389,6 +396,7 @@ def run(arguments, folder):
     summary = supervise(arguments, manifest, programs, folder, faults.step, last=faults.resume_all)
     check(not faults.pending, f"it ended before these faults: {faults.pending}")
     check_left(os.path.join(run_folder, "logs"))
+    check_shared_memory(os.path.join(run_folder, "logs"))
     check(summary["restarts"] >= faults.kills, f"{summary['restarts']} restarts after {faults.kills} kills")
     lost = "ps" in scenario["kill"]
     check((summary["generation"] > 1) == lost, f"generation {summary['generation']}")

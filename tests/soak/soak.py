@@ -138,7 +138,9 @@ def run(arguments, folder):
     run_protected(
         arguments, scenario, folder, int(arguments.seconds * pace), faults.step, least_epochs=2,
         patience=3 * arguments.seconds + 120,
-        environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS)}, last=faults.mend)
+        environment={"DOWNPOUR_COUNTER_STEP_MILLISECONDS": str(STEP_MILLISECONDS)}, last=faults.mend,
+        # What is cut off is to be cut off, and shared memory is not.
+        options=["--no-shared-memory"] if arguments.network else [])
     return sum(faults.count.values())
 
 

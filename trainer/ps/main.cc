@@ -38,6 +38,7 @@ absl::Status RunPs(const service::ProcessFlags& flags, const v1::TrainingConfig&
   options.listen = flags.listen;
   options.advertise = flags.advertise;
   options.advertise_host = flags.advertise_host;
+  options.local_data = flags.local_data;
   options.metrics_listen = flags.metrics_listen;
   options.store = config.checkpoint().uri();
   options.extra_bytes_limit = config.checkpoint().extra_bytes_limit();
@@ -57,9 +58,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   service::ProcessFlags flags;
   CLI::App* coordinator = app.add_subcommand("coordinator", "membership, views and data leases of one job");
-  service::AddFlags(*coordinator, {false, false, true}, &flags);
+  service::AddFlags(*coordinator, {.index = false, .coordinator = false}, &flags);
   CLI::App* ps = app.add_subcommand("ps", "slices of the parameters of one job");
-  service::AddFlags(*ps, {true, true, true, true}, &flags);
+  service::AddFlags(*ps, {.node = true, .local_data = true}, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -16,11 +16,13 @@
 #include "trainer/checkpoint/store.h"
 #include "trainer/ps/checkpoint_thread.h"
 #include "trainer/service/calls.h"
+#include "trainer/service/data_bytes.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
 #include "trainer/service/stubs.h"
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
+#include "trainer/wire/shared_memory_transport.h"
 
 namespace downpour::ps {
 namespace {
@@ -43,6 +45,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   ~Impl() override {
     Stop();
     data_.Shutdown();  // first: what comes from now on nobody would answer
+    if (local_data_ != nullptr) local_data_->Shutdown();
     replication_timer_.Stop();
     peers_.reset();
     checkpoints_.reset();
@@ -74,9 +77,11 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     core_options.address = !options_.advertise.empty()        ? options_.advertise
                            : !options_.advertise_host.empty() ? JoinHostPort(options_.advertise_host, started->port)
                                                               : address_;
+    const std::string reached_at = core_options.address;
     absl::StatusOr<std::unique_ptr<core::PsCore>> core = core::PsCore::Create(std::move(core_options));
     if (!core.ok()) return core.status();
     core_ = *std::move(core);
+    ServeLocally(reached_at);
     checkpoints_ =
         std::make_unique<CheckpointThread>(&mutex_, core_.get(), std::move(store), options_.job_uid, options_.index);
     if (!options_.metrics_listen.empty()) {
@@ -168,6 +173,24 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   std::uint64_t session() const { return session_; }
 
  private:
+  // Workers of this machine that find no server there use the network.
+  void ServeLocally(const std::string& reached_at) {
+    if (options_.local_data.empty()) return;
+    wire::SharedMemoryServerOptions local;
+    local.directory = options_.local_data;
+    local.job_uid = options_.job_uid;
+    local.address = reached_at;
+    absl::StatusOr<std::unique_ptr<wire::SharedMemoryServer>> started = wire::SharedMemoryServer::Start(
+        std::move(local), [this](wire::Frames frames, std::function<void(wire::Frames)> reply) {
+          OnData(std::move(frames), std::move(reply));
+        });
+    if (started.ok()) {
+      local_data_ = *std::move(started);
+    } else {
+      spdlog::warn("no shared memory: {}", std::string(started.status().message()));
+    }
+  }
+
   struct Due {
     std::function<void(wire::Frames)> reply;
     wire::Frames frames;
@@ -289,7 +312,8 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
       pending = core_->pending_bytes();
       epoch = core_->view().stamp().epoch();
     }
-    const wire::TransportCounters counters = data_.counters();
+    wire::TransportCounters counters = data_.counters();
+    if (local_data_ != nullptr) counters += local_data_->counters();
     const char* pushes = "Slice updates by what became of them.";
     metrics_.SetCounter("downpour_ps_pushes_total", pushes, {{"result", "applied"}},
                         static_cast<double>(stats.applied()));
@@ -316,11 +340,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
     metrics_.SetGauge("downpour_ps_pending_bytes", "Pushes that wait for the verdict on their update.", {},
                       static_cast<double>(pending));
     metrics_.SetGauge("downpour_layout_epoch", "Raised by every change of the view.", {}, epoch);
-    const char* bytes = "Bytes of the data plane.";
-    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}},
-                        static_cast<double>(counters.received_bytes));
-    metrics_.SetCounter("downpour_data_bytes_total", bytes, {{"direction", "sent"}},
-                        static_cast<double>(counters.sent_bytes));
+    service::PublishDataBytes(counters, &metrics_);
   }
 
   PsServerOptions options_;
@@ -338,6 +358,7 @@ class PsServer::Impl final : public v1::ParameterServer::CallbackService {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   service::Metrics metrics_;
   wire::GrpcDataService data_;
+  std::unique_ptr<wire::SharedMemoryServer> local_data_;  // set before any thread of ours, null: none
   std::unique_ptr<wire::DataClient> peers_ = wire::MakeGrpcDataClient();
   service::Timer replication_timer_;
   std::unique_ptr<CheckpointThread> checkpoints_;

@@ -22,6 +22,7 @@ struct PsServerOptions {
   std::string listen = "127.0.0.1:0";
   std::string advertise;                // host:port where workers reach it; empty: the address served
   std::string advertise_host;           // the same with the port served
+  std::string local_data;               // see service::ProcessFlags
   std::string metrics_listen;           // empty: none
   std::string store;                    // URI of the folder of the job's checkpoints; empty: none
   std::uint64_t extra_bytes_limit = 0;  // core::PsOptions

@@ -13,6 +13,8 @@
 #include "proto/member_channel.h"
 #include "trainer/core/testing/ps_messages.h"
 #include "trainer/wire/grpc_transport.h"
+#include "trainer/wire/shared_memory_transport.h"
+#include "trainer/wire/testing/shared_directory.h"
 
 namespace downpour::ps {
 namespace {
@@ -25,17 +27,25 @@ const std::string kServing = "\x08\x01";
 const std::string kNotServing = "\x08\x02";
 using Answer = std::future<absl::StatusOr<wire::Frames>>;
 
-class PsServerTest : public ::testing::Test {
+// Over the network, or through shared memory.
+class PsServerTest : public ::testing::TestWithParam<bool> {
  protected:
   // Serves the test's view, every slice here at 0.
   void Begin(absl::Duration longest_drain) {
     PsServerOptions options;
     options.job_uid = core::kJobUid;
     options.longest_drain = longest_drain;
+    if (GetParam()) options.local_data = directory_.path();
     grpc::EnableDefaultHealthCheckService(true);  // as its main function does
     auto server = PsServer::Start(options);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
+    if (GetParam()) {
+      wire::SharedMemoryClientOptions local;
+      local.directory = directory_.path();
+      local.job_uid = options.job_uid;
+      client_ = *wire::MakeSharedMemoryDataClient(local);
+    }
     v1::DirectRequest directive = core::MakeDirective(core::MakeView(), {core::kWorker}, 1);
     directive.set_session(server_->session());
     ASSERT_EQ(server_->Direct(directive).status(), v1::SYNC_OK);
@@ -89,11 +99,12 @@ class PsServerTest : public ::testing::Test {
     return std::string(bytes.begin(), bytes.end());
   }
 
+  const wire::SharedDirectory directory_;
   std::unique_ptr<PsServer> server_;
   std::unique_ptr<wire::DataClient> client_ = wire::MakeGrpcDataClient();
 };
 
-TEST_F(PsServerTest, DrainingGoesOnUntilNoPushWaitsForItsVerdict) {
+TEST_P(PsServerTest, DrainingGoesOnUntilNoPushWaitsForItsVerdict) {
   Begin(absl::Seconds(60));
   EXPECT_EQ(Health(), kServing);
   Answer push = PushWithoutVerdict();
@@ -107,7 +118,7 @@ TEST_F(PsServerTest, DrainingGoesOnUntilNoPushWaitsForItsVerdict) {
   EXPECT_TRUE(end.get().ok());
 }
 
-TEST_F(PsServerTest, AVerdictThatDoesNotComeIsNotAwaitedForEver) {
+TEST_P(PsServerTest, AVerdictThatDoesNotComeIsNotAwaitedForEver) {
   Begin(absl::Milliseconds(1));
   Answer push = PushWithoutVerdict();
   server_->Drain();
@@ -115,6 +126,9 @@ TEST_F(PsServerTest, AVerdictThatDoesNotComeIsNotAwaitedForEver) {
   server_.reset();
   EXPECT_TRUE(absl::IsUnavailable(push.get().status())) << "nobody was told that it counts";
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, PsServerTest, ::testing::Bool(),
+                         [](const auto& tested) { return tested.param ? "shared_memory" : "network"; });
 
 }  // namespace
 }  // namespace downpour::ps

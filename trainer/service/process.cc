@@ -61,6 +61,11 @@ void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags) {
         ->check(CheckListenAddress)
         ->capture_default_str();
   }
+  if (set.local_data) {
+    app.add_option("--local-data", flags->local_data,
+                   "a directory of this machine: data between a worker and a ps that both have it go through shared "
+                   "memory; empty: over the network");
+  }
   app.add_option("--metrics-listen", flags->metrics_listen, "address for Prometheus; empty: none")
       ->check([](const std::string& text) { return text.empty() ? "" : CheckListenAddress(text); })
       ->capture_default_str();

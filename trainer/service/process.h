@@ -34,6 +34,8 @@ struct ProcessFlags {
   std::string advertise;       // host:port where others reach what listens; empty: at the address it listens on
   std::string advertise_host;  // the same with the port that it listens on
   std::string ring_listen = "127.0.0.1:0";  // for the other workers of a job without parameter servers
+  std::string
+      local_data;  // directory where workers and ps of one machine find each other; empty: over the network only
   std::string address_file;
   std::string metrics_listen = "127.0.0.1:0";
   std::string metrics_address_file;
@@ -47,6 +49,7 @@ struct FlagSet {
   bool listen = true;
   bool node = false;
   bool ring = false;
+  bool local_data = false;
 };
 void AddFlags(CLI::App& app, const FlagSet& set, ProcessFlags* flags);
 

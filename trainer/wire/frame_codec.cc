@@ -135,14 +135,14 @@ std::string Inconsistency(const FrameHeader& header, std::size_t payload_bytes) 
   return {};
 }
 
-void WriteHeader(const Frame& frame, std::uint8_t* out) {
+void WriteHeader(const Frame& frame, PayloadChecksums checksums, std::uint8_t* out) {
   const FrameHeader& header = frame.header;
   std::fill_n(out, kFrameHeaderBytes, std::uint8_t{0});
   Put<std::uint32_t>(out, kMagicAt, kMagic);
   Put<std::uint16_t>(out, kVersionAt, kFrameVersion);
   Put<std::uint16_t>(out, kHeaderBytesAt, kFrameHeaderBytes);
   Put<std::uint32_t>(out, kPayloadBytesAt, static_cast<std::uint32_t>(frame.payload.size()));
-  Put<std::uint32_t>(out, kPayloadCrcAt, PayloadCrc(frame.payload));
+  Put<std::uint32_t>(out, kPayloadCrcAt, checksums == PayloadChecksums::kUsed ? PayloadCrc(frame.payload) : 0);
   out[kKindAt] = static_cast<std::uint8_t>(header.kind);
   out[kTypeAt] = static_cast<std::uint8_t>(header.type);
   out[kCodecAt] = static_cast<std::uint8_t>(header.codec);
@@ -294,7 +294,7 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames) {
+absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames, PayloadChecksums checksums) {
   std::size_t message_bytes = 0;
   std::size_t copied_bytes = 0;
   for (std::size_t i = 0; i < frames.size(); ++i) {
@@ -319,7 +319,7 @@ absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames) {
     run = end;
   };
   for (const Frame& frame : frames) {
-    WriteHeader(frame, end);
+    WriteHeader(frame, checksums, end);
     end += kFrameHeaderBytes;
     if (frame.payload.size() <= kCopiedPayloadBytes) {
       for (const auto& segment : frame.payload.segments()) end = std::copy(segment.begin(), segment.end(), end);
@@ -335,7 +335,7 @@ absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames) {
 }
 
 absl::StatusOr<DecodedMessage> DecodeMessage(absl::Span<const absl::Span<const std::uint8_t>> segments,
-                                             const std::shared_ptr<const void>& owner) {
+                                             const std::shared_ptr<const void>& owner, PayloadChecksums checksums) {
   Reader reader(segments);
   if (reader.left() > kMaxMessageBytes) {
     return absl::ResourceExhaustedError(
@@ -364,7 +364,7 @@ absl::StatusOr<DecodedMessage> DecodeMessage(absl::Span<const absl::Span<const s
     std::vector<absl::Span<const std::uint8_t>> runs;
     std::uint32_t crc = 0;
     reader.Take(payload.bytes, [&](absl::Span<const std::uint8_t> run) {
-      crc = Crc32c(run, crc);
+      if (checksums == PayloadChecksums::kUsed) crc = Crc32c(run, crc);
       runs.push_back(run);
     });
     if (crc != payload.crc) {

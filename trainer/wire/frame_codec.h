@@ -26,12 +26,16 @@ struct MessagePart {
   std::shared_ptr<const void> owner;
 };
 
+// Whether the payloads' checksums are computed, and verified. Those of the headers always are.
+enum class PayloadChecksums : std::uint8_t { kUsed, kLeftOut };
+
 // One message; the parts in order are its bytes. Payloads are referred to, not copied, except the small ones. Computes
-// the checksums, so it reads every payload once. kInvalidArgument: a payload that is neither empty nor what the codec
-// makes of `elements` values nor so many bytes, bytes where none may be, a factor outside 0 to 1, a learning rate that
-// is not finite, a reply without a status or a status on what is no reply, a record without a kind or that of one on
-// what is none, or more than kMaxMessageBytes.
-absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames);
+// the checksums, so it reads every payload once; without those of payloads none. kInvalidArgument: a payload that is
+// neither empty nor what the codec makes of `elements` values nor so many bytes, bytes where none may be, a factor
+// outside 0 to 1, a learning rate that is not finite, a reply without a status or a status on what is no reply, a
+// record without a kind or that of one on what is none, or more than kMaxMessageBytes.
+absl::StatusOr<std::vector<MessagePart>> EncodeMessage(const Frames& frames,
+                                                       PayloadChecksums checksums = PayloadChecksums::kUsed);
 
 // A message read back. Payloads refer to the message's bytes and hold `owner`.
 struct DecodedMessage {
@@ -40,10 +44,12 @@ struct DecodedMessage {
   std::size_t corrupt_payloads = 0;
 };
 
-// Reads a message that arrived as `segments`, cut anywhere, kept alive by `owner`. Trusts nothing: kDataLoss names the
-// frame and the field, what was found and what was expected; kResourceExhausted for more than kMaxMessageBytes.
+// Reads a message that arrived as `segments`, cut anywhere, kept alive by `owner`. Trusts nothing, not even that the
+// bytes stay as they are while it reads them: kDataLoss names the frame and the field, what was found and what was
+// expected; kResourceExhausted for more than kMaxMessageBytes.
 absl::StatusOr<DecodedMessage> DecodeMessage(absl::Span<const absl::Span<const std::uint8_t>> segments,
-                                             const std::shared_ptr<const void>& owner);
+                                             const std::shared_ptr<const void>& owner,
+                                             PayloadChecksums checksums = PayloadChecksums::kUsed);
 
 }  // namespace downpour::wire
 

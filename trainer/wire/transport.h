@@ -12,7 +12,8 @@
 #include "trainer/core/frame.h"
 
 // The data plane: one exchange carries frames there and one reply frame for each back. Implementations: gRPC raw
-// ByteBuffers (grpc_transport.h).
+// ByteBuffers (grpc_transport.h), memory of the machine that both are on (shared_memory_transport.h), and what takes
+// the latter where it can (local_first_client.h).
 namespace downpour::wire {
 
 using Frames = std::vector<core::Frame>;
@@ -22,6 +23,16 @@ using core::kMaxMessageBytes;
 struct TransportCounters {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
+  // Of these, what went through shared memory.
+  std::uint64_t sent_locally = 0;
+  std::uint64_t received_locally = 0;
+  TransportCounters& operator+=(const TransportCounters& other) {
+    sent_bytes += other.sent_bytes;
+    received_bytes += other.received_bytes;
+    sent_locally += other.sent_locally;
+    received_locally += other.received_locally;
+    return *this;
+  }
 };
 
 // Thread-safe.

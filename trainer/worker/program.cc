@@ -40,6 +40,7 @@ absl::Status Run(const service::ProcessFlags& flags, const CreateWorker& create)
   options.listen = flags.listen;
   options.ring_listen = flags.ring_listen;
   options.advertise_host = flags.advertise_host;
+  options.local_data = flags.local_data;
   const absl::Duration keep = absl::Seconds(options.config.keep_output_seconds());
   absl::StatusOr<std::unique_ptr<WorkerProcess>> worker = create(std::move(options));
   if (!worker.ok()) return worker.status();
@@ -92,7 +93,7 @@ int WorkerMain(int argc, char** argv, const CreateWorker& create) {
   if (argc > 1 && std::string_view(argv[1]) == "check") return CheckMain(argc - 1, argv + 1, create);
   CLI::App app{"Downpour's worker. `check --config FILE` says whether it could begin."};
   service::ProcessFlags flags;
-  service::AddFlags(app, {.ring = true}, &flags);
+  service::AddFlags(app, {.ring = true, .local_data = true}, &flags);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

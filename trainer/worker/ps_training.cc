@@ -14,10 +14,12 @@
 #include "trainer/core/step_id.h"
 #include "trainer/core/worker.h"
 #include "trainer/model/model.h"
+#include "trainer/service/data_bytes.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
 #include "trainer/service/timer.h"
 #include "trainer/wire/grpc_transport.h"
+#include "trainer/wire/local_first_client.h"
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/coordinator_calls.h"
 #include "trainer/worker/parameter_store.h"
@@ -45,6 +47,13 @@ core::FrameCodec ToFrameCodec(v1::Codec codec) {
   }
 }
 
+std::unique_ptr<wire::DataClient> NewDataClient(const WorkerProcessOptions& options) {
+  wire::SharedMemoryClientOptions local;
+  local.directory = options.local_data;
+  local.job_uid = options.config.job_uid();
+  return wire::WithSharedMemory(std::move(local), wire::MakeGrpcDataClient());
+}
+
 class PsTraining final : public TrainingLoop {
  public:
   PsTraining(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<data::Dataset> test,
@@ -59,7 +68,7 @@ class PsTraining final : public TrainingLoop {
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
         calls_(options_.coordinator),
-        data_client_(wire::MakeGrpcDataClient()) {}
+        data_client_(NewDataClient(options_)) {}
 
   // Callbacks of the data client may use everything else, and the client, until it is destroyed.
   ~PsTraining() override {
@@ -174,8 +183,7 @@ class PsTraining final : public TrainingLoop {
       stats = core_.stats();
     }
     Publish(stats, loader_, *train_, &metrics_);
-    const wire::TransportCounters counters = data_client_->counters();
-    PublishBytes(counters.received_bytes, counters.sent_bytes, &metrics_);
+    service::PublishDataBytes(data_client_->counters(), &metrics_);
   }
 
   void Train(const core::Work& work) {

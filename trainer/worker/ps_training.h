@@ -10,7 +10,8 @@
 namespace downpour::worker {
 
 // A worker of a job with parameter servers: WorkerCore with a model, a data set and the network around it. The model
-// computes on the thread that calls Run; replies arrive on gRPC's threads; one lock guards the state machine.
+// computes on the thread that calls Run; replies arrive on threads of the data plane's; one lock guards the state
+// machine.
 absl::StatusOr<std::unique_ptr<TrainingLoop>> MakePsTraining(WorkerProcessOptions options,
                                                              std::unique_ptr<data::Dataset> train,
                                                              std::unique_ptr<data::Dataset> test,

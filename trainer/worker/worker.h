@@ -24,6 +24,7 @@ struct WorkerProcessOptions {
   std::string listen = "127.0.0.1:0";
   std::string ring_listen = "127.0.0.1:0";
   std::string advertise_host;                                          // where others reach it; empty: as it listens
+  std::string local_data;                                              // see service::ProcessFlags
   data::ArrowReaders arrow;                                            // empty: data that need Apache Arrow are refused
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that the model has begun with
 };

@@ -58,10 +58,4 @@ void Publish(const v1::WorkerStats& stats, const BatchLoader& loader, const data
   PublishLoader(loader, train, metrics);
 }
 
-void PublishBytes(std::uint64_t received, std::uint64_t sent, service::Metrics* metrics) {
-  const char* bytes = "Bytes of the data plane.";
-  metrics->SetCounter("downpour_data_bytes_total", bytes, {{"direction", "received"}}, static_cast<double>(received));
-  metrics->SetCounter("downpour_data_bytes_total", bytes, {{"direction", "sent"}}, static_cast<double>(sent));
-}
-
 }  // namespace downpour::worker

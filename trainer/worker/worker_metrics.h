@@ -13,8 +13,6 @@ namespace downpour::worker {
 
 void Publish(const v1::WorkerStats& stats, const BatchLoader& loader, const data::Dataset& train,
              service::Metrics* metrics);
-// Of the data plane, since the worker began.
-void PublishBytes(std::uint64_t received, std::uint64_t sent, service::Metrics* metrics);
 
 }  // namespace downpour::worker
 

@@ -264,19 +264,21 @@ class Window {
   static void Run(std::size_t count, std::size_t window, const std::function<void(std::size_t, Done)>& start) {
     Window state;
     for (std::size_t i = 0; i < count; ++i) {
-      state.WaitUntilBelow(window);
+      {
+        absl::MutexLock lock(&state.mutex_);
+        state.AwaitAtMost(window - 1);
+        ++state.in_flight_;
+      }
       start(i, [&state](const std::string& error) { state.Finished(error); });
     }
-    state.WaitUntilBelow(1);
+    absl::MutexLock lock(&state.mutex_);
+    state.AwaitAtMost(0);
   }
 
  private:
-  void WaitUntilBelow(std::size_t limit) {
-    absl::MutexLock lock(&mutex_);
-    const auto below = [this, limit]() { return in_flight_ < limit; };
+  void AwaitAtMost(std::size_t most) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const auto below = [this, most]() { return in_flight_ <= most; };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&below), kDeadline + absl::Seconds(5))) Die("an exchange hangs");
-    ++in_flight_;
-    if (limit == 1) --in_flight_;
   }
   void Finished(const std::string& error) {
     if (!error.empty()) Die(error);

@@ -39,7 +39,7 @@ class LocalNetwork {
 class LocalMembers {
  public:
   // Values in the memory of the host, as of LocalNetwork::NewMember.
-  static LocalMembers OfHost(int size);
+  static LocalMembers OfHost(int size);  // at least 1
   // Rank r's values in the memory of the device of devices[r], moved by NCCL: nccl_collective.h says what it asks of
   // those who use it. Each is of another device (LoadNccl with its number), and outlives this. What waits for a whole
   // device, as cudaMalloc and cudaFree may, is not to be called while an operation is under way: it can keep another
@@ -53,7 +53,7 @@ class LocalMembers {
   // A new group of all of them: its ends by rank. Each end is for a thread of its own, which starts operations there
   // and waits for them; for a single operation of each end one thread may do all, if it starts all before it waits. As
   // often as one likes: after an error or an Abort all ends are let go of, and the next group is formed. `limit` and
-  // `stop` (may be nullptr) are for all of it; errors are those of Member::Form, and then nobody has an end.
+  // `stop` (may be nullptr) are for all of it. The first error of a Member::Form ends it, and then nobody has an end.
   absl::StatusOr<std::vector<std::unique_ptr<Collective>>> Form(absl::Duration limit,
                                                                 const absl::Notification* stop = nullptr);
 

@@ -298,6 +298,7 @@ class LocalCollective : public Collective {
 std::vector<std::unique_ptr<Collective>> NewLocalGroup(const std::string& view, int size) {
   const auto group = std::make_shared<LocalGroup>(size);
   std::vector<std::unique_ptr<Collective>> ends;
+  ends.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     ends.push_back(std::make_unique<LocalCollective>(group, rank, size, view));
   }

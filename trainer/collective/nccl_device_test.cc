@@ -170,6 +170,7 @@ class NcclDeviceTest : public testing::TestWithParam<bool> {
       machine_ = std::make_unique<FakeMachine>();
     }
     std::vector<NcclApi*> apis;
+    apis.reserve(static_cast<std::size_t>(machine_->devices()));
     for (int device = 0; device < machine_->devices(); ++device) apis.push_back(machine_->api(device));
     members_ = std::make_unique<LocalMembers>(LocalMembers::OfNccl(apis));
   }

@@ -15,6 +15,7 @@ LOADED_BY_NAME = ["libnccl.so.2", "libnvrtc.so.13", "libnvrtc-builtins.so.13.0",
                   "libtorch_cuda_linalg.so", "libcudnn_graph.so.9", "libcudnn_ops.so.9", "libcudnn_cnn.so.9",
                   "libcudnn_adv.so.9", "libcudnn_heuristic.so.9", "libcudnn_engines_precompiled.so.9",
                   "libcudnn_engines_runtime_compiled.so.9"]
+CUDA_PART = "/opt/libtorch/torch/lib/libtorch_cuda.so"
 LOADER = "/lib64/ld-linux-x86-64.so.2"
 MOUNTS = ('mount --rbind "$0" "$0" && mount -o remount,bind,ro "$0" && mount --rbind /proc "$0/proc" &&'
           ' mount --rbind /dev "$0/dev" && mount -t tmpfs tmpfs "$0/tmp" &&'
@@ -121,6 +122,10 @@ def check_cuda(root):
     missing = [name for name in LOADED_BY_NAME if name not in names]
     if missing:
         raise ClusterError(f"{root.folder.name}: has no {', '.join(missing)}")
+    # What it does as it is loaded needs no driver.
+    said = root.run("/usr/bin/downpour-worker", "--help", env={"LD_PRELOAD": CUDA_PART, "LD_BIND_NOW": "1"})[1]
+    if "ld.so" in said:
+        raise ClusterError(f"{root.folder.name}: LibTorch's CUDA part cannot be loaded\n{said}")
     status, said = root.run("/usr/bin/downpour-worker", "gpu", check=False)
     for wanted in ("device:  no NVIDIA driver on this machine", "kernels: /usr/lib/libdownpour_cuda.so, version ",
                    "NCCL:    can be used"):

@@ -99,5 +99,10 @@ if missing:
 print(f"{used} uses of metrics, all known")
 PYTHON
 
+# Examples that name an image name that of the chart.
+version="$(sed -n 's/^appVersion: "\(.*\)"$/\1/p' "$chart/Chart.yaml")"
+others="$(grep -rnE '^ *image: downpour.dev/' deploy/examples --include='*.yaml' | grep -vE "downpour\.dev/[a-z-]+:$version\$" || true)"
+if [ -n "$others" ]; then fail "expected images of version $version, found:"$'\n'"$others"; fi
+
 HELM="$helm" deploy/render.sh --check
 echo "check_charts: all is well"

@@ -2,15 +2,19 @@
 # Lays out the root file system of one of our images: the program, the shared libraries it needs, and no more of Debian
 # than name resolution, CA certificates and a shell for `kubectl exec` (busybox). Each folder in OUT is one layer.
 # The Dockerfiles and e2e/images.py both use it, so that an image is the same whichever of them makes it.
-# Usage: collect.sh operator|server|trainer BINARIES OUT [LIBTORCH ARROW]
+# Usage: collect.sh operator|server|trainer|trainer-cuda BINARIES OUT [LIBTORCH ARROW [CUDA]], where CUDA is what
+# libtorch-cuda.sh laid out.
 set -euo pipefail
 
-image=$1 binaries=$2 out=$3 libtorch=${4:+$(realpath "$4")} arrow=${5:+$(realpath "$5")}
+image=$1 binaries=$2 out=$3
+libtorch=${4:+$(realpath "$4")} arrow=${5:+$(realpath "$5")} cuda=${6:+$(realpath "$6")}
+trainer='' kernels=''
 case "$image" in
   operator) program=downpour-operator ;;
   server) program=downpour-server ;;
-  trainer) program=downpour-worker ;;
-  *) echo "collect: got '$image', expected operator, server or trainer" >&2; exit 2 ;;
+  trainer) program=downpour-worker trainer=yes ;;
+  trainer-cuda) program=downpour-worker trainer=yes kernels=libdownpour_cuda.so ;;
+  *) echo "collect: got '$image', expected operator, server, trainer or trainer-cuda" >&2; exit 2 ;;
 esac
 # Where the trainer's image has LibTorch and Apache Arrow.
 libtorch_place=/opt/libtorch arrow_place=/opt/arrow
@@ -18,12 +22,20 @@ arrow_libraries=(libarrow.so.2600 libarrow_s3.so.2600 libparquet.so.2600)
 root=$out/programs
 
 [ -x "$binaries/$program" ] || { echo "collect: no program $binaries/$program; build it first" >&2; exit 1; }
-if [ "$image" = trainer ] && [ ! -f "$libtorch/torch/lib/libtorch_cpu.so" ]; then
+if [ -n "$trainer" ] && [ ! -f "$libtorch/torch/lib/libtorch_cpu.so" ]; then
   echo "collect: no LibTorch in '$libtorch'; docker/setup.sh installs it into .deps/" >&2
   exit 1
 fi
-if [ "$image" = trainer ] && [ ! -f "$arrow/pyarrow/${arrow_libraries[0]}" ]; then
+if [ -n "$trainer" ] && [ ! -f "$arrow/pyarrow/${arrow_libraries[0]}" ]; then
   echo "collect: no Arrow in '$arrow'; docker/setup.sh installs it into .deps/" >&2
+  exit 1
+fi
+if [ -n "$kernels" ] && [ ! -f "$binaries/$kernels" ]; then
+  echo "collect: no $binaries/$kernels; build downpour_cuda first" >&2
+  exit 1
+fi
+if [ -n "$kernels" ] && [ ! -f "$cuda/torch/lib/libtorch_cuda.so" ]; then
+  echo "collect: no CUDA part of LibTorch in '$cuda'; docker/libtorch-cuda.sh lays it out" >&2
   exit 1
 fi
 rm -rf "$out"
@@ -47,7 +59,7 @@ add_library() { # PATH as the loader names it
   files+=("$real")
 }
 
-libraries_of() { # PROGRAM: Debian's, not LibTorch's or Arrow's
+libraries_of() { # PROGRAM: Debian's, not LibTorch's, Arrow's or NVIDIA's
   local found
   found=$(ldd "$1")
   if grep -q 'not found' <<<"$found"; then
@@ -59,7 +71,7 @@ libraries_of() { # PROGRAM: Debian's, not LibTorch's or Arrow's
   awk '$2 == "=>" { print $3 } $1 ~ /^\// { print $1 }' <<<"$found" | xargs realpath --no-symlinks | sort -u |
     while read -r library; do
       case "$(realpath "$library")" in
-        "${libtorch:-/nowhere}"/* | "${arrow:-/nowhere}"/*) ;;
+        "${libtorch:-/nowhere}"/* | "${arrow:-/nowhere}"/* | "${cuda:-/nowhere}"/*) ;;
         *) printf '%s\n' "$library" ;;
       esac
     done
@@ -67,8 +79,14 @@ libraries_of() { # PROGRAM: Debian's, not LibTorch's or Arrow's
 
 install -m 755 "$binaries/$program" "$root/usr/bin/$program"
 needed=$(libraries_of "$binaries/$program" && libraries_of /bin/busybox)
-if [ "$image" = trainer ]; then
+if [ -n "$trainer" ]; then
   for library in "${arrow_libraries[@]}"; do needed+=$'\n'$(libraries_of "$arrow/pyarrow/$library"); done
+fi
+if [ -n "$kernels" ]; then
+  # What of LibTorch's CPU part they need, they find through libtorch_cuda.so.
+  while read -r library; do
+    needed+=$'\n'$(LD_LIBRARY_PATH="$libtorch/torch/lib:$libtorch/nvidia/cu13/lib" libraries_of "$library")
+  done < <(printf '%s\n' "$binaries/$kernels"; find "$cuda" -name '*.so*' -type f)
 fi
 while read -r library; do add_library "$library"; done < <(sort -u <<<"$needed")
 
@@ -100,9 +118,12 @@ sed -E 's/(:[a-z0-9]+)?: .*//' <<<"$owners" | sort -u | while read -r package; d
   install -D -m 644 "/usr/share/doc/$package/copyright" "$root/usr/share/doc/$package/copyright"
 done
 
-if [ "$image" = trainer ]; then
+if [ -n "$trainer" ]; then
   # The build's own paths to them mean nothing in the image.
-  patchelf --set-rpath "$libtorch_place/torch/lib:$arrow_place/pyarrow" "$root/usr/bin/$program"
+  path=$libtorch_place/torch/lib:$arrow_place/pyarrow
+  # NCCL and the CUDA runtime are loaded by their names alone.
+  [ -z "$kernels" ] || path+=:$libtorch_place/nvidia/cu13/lib:$libtorch_place/nvidia/nccl/lib
+  patchelf --set-rpath "$path" "$root/usr/bin/$program"
   # The wheels' layout is kept: LibTorch's libraries find each other by it.
   layer=$out/libtorch$libtorch_place
   mkdir -p "$layer/torch/lib"
@@ -120,4 +141,11 @@ if [ "$image" = trainer ]; then
   cp -r "$arrow"/pyarrow-*.dist-info "$layer/"
   mkdir -p "$out/dataset/usr/share/datasets"
   cp -rL /usr/share/datasets/fashion-mnist "$out/dataset/usr/share/datasets/"
+fi
+
+if [ -n "$kernels" ]; then
+  install -m 755 "$binaries/$kernels" "$root/usr/lib/$kernels"
+  patchelf --set-rpath "$libtorch_place/nvidia/cu13/lib" "$root/usr/lib/$kernels"
+  mkdir -p "$out/cuda$(dirname "$libtorch_place")"
+  cp -rl "$cuda" "$out/cuda$libtorch_place" # 3 GB, which nobody writes to
 fi

@@ -1,5 +1,5 @@
-# The worker with LibTorch's CUDA part beside the CPU part: the worker loads it where there is an NVIDIA driver.
-# It has not been run: the cluster that this project is tested on has no GPU.
+# The worker with LibTorch's CUDA part beside the CPU part, which the worker loads where there is an NVIDIA driver; with
+# our kernels, and NCCL. `make image-cuda` makes and checks it on machines without a GPU; with one it has not been run.
 #
 #     docker build -f docker/trainer-cuda.Dockerfile -t downpour.dev/trainer-cuda:dev .   # from the root
 #
@@ -11,7 +11,7 @@ WORKDIR /src
 COPY docker docker
 RUN docker/setup.sh \
  && sed -e 's/#.*//' docker/packages-image.txt | xargs apt-get -q -y install --no-install-recommends
-RUN docker/libtorch-cuda.sh /cuda/opt/libtorch .deps/libtorch-2.11.0
+RUN docker/libtorch-cuda.sh .deps/libtorch-cuda-2.11.0 .deps/libtorch-2.11.0
 COPY CMakeLists.txt CMakePresets.json ./
 COPY cmake cmake
 COPY cli cli
@@ -20,18 +20,18 @@ COPY proto proto
 COPY tests tests
 COPY trainer trainer
 RUN cmake --preset release \
- && cmake --build --preset release --target downpour-worker \
- && docker/collect.sh trainer build/release/bin /image .deps/libtorch-2.11.0 .deps/arrow-26.0.1
+ && cmake --build --preset release --target downpour-worker downpour_cuda \
+ && docker/collect.sh trainer-cuda build/release/bin /image .deps/libtorch-2.11.0 .deps/arrow-26.0.1 .deps/libtorch-cuda-2.11.0
 
 FROM scratch
 # What changes least comes first.
-COPY --from=build /cuda /
+COPY --from=build /image/cuda /
 COPY --from=build /image/libtorch /
 COPY --from=build /image/arrow /
 COPY --from=build /image/dataset /
 COPY --from=build /image/programs /
-# Read by the NVIDIA container runtime: the driver's libraries come from the node.
-ENV NVIDIA_VISIBLE_DEVICES=all
+# Read by the NVIDIA container runtime: the driver's libraries come from the node. Which GPUs, the device plug-in or the
+# claim says: a pod that asks for none is to get none.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
 USER 65532:65532
 ENV HOME=/tmp

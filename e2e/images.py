@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Makes the images of docker/*.Dockerfile from programs that are built already, as OCI archives in build/images.
 
-    images.py                          all that can be made; `images.py server trainer` for some
+    images.py                          all that can be made, but for trainer-cuda; `images.py server trainer` for some
     images.py --load                   and imports them into the cluster (e2e/cluster.py)
     images.py --from-source server     carries out the whole Dockerfile instead, as `docker build` would: minutes
 
 The fast way lays out the same files (docker/collect.sh) and reads the last stage of the same Dockerfile, so that what
-is tested is what a `docker build` gives, apart from who ran the compiler."""
+is tested is what a `docker build` gives, apart from who ran the compiler; and checks them (image_check.py)."""
 
 import argparse
 import json
@@ -18,12 +18,16 @@ import shutil
 import sys
 import time
 
+import image_check
 from driver import choice, oci
 from driver.base import ROOT, ClusterError, image_name, run
 
-IMAGES = {"operator": "downpour-operator", "server": "downpour-server", "trainer": "downpour-worker"}
+IMAGES = {"operator": "downpour-operator", "server": "downpour-server", "trainer": "downpour-worker",
+          "trainer-cuda": "downpour-worker"}
+# Made only when they are asked for: it is 2 GB to download, once.
+BY_NAME = {"trainer-cuda"}
 # Uncompressed. Whatever makes an image larger has to be a decision.
-LIMITS = {"operator": 120, "server": 120, "trainer": 850}
+LIMITS = {"operator": 120, "server": 120, "trainer": 850, "trainer-cuda": 3700}
 MEGABYTE = 1000 * 1000
 
 
@@ -59,8 +63,16 @@ def make(image, options, folder, name):
     """The fast way. Returns (archive, uncompressed size)."""
     names, config = last_stage(ROOT / "docker" / f"{image}.Dockerfile")
     files = folder / f"{image}.files"
-    run([ROOT / "docker" / "collect.sh", image, options.binaries, files, options.libtorch, options.arrow],
+    more = []
+    if image == "trainer-cuda":
+        more = [options.libtorch_cuda]
+        if not options.libtorch_cuda.exists():
+            say(f"laying out LibTorch's CUDA part (about 2 GB to download) in {options.libtorch_cuda}")
+            run([ROOT / "docker" / "libtorch-cuda.sh", options.libtorch_cuda, options.libtorch], seconds=3600)
+    run([ROOT / "docker" / "collect.sh", image, options.binaries, files, options.libtorch, options.arrow, *more],
         seconds=300)
+    trees = [files / name for name in names]
+    say(f"{image}: {image_check.check(image, IMAGES[image], trees, folder / f'{image}.root')}")
     layers = []
     for layer in names:
         target = folder / f"{image}.{layer}.layer"
@@ -119,9 +131,12 @@ def make_from_source(image, folder, name):
 
 def parse(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("image", nargs="*", metavar="IMAGE", help=f"{', '.join(IMAGES)} (default: what is built)")
+    parser.add_argument("image", nargs="*", metavar="IMAGE",
+                        help=f"{', '.join(IMAGES)} (default: what is built, but for {', '.join(BY_NAME)})")
     parser.add_argument("--binaries", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", metavar="FOLDER")
     parser.add_argument("--libtorch", type=pathlib.Path, default=ROOT / ".deps" / "libtorch-2.11.0", metavar="FOLDER")
+    parser.add_argument("--libtorch-cuda", type=pathlib.Path, default=ROOT / ".deps" / "libtorch-cuda-2.11.0",
+                        metavar="FOLDER", help="is downloaded if it is not there")
     parser.add_argument("--arrow", type=pathlib.Path, default=ROOT / ".deps" / "arrow-26.0.1", metavar="FOLDER")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "images", metavar="FOLDER")
     parser.add_argument("--name", default=image_name("{image}"), help="(default: %(default)s)")
@@ -139,7 +154,7 @@ def carry_out(options):
     """Returns the exit status."""
     options.output.mkdir(parents=True, exist_ok=True)
     status = 0
-    for image in options.image or IMAGES:
+    for image in options.image or [image for image in IMAGES if image not in BY_NAME]:
         program = options.binaries / IMAGES[image]
         if not options.from_source and not program.exists() and not options.image:
             say(f"{image}: left out, there is no {program}")

@@ -18,9 +18,10 @@ constexpr absl::Duration kSleep = absl::Microseconds(20);
 
 }  // namespace
 
-DeviceCopies::DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements)
+DeviceCopies::DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements, CopyMeter* meter)
     : device_(device),
       stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true)),
+      meter_(meter),
       elements_(elements),
       host_(elements.size()) {}
 
@@ -36,7 +37,9 @@ void DeviceCopies::Start(std::size_t number, const at::Tensor& tensor) {
   {
     const c10::StreamGuard guard(stream_);
     // What has to be converted or put in order is so there, in memory of this stream.
-    host_[number].view(tensor.sizes()).copy_(pending.source, /*non_blocking=*/true);
+    const at::Tensor host = host_[number].view(tensor.sizes());
+    meter_->Measure(CopyMeter::Way::kFromDevice, host.nbytes(),
+                    [&] { host.copy_(pending.source, /*non_blocking=*/true); });
     pending.copied.record(stream_);
   }
   pending_.push_back(std::move(pending));

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "trainer/model/copy_meter.h"
 
 namespace downpour::model {
 
@@ -21,8 +22,9 @@ namespace downpour::model {
 // than Next, if one has ended before the other begins. What LibTorch throws, its methods throw.
 class DeviceCopies {
  public:
-  // `elements`: of the tensor with each number. Each has 4 bytes an element from its first Start on.
-  DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements);
+  // `elements`: of the tensor with each number. Each has 4 bytes an element from its first Start on. `meter`, which
+  // outlives this, is told of each copy.
+  DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements, CopyMeter* meter);
 
   // A tensor of that number, of any type and layout, which the current stream computes. It is kept until its copy is
   // made.
@@ -48,6 +50,7 @@ class DeviceCopies {
 
   const at::Device device_;
   const c10::Stream stream_;
+  CopyMeter* const meter_;
   const std::vector<std::int64_t> elements_;
   std::vector<at::Tensor> host_;  // by number; page-locked
   std::vector<Pending> pending_;

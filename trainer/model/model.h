@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainer/data/fields.h"
+#include "trainer/model/device_traffic.h"
 #include "trainer/model/model_plan.h"
 
 // What the worker knows of a neural network. No LibTorch type appears here: the backend is linked behind it, and no
@@ -160,6 +161,10 @@ class Model {
   virtual std::string description() const = 0;
   // Where DeviceChoice::kAuto took the CPU: why there is no GPU. Otherwise empty.
   virtual std::string without_gpu() const { return ""; }
+  // The CUDA devices that it computes on, as CUDA counts those that it sees.
+  virtual std::vector<int> gpus() const { return {}; }
+  // To and from them since the beginning. From any thread.
+  virtual DeviceTraffic traffic() const { return {}; }
 };
 
 // Errors as of PlanModel for what does not fit; kInvalidArgument as well: spec.model.frozen matches nothing or all;

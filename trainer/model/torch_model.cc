@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "trainer/core/name_pattern.h"
+#include "trainer/model/copy_meter.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
 #include "trainer/model/held_gradients.h"
@@ -202,7 +203,7 @@ class TorchModel final : public Model {
       std::vector<std::int64_t> elements;
       for (const Tensor& tensor : tensors_) elements.push_back(tensor.elements());
       elements.push_back(1);  // the loss
-      copies_ = std::make_unique<DeviceCopies>(device_, elements);
+      copies_ = std::make_unique<DeviceCopies>(device_, elements, &copy_meter_);
     }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
@@ -238,8 +239,13 @@ class TorchModel final : public Model {
     CheckSize(tensors_[tensor], values.size());
     const at::NoGradGuard no_grad;
     const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat);
-    // From page-locked memory the copy goes on by itself, in front of the next forward.
-    values_[tensor].copy_(device_.is_cpu() ? host : host.pin_memory(), !device_.is_cpu());
+    if (device_.is_cpu()) {
+      values_[tensor].copy_(host);
+    } else {
+      // From page-locked memory the copy goes on by itself, in front of the next forward.
+      const at::Tensor pinned = host.pin_memory();
+      copy_meter_.Measure(CopyMeter::Way::kToDevice, pinned.nbytes(), [&] { values_[tensor].copy_(pinned, true); });
+    }
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
@@ -382,6 +388,10 @@ class TorchModel final : public Model {
                            threads_ == 1 ? "" : "s", bf16_ ? ", bf16 autocast" : "");
   }
   std::string without_gpu() const override { return without_gpu_; }
+  std::vector<int> gpus() const override {
+    return device_.is_cpu() ? std::vector<int>() : std::vector<int>{device_.index()};
+  }
+  DeviceTraffic traffic() const override { return copy_meter_.traffic(); }
 
  private:
   void SetThreads() const {
@@ -703,6 +713,7 @@ class TorchModel final : public Model {
   const OnDeviceGradient* on_device_gradient_ = nullptr;  // likewise
   HeldGradients held_;
   std::vector<bool> delivered_;
+  CopyMeter copy_meter_{device_};
   std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
 };
 

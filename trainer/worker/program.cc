@@ -1,6 +1,7 @@
 #include "trainer/worker/program.h"
 
 #include <atomic>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "spdlog/spdlog.h"
 #include "trainer/service/process.h"
 #include "trainer/wire/receive_memory.h"
+#include "trainer/worker/gpu_report.h"
 
 namespace downpour::worker {
 namespace {
@@ -87,11 +89,27 @@ int CheckMain(int argc, char** argv, const CreateWorker& create) {
   return service::ExitCodeFor(Check(config_path, create));
 }
 
+int GpuMain(int argc, char** argv) {
+  CLI::App app{
+      "Says what a worker finds of GPUs on this machine, a line for each part; exit status 0 if it could use one."};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? service::kExitDone : service::kExitBadInput;
+  }
+  std::string text;
+  const bool usable = FindGpus(&text);
+  std::fputs(text.c_str(), stdout);
+  return usable ? service::kExitDone : service::kExitBadInput;
+}
+
 }  // namespace
 
 int WorkerMain(int argc, char** argv, const CreateWorker& create) {
   if (argc > 1 && std::string_view(argv[1]) == "check") return CheckMain(argc - 1, argv + 1, create);
-  CLI::App app{"Downpour's worker. `check --config FILE` says whether it could begin."};
+  if (argc > 1 && std::string_view(argv[1]) == "gpu") return GpuMain(argc - 1, argv + 1);
+  CLI::App app{
+      "Downpour's worker. `check --config FILE` says whether it could begin, `gpu` what GPUs it could begin with."};
   service::ProcessFlags flags;
   service::AddFlags(app, {.ring = true, .local_data = true}, &flags);
   try {

@@ -24,6 +24,7 @@
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/coordinator_calls.h"
 #include "trainer/worker/device_gradients.h"
+#include "trainer/worker/gpu_metrics.h"
 #include "trainer/worker/parameter_store.h"
 #include "trainer/worker/task_work.h"
 #include "trainer/worker/worker_metrics.h"
@@ -210,6 +211,7 @@ class PsTraining final : public TrainingLoop {
     }
     Publish(stats, loader_, *train_, &metrics_);
     service::PublishDataBytes(data_client_->counters(), &metrics_);
+    gpu_metrics_.Publish();
   }
 
   void Train(const core::Work& work) {
@@ -376,6 +378,7 @@ class PsTraining final : public TrainingLoop {
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
 
   service::Metrics metrics_;
+  GpuMetrics gpu_metrics_{*model_, &metrics_};
   std::string metrics_address_;
   service::Timer timer_;
   CoordinatorCalls calls_;

@@ -21,6 +21,7 @@
 #include "trainer/service/timer.h"
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/coordinator_calls.h"
+#include "trainer/worker/gpu_metrics.h"
 #include "trainer/worker/ledger_server.h"
 #include "trainer/worker/ring_checkpoints.h"
 #include "trainer/worker/ring_heal.h"
@@ -195,6 +196,7 @@ class RingTraining final : public TrainingLoop {
       stats = core_.meter().stats();
     }
     Publish(stats, loader_, *train_, &metrics_);
+    gpu_metrics_.Publish();
   }
 
   v1::LedgerReply ReadLedger() {
@@ -416,6 +418,7 @@ class RingTraining final : public TrainingLoop {
   std::unique_ptr<collective::Collective> group_;
 
   service::Metrics metrics_;
+  GpuMetrics gpu_metrics_{*model_, &metrics_};
   std::string metrics_address_;
   std::unique_ptr<LedgerServer> ledger_;
   service::Timer timer_;

@@ -11,7 +11,9 @@
 #include <functional>
 #include <latch>
 #include <limits>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
@@ -42,16 +44,23 @@ std::vector<std::uint32_t> Bits(const Values& values) {
   return bits;
 }
 
-// Of very different sizes, so that the order of a sum shows.
+// Of very different sizes, so that the order of a sum shows. Many tests use the same, of which the making takes
+// longest.
 Values Random(std::size_t count, int seed) {
-  std::mt19937 random(static_cast<unsigned>(seed));
+  struct Made {
+    std::mt19937 random;
+    Values values;
+  };
+  static std::mutex mutex;
+  static std::map<int, Made> made;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Made& of_seed = made.try_emplace(seed, Made{std::mt19937(static_cast<unsigned>(seed)), {}}).first->second;
   std::uniform_real_distribution<float> mantissa(-1, 1);
   std::uniform_int_distribution<int> exponent(-12, 12);
-  Values values(count);
-  for (float& value : values) {
-    value = std::ldexp(mantissa(random), exponent(random));
+  while (of_seed.values.size() < count) {
+    of_seed.values.push_back(std::ldexp(mantissa(of_seed.random), exponent(of_seed.random)));
   }
-  return values;
+  return Values(of_seed.values.begin(), of_seed.values.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 // Each rank on a thread of its own.

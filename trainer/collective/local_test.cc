@@ -131,6 +131,7 @@ class LocalNcclMembersTest : public testing::TestWithParam<int> {
     ExpectThatTheyAddUp(*ends);
   }
 
+  absl::Notification stop_;
   FakeNccl nccl_;
   std::vector<std::unique_ptr<FakeNcclDevice>> devices_;
   std::unique_ptr<LocalMembers> members_;
@@ -147,11 +148,10 @@ TEST_P(LocalNcclMembersTest, ADeviceThatFailsEndsTheFormingForAll) {
 
 TEST_P(LocalNcclMembersTest, AStopEndsTheForming) {
   victim().Inject({FakeNcclFault::Kind::kNever, GetParam() == 0 ? 4 : 3});
-  absl::Notification stop;
-  victim().SetHook([&stop](const std::string& call) {
-    if (call == "AsyncError" && !stop.HasBeenNotified()) stop.Notify();
+  victim().SetHook([this](const std::string& call) {
+    if (call == "AsyncError" && !stop_.HasBeenNotified()) stop_.Notify();
   });
-  const absl::Status status = members_->Form(absl::Minutes(10), &stop).status();
+  const absl::Status status = members_->Form(absl::Minutes(10), &stop_).status();
   EXPECT_EQ(victim().failed_call(), "CommInitRank");
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
   ExpectAGroup();

@@ -393,6 +393,12 @@ def check_shared_memory(logs):
             check("data go through shared memory" in file.read(), f"worker-{index} used the network alone")
 
 
+def check_kernels(logs):
+    for index in range(WORKERS):
+        with open(os.path.join(logs, f"worker-{index}.log"), encoding="utf-8") as file:
+            check("gradients are encoded where they are computed" in file.read(), f"worker-{index} encoded on the host")
+
+
 def run(arguments, folder):
     scenario = SCENARIOS[arguments.scenario]
     manifest, programs = prepare(arguments, scenario, folder)
@@ -402,6 +408,9 @@ def run(arguments, folder):
     check(not faults.pending, f"it ended before these faults: {faults.pending}")
     check_left(os.path.join(run_folder, "logs"))
     check_shared_memory(os.path.join(run_folder, "logs"))
+    if arguments.scenario == "kernels":
+        check_kernels(os.path.join(run_folder, "logs"))
+        check(summary["pushBytesSaved"] > 0, "nothing was encoded")
     check(summary["restarts"] >= faults.kills, f"{summary['restarts']} restarts after {faults.kills} kills")
     lost = "ps" in scenario["kill"]
     check((summary["generation"] > 1) == lost, f"generation {summary['generation']}")

@@ -77,6 +77,7 @@ std::unique_ptr<DeviceGradients> NewDeviceGradients(const WorkerProcessOptions& 
   // As the coordinator's view has them, which is compared with the model.
   absl::StatusOr<std::vector<core::Slice>> slices = core::CutTensors(TensorSpecsOf(*model));
   if (!slices.ok()) return nullptr;
+  spdlog::info("gradients are encoded where they are computed");
   return std::make_unique<DeviceGradients>(model, *std::move(slices), CodecOf(options.config.codec()),
                                            std::move(kernels));
 }

@@ -1,0 +1,61 @@
+#ifndef DOWNPOUR_TRAINER_MODEL_GRADIENT_SUM_H_
+#define DOWNPOUR_TRAINER_MODEL_GRADIENT_SUM_H_
+
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+
+namespace downpour::model {
+
+// Adds up what the replicas of a model compute in a step, tensor by tensor. Each replica gives its gradients on a
+// thread of its own, while one more thread takes the sums; nobody waits but Next.
+class GradientSum {
+ public:
+  virtual ~GradientSum() = default;
+
+  // A step begins, and nobody is at work on the one before: what replica r gives counts weights[r]. One with a weight
+  // of 0 gives nothing.
+  virtual void Begin(absl::Span<const float> weights) = 0;
+  // One gradient of a replica, of a tensor that it has not given in this step.
+  virtual void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient) = 0;
+  // Nobody gives any more.
+  virtual void End() = 0;
+
+  struct Sum {
+    std::size_t tensor = 0;
+    absl::Span<const float> values;  // valid until the next Begin
+  };
+  // Waits for a tensor that all have given, in the order in which that came about. None: it has ended, and there are no
+  // others.
+  virtual std::optional<Sum> Next() = 0;
+};
+
+// In the memory of the host: the sum is made by the thread that takes it, in the order of the replicas, with the same
+// bits each time.
+class HostGradientSum final : public GradientSum {
+ public:
+  HostGradientSum(std::size_t replicas, std::size_t tensors);
+
+  void Begin(absl::Span<const float> weights) override;
+  void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient) override;
+  void End() override;
+  std::optional<Sum> Next() override;
+
+ private:
+  std::vector<float> weights_;
+  // By replica and tensor: a weight times a gradient. Who gives writes it, who takes reads it after that.
+  std::vector<std::vector<std::vector<float>>> given_;
+  absl::Mutex mutex_;
+  std::vector<std::size_t> missing_ ABSL_GUARDED_BY(mutex_);  // by tensor: replicas that have not given it
+  std::deque<std::size_t> complete_ ABSL_GUARDED_BY(mutex_);  // tensors that nobody has taken
+  bool ended_ ABSL_GUARDED_BY(mutex_) = true;
+};
+
+}  // namespace downpour::model
+
+#endif  // DOWNPOUR_TRAINER_MODEL_GRADIENT_SUM_H_

@@ -132,6 +132,7 @@ class PsTraining final : public TrainingLoop {
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     core_options.tensors = TensorSpecsOf(*model_);
     core_options.device = DeviceOf(*model_);
+    core_options.devices = static_cast<std::uint32_t>(model_->devices());
     const v1::CodecConfig& codec = options_.config.codec();
     core_options.codec.codec = ToFrameCodec(codec.push());
     if (codec.top_k() > 0) core_options.codec.top_k = std::min(codec.top_k(), 1.0);

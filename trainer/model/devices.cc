@@ -20,8 +20,8 @@ absl::StatusOr<DevicePlan> PlanDevices(DeviceChoice choice, int wanted, std::int
   if (!visible.ok()) return DevicePlan{choice, 1, ""};  // and the model says why
   if (*visible >= wanted) return DevicePlan{DeviceChoice::kCuda, wanted, absl::StrCat(", ", wanted, " GPUs")};
   if (choice == DeviceChoice::kCuda) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("spec.worker.gpus: ", wanted, ", and this process sees ", *visible));
+    return absl::FailedPreconditionError(absl::StrCat("spec.worker.gpus: must be at most ", *visible,
+                                                      ", the GPUs that this process sees; got ", wanted));
   }
   return DevicePlan{DeviceChoice::kCuda, *visible, absl::StrCat(", ", *visible, " of ", wanted, " GPUs")};
 }

@@ -27,7 +27,8 @@ TEST(DevicesTest, AreAsManyAsThereAre) {
   EXPECT_EQ(Planned(DeviceChoice::kAuto, 8, 8), "cuda 8, 8 GPUs");
   EXPECT_EQ(Planned(DeviceChoice::kAuto, 4, 3), "cuda 3, 3 of 4 GPUs");
   EXPECT_EQ(Planned(DeviceChoice::kAuto, 4, 1), "cuda 1, 1 of 4 GPUs");
-  EXPECT_EQ(Planned(DeviceChoice::kCuda, 4, 3), "spec.worker.gpus: 4, and this process sees 3");
+  EXPECT_EQ(Planned(DeviceChoice::kCuda, 4, 3),
+            "spec.worker.gpus: must be at most 3, the GPUs that this process sees; got 4");
   EXPECT_EQ(Planned(DeviceChoice::kCpu, 3, absl::InternalError("not asked")), "cpu 3, 3 replicas");
   const absl::Status none = absl::FailedPreconditionError("no NVIDIA driver");
   EXPECT_EQ(Planned(DeviceChoice::kAuto, 2, none), "auto 1");

@@ -7,13 +7,21 @@ namespace downpour::model {
 HostGradientSum::HostGradientSum(std::size_t replicas, std::size_t tensors)
     : weights_(replicas), given_(replicas, std::vector<std::vector<float>>(tensors)), missing_(tensors) {}
 
-void HostGradientSum::Begin(absl::Span<const float> weights) {
+absl::Status HostGradientSum::Begin(absl::Span<const float> weights) {
   weights_.assign(weights.begin(), weights.end());
   const auto active = std::count_if(weights_.begin(), weights_.end(), [](float weight) { return weight > 0; });
   const absl::MutexLock lock(&mutex_);
   std::fill(missing_.begin(), missing_.end(), static_cast<std::size_t>(active));
   complete_.clear();
   ended_ = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> HostGradientSum::Compute(std::size_t replica, Model& model, const data::Batch& part,
+                                                    std::uint64_t seed, const Model::OnLoss& on_loss) {
+  return model.ComputeGradients(part, seed, on_loss, [&](std::size_t tensor, absl::Span<const float> gradient) {
+    Give(replica, tensor, gradient);
+  });
 }
 
 void HostGradientSum::Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient) {

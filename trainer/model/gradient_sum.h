@@ -2,28 +2,35 @@
 #define DOWNPOUR_TRAINER_MODEL_GRADIENT_SUM_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
+#include "trainer/data/fields.h"
+#include "trainer/model/model.h"
 
 namespace downpour::model {
 
-// Adds up what the replicas of a model compute in a step, tensor by tensor. Each replica gives its gradients on a
-// thread of its own, while one more thread takes the sums; nobody waits but Next.
+// Adds up what the replicas of a model compute in a step, tensor by tensor, wherever their gradients are. Each replica
+// computes on a thread of its own, while one more thread takes the sums.
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
 
-  // A step begins, and nobody is at work on the one before: what replica r gives counts weights[r]. One with a weight
-  // of 0 gives nothing.
-  virtual void Begin(absl::Span<const float> weights) = 0;
-  // One gradient of a replica, of a tensor that it has not given in this step.
-  virtual void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient) = 0;
-  // Nobody gives any more.
+  // A step begins, and nobody is at work on the one before: what replica r computes counts weights[r]. One with a
+  // weight of 0 computes nothing.
+  virtual absl::Status Begin(absl::Span<const float> weights) = 0;
+  // On the thread of a replica: computes its gradients, by whichever call of the model suits, and gives them. `on_loss`
+  // is as of that call: where it returns false, no gradients are wanted of any replica. Errors are those of the call.
+  virtual absl::StatusOr<StepResult> Compute(std::size_t replica, Model& model, const data::Batch& part,
+                                             std::uint64_t seed, const Model::OnLoss& on_loss) = 0;
+  // Nobody gives any more: all have, or one has failed.
   virtual void End() = 0;
 
   struct Sum {
@@ -41,8 +48,11 @@ class HostGradientSum final : public GradientSum {
  public:
   HostGradientSum(std::size_t replicas, std::size_t tensors);
 
-  void Begin(absl::Span<const float> weights) override;
-  void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient) override;
+  absl::Status Begin(absl::Span<const float> weights) override;
+  absl::StatusOr<StepResult> Compute(std::size_t replica, Model& model, const data::Batch& part, std::uint64_t seed,
+                                     const Model::OnLoss& on_loss) override;
+  // One gradient of a replica, of a tensor that it has not given in this step.
+  void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient);
   void End() override;
   std::optional<Sum> Next() override;
 

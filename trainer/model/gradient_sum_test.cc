@@ -15,7 +15,7 @@ std::vector<float> Values(const GradientSum::Sum& sum) { return {sum.values.begi
 
 TEST(GradientSumTest, IsOfAllAndComesOnceTheLastHasGiven) {
   HostGradientSum sum(2, 2);
-  sum.Begin({0.25F, 0.75F});
+  ASSERT_TRUE(sum.Begin({0.25F, 0.75F}).ok());
   sum.Give(1, 1, {4, 8});
   sum.Give(0, 0, {4});
   sum.Give(0, 1, {8, 16});
@@ -35,26 +35,26 @@ TEST(GradientSumTest, IsOfAllAndComesOnceTheLastHasGiven) {
 
 TEST(GradientSumTest, WhoHasNoWeightGivesNothing) {
   HostGradientSum sum(3, 1);
-  sum.Begin({0.5F, 0.5F, 0});
+  ASSERT_TRUE(sum.Begin({0.5F, 0.5F, 0}).ok());
   sum.Give(0, 0, {2});
   sum.Give(1, 0, {4});
   EXPECT_THAT(Values(*sum.Next()), ElementsAre(3));
   sum.End();
-  sum.Begin({0, 0, 1});
+  ASSERT_TRUE(sum.Begin({0, 0, 1}).ok());
   sum.Give(2, 0, {7, 8});
   EXPECT_THAT(Values(*sum.Next()), ElementsAre(7, 8)) << "nothing of the step before";
 }
 
 TEST(GradientSumTest, AtTheEndWhatIsCompleteIsTakenAndTheRestIsGone) {
   HostGradientSum sum(2, 2);
-  sum.Begin({0.5F, 0.5F});
+  ASSERT_TRUE(sum.Begin({0.5F, 0.5F}).ok());
   sum.Give(0, 0, {1});
   sum.Give(1, 0, {1});
   sum.Give(0, 1, {1});
   sum.End();
   EXPECT_EQ(sum.Next()->tensor, 0u);
   EXPECT_FALSE(sum.Next().has_value());
-  sum.Begin({0.5F, 0.5F});
+  ASSERT_TRUE(sum.Begin({0.5F, 0.5F}).ok());
   sum.Give(1, 1, {2});
   sum.End();
   EXPECT_FALSE(sum.Next().has_value());
@@ -62,7 +62,7 @@ TEST(GradientSumTest, AtTheEndWhatIsCompleteIsTakenAndTheRestIsGone) {
 
 TEST(GradientSumTest, WhoWaitsIsWokenByTheEnd) {
   HostGradientSum sum(1, 1);
-  sum.Begin({1});
+  ASSERT_TRUE(sum.Begin({1}).ok());
   std::thread late([&sum] { sum.End(); });
   EXPECT_FALSE(sum.Next().has_value());
   late.join();

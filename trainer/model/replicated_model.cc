@@ -150,7 +150,7 @@ class ReplicatedModel final : public Model {
     const Parts parts(batch, replicas_.size());
     std::vector<StepResult> results(parts.size());
     ReplicaStep step(parts.size());
-    sum_->Begin(parts.weights());
+    if (absl::Status begun = sum_->Begin(parts.weights()); !begun.ok()) return begun;
     {
       const auto end = absl::MakeCleanup([&] {
         step.Decide(false);
@@ -160,12 +160,8 @@ class ReplicatedModel final : public Model {
         replicas_[r]->thread().Start([&, r] {
           const absl::StatusOr<StepResult> computed =
               On<StepResult>(r, parts, [&](Model& model, const data::Batch& part) {
-                const auto meet = [&](double loss) { return step.AwaitDecision(r, loss); };
-                const auto give = [&](std::size_t tensor, absl::Span<const float> gradient) {
-                  sum_->Give(r, tensor, gradient);
-                };
-                return model.ComputeGradients(part, ReplicaSeed(update_seed, r), meet,
-                                              on_gradient ? OnGradient(give) : nullptr);
+                return sum_->Compute(r, model, part, ReplicaSeed(update_seed, r),
+                                     [&](double loss) { return step.AwaitDecision(r, loss); });
               });
           if (computed.ok()) results[r] = *computed;
           if (step.End(computed.status()) || !computed.ok()) sum_->End();
@@ -175,7 +171,9 @@ class ReplicatedModel final : public Model {
         const std::optional<std::vector<double>> losses = step.AwaitLosses();
         if (!losses.has_value()) return absl::OkStatus();
         step.Decide(!on_loss || on_loss(parts.Mean(*losses)));
-        while (const std::optional<GradientSum::Sum> sum = sum_->Next()) on_gradient(sum->tensor, sum->values);
+        while (const std::optional<GradientSum::Sum> sum = sum_->Next()) {
+          if (on_gradient) on_gradient(sum->tensor, sum->values);
+        }
         return absl::OkStatus();
       });
       if (!told.ok()) return told;

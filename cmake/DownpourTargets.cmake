@@ -15,7 +15,7 @@ endfunction()
 
 # The tests of what links no gRPC: state machines, planner, formats, simulation.
 add_custom_target(core_tests)
-set(core_test_names "^(core|planner|simulation|api|wire_crc32c|wire_frame|wire_local|collective_(ring_plan|fake|contract|nccl))_")
+set(core_test_names "^(core|planner|simulation|api|wire_crc32c|wire_frame|wire_local|collective_(ring_plan|fake|contract|local|nccl))_")
 
 # What a test itself does is little beside what it tests: optimizing it takes a third of the time of a build, and asking
 # of each of its pointers whether it is null half of that with sanitizers.

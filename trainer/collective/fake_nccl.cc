@@ -58,8 +58,7 @@ void FakeNcclDevice::Inject(const FakeNcclFault& fault) {
 
 std::chrono::steady_clock::time_point FakeNcclDevice::Now() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  const auto found = state_->ahead.find(number_);
-  return std::chrono::steady_clock::now() + std::chrono::hours(found == state_->ahead.end() ? 0 : found->second);
+  return std::chrono::steady_clock::now() + std::chrono::hours(state_->HoursAhead(number_));
 }
 
 std::int64_t FakeNcclDevice::calls() const {

@@ -64,7 +64,8 @@ class FakeNcclDevice : public NcclApi {
   void SetHook(std::function<void(const std::string& call)> hook) { hook_ = std::move(hook); }
   void SetRounds(bool rounds) { rounds_ = rounds; }
 
-  // Goes with the real clock, and an hour ahead once something of this device that never is complete is waited for.
+  // Goes with the real clock, and an hour ahead each time it is looked at after something of this device that never is
+  // complete was waited for: so also who begins to look late comes to the end of any limit below that.
   std::chrono::steady_clock::time_point Now() const;
 
   std::int64_t calls() const;

@@ -85,13 +85,16 @@ struct FakeGroup {
 
 // Everything with the lock held.
 struct FakeNcclState {
+  // How often something that is never complete is asked for before the clock goes on.
+  static constexpr int kStuckPolls = 3;
+
   explicit FakeNcclState(std::uint64_t seed) : random(seed) {}
 
   mutable std::mutex mutex;
   std::mt19937_64 random;
   std::uint64_t next = 1;  // handle
   int devices = 0;
-  std::map<int, int> stuck_polls;  // by device, since it was told anything
+  std::map<int, int> stuck_polls;  // by device, since it was told anything and its clock went on
   std::map<int, int> ahead;        // by device, in hours
   std::string complaints;
   std::map<NcclComm, FakeComm> comms;
@@ -105,6 +108,8 @@ struct FakeNcclState {
   int Polls() { return static_cast<int>(random() % 3); }
   // Of something that is never complete.
   NcclResult PollStuck(int device);
+  // By which a device's clock is before the real one.
+  int HoursAhead(int device);
   // True once `polls` were asked for.
   static bool Polled(int* polls) { return (*polls)-- <= 0; }
 

@@ -212,7 +212,11 @@ TEST_F(FakeNcclTest, AFaultIsOfTheCallItIsMeantForAndMovesTheClock) {
   EXPECT_EQ(device.failed_call(), "CommInitRank");
   const auto before = device.Now();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(device.AsyncError(comm), NcclResult::kInProgress);
-  EXPECT_GE(device.Now() - before, std::chrono::hours(1));
+  const auto after = device.Now();
+  EXPECT_GE(after - before, std::chrono::hours(1));
+  EXPECT_LT(device.Now() - after, std::chrono::hours(1)) << "nothing was waited for";
+  for (int i = 0; i < 3; ++i) device.AsyncError(comm);
+  EXPECT_GE(device.Now() - after, std::chrono::hours(1)) << "for who looks late";
   EXPECT_EQ(device.calls(), 4) << "polls count once";
   device.CommAbort(comm);
   EXPECT_EQ(nccl.Complaints() + nccl.Leaks(), "");

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/collective/fake_nccl.h"
-#include "trainer/collective/testing/pair_rendezvous.h"
+#include "trainer/collective/local.h"
 
 namespace downpour::collective {
 namespace {
@@ -30,7 +30,7 @@ class NcclCollectiveTest : public testing::Test {
     options.leave_limit = leave_limit;
     for (std::size_t rank = 0; rank < kSize; ++rank) {
       devices_.push_back(std::make_unique<FakeNcclDevice>(&nccl_));
-      members_.push_back(NewNcclMember(devices_.back().get(), options, std::make_unique<PairRendezvous>(&network_)));
+      members_.push_back(NewNcclMember(devices_.back().get(), options, network_.NewRendezvous()));
     }
   }
 
@@ -80,7 +80,7 @@ class NcclCollectiveTest : public testing::Test {
   }
 
   FakeNccl nccl_;
-  PairNetwork network_;
+  LocalNetwork network_;
   std::vector<std::unique_ptr<FakeNcclDevice>> devices_;
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<std::unique_ptr<Collective>> ends_;

@@ -15,8 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/collective/fake_nccl.h"
+#include "trainer/collective/local.h"
 #include "trainer/collective/nccl_collective.h"
-#include "trainer/collective/testing/pair_rendezvous.h"
 
 namespace downpour::collective {
 namespace {
@@ -152,7 +152,7 @@ class Player {
 Result Run(const Session& session, const MakeDevice& make_device = ProperDevice) {
   const std::size_t size = static_cast<std::size_t>(session.size);
   FakeNccl nccl(session.seed);
-  PairNetwork network;
+  LocalNetwork network;
   // With a defect values may be written when they should not be any more; that is not to harm the test.
   std::vector<std::deque<Values>> memory(size);
   Result result;
@@ -166,7 +166,7 @@ Result Run(const Session& session, const MakeDevice& make_device = ProperDevice)
     for (std::size_t rank = 0; rank < size; ++rank) {
       devices.push_back(make_device(&nccl, static_cast<int>(rank)));
       options.now = [device = devices.back().get()] { return device->Now(); };
-      members.push_back(NewNcclMember(devices.back().get(), options, std::make_unique<PairRendezvous>(&network)));
+      members.push_back(NewNcclMember(devices.back().get(), options, network.NewRendezvous()));
     }
     FakeNcclDevice& victim = *devices[static_cast<std::size_t>(session.victim)];
     if (session.call > 0) victim.Inject({session.kind, session.call});

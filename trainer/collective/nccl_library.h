@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "trainer/collective/nccl_api.h"
+#include "trainer/cuda/plugin_table.h"
 
 namespace downpour::collective {
 
@@ -19,6 +20,15 @@ struct NcclLibraryOptions {
   int (*round)(const float* from, void* to, std::size_t count, void* stream) = nullptr;
   int (*widen)(const void* from, float* to, std::size_t count, void* stream) = nullptr;
 };
+
+// Of one device, with the kernels of the library of kernels for GPUs (trainer/cuda/plugin.h).
+inline NcclLibraryOptions NcclLibraryOptionsOf(const cuda::PluginTable& table, int device) {
+  NcclLibraryOptions options;
+  options.device = device;
+  options.round = table.round_bf16;
+  options.widen = table.widen_bf16;
+  return options;
+}
 
 // NCCL and the CUDA runtime, loaded when this is called and never unloaded: this program is built without either.
 // kFailedPrecondition: why they cannot be used. That there is a device is first needed by UseDevice. Thread-safe.

@@ -14,7 +14,7 @@
 // work is done. Thread-safe, as CUDA is.
 namespace downpour::cuda {
 
-inline constexpr std::uint32_t kPluginVersion = 1;
+inline constexpr std::uint32_t kPluginVersion = 2;
 
 // The numbers of core::FrameCodec.
 inline constexpr std::int32_t kCodecFp32 = 1;
@@ -99,6 +99,10 @@ struct PluginTable {
   // One step of an optimizer on any number of tensors, bit for bit that of trainer/core/optimizers. `tensors` is memory
   // of the host, read before this returns.
   int (*step)(const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count, void* stream);
+
+  // `elements` values to bfloat16 and back, as trainer/core/codec/bf16.h has it. `to` and `from` do not overlap.
+  int (*round_bf16)(const float* from, void* to, std::uint64_t elements, void* stream);
+  int (*widen_bf16)(const void* from, float* to, std::uint64_t elements, void* stream);
 };
 
 // The one symbol of the library.

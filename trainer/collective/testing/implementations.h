@@ -8,6 +8,7 @@
 #include "trainer/collective/collective.h"
 #include "trainer/collective/fake.h"
 #include "trainer/collective/fake_nccl.h"
+#include "trainer/collective/local.h"
 #include "trainer/collective/nccl_collective.h"
 #include "trainer/collective/tcp.h"
 
@@ -52,10 +53,36 @@ class NcclImplementation : public Implementation {
   std::vector<std::unique_ptr<FakeNcclDevice>> devices_;
 };
 
-inline std::vector<std::string> ImplementationNames() { return {"fake", "nccl", "tcp"}; }
+// Inside one process, in the memory of the host.
+class LocalImplementation : public Implementation {
+ public:
+  std::unique_ptr<Member> NewMember() override { return network_.NewMember(); }
+
+ private:
+  LocalNetwork network_;
+};
+
+// Inside one process, each a device.
+class LocalNcclImplementation : public Implementation {
+ public:
+  std::unique_ptr<Member> NewMember() override {
+    devices_.push_back(std::make_unique<FakeNcclDevice>(&nccl_));
+    return NewNcclMember(devices_.back().get(), {}, network_.NewRendezvous());
+  }
+  std::string Complaints() const override { return nccl_.Complaints() + nccl_.Leaks(); }
+
+ private:
+  FakeNccl nccl_;
+  std::vector<std::unique_ptr<FakeNcclDevice>> devices_;
+  LocalNetwork network_;
+};
+
+inline std::vector<std::string> ImplementationNames() { return {"fake", "local", "local_nccl", "nccl", "tcp"}; }
 
 inline std::unique_ptr<Implementation> NewImplementation(const std::string& name) {
   if (name == "fake") return std::make_unique<FakeImplementation>();
+  if (name == "local") return std::make_unique<LocalImplementation>();
+  if (name == "local_nccl") return std::make_unique<LocalNcclImplementation>();
   if (name == "nccl") return std::make_unique<NcclImplementation>();
   return std::make_unique<TcpImplementation>();
 }

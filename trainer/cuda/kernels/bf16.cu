@@ -1,3 +1,5 @@
+#include "trainer/cuda/kernels/bf16.cuh"
+
 #include "trainer/cuda/kernels/gradient_block.cuh"
 
 // As trainer/core/codec/bf16.h: the upper half, rounded to nearest, ties to even; what is finite stays finite.
@@ -39,7 +41,43 @@ __global__ void Bf16(EncodeArguments a) {
   }
 }
 
+template <typename From, typename To>
+struct Conversion {
+  const From* from;
+  To* to;
+  std::uint64_t elements;
+};
+
+__device__ inline std::uint64_t FirstElement() { return std::uint64_t{blockIdx.x} * kThreads + threadIdx.x; }
+__device__ inline std::uint64_t ElementStride() { return std::uint64_t{gridDim.x} * kThreads; }
+
+__global__ void Round(Conversion<float, std::uint16_t> a) {
+  for (std::uint64_t i = FirstElement(); i < a.elements; i += ElementStride()) {
+    a.to[i] = static_cast<std::uint16_t>(HalfOf(BitsOf(a.from[i])));
+  }
+}
+
+__global__ void Widen(Conversion<std::uint16_t, float> a) {
+  for (std::uint64_t i = FirstElement(); i < a.elements; i += ElementStride()) {
+    a.to[i] = FloatOf(std::uint32_t{a.from[i]} << 16);
+  }
+}
+
+template <typename From, typename To>
+cudaError_t Convert(void (*kernel)(Conversion<From, To>), const Conversion<From, To>& conversion, cudaStream_t stream) {
+  if (conversion.elements == 0) return cudaSuccess;
+  return Launch(kernel, CeilDivide(conversion.elements, kThreads), 1, conversion, stream);
+}
+
 }  // namespace
+
+cudaError_t RoundBf16(const float* from, std::uint16_t* to, std::uint64_t elements, cudaStream_t stream) {
+  return Convert(&Round, {from, to, elements}, stream);
+}
+
+cudaError_t WidenBf16(const std::uint16_t* from, float* to, std::uint64_t elements, cudaStream_t stream) {
+  return Convert(&Widen, {from, to, elements}, stream);
+}
 
 cudaError_t EncodeBf16(const EncodeArguments& arguments, cudaStream_t stream) {
   return EncodeWith(&Bf16, arguments, stream);

@@ -1,3 +1,4 @@
+#include "trainer/cuda/kernels/bf16.cuh"
 #include "trainer/cuda/kernels/gradient_block.cuh"
 #include "trainer/cuda/kernels/optimizers.cuh"
 #include "trainer/cuda/plugin_table.h"
@@ -58,6 +59,12 @@ constexpr PluginTable kTable = {
     .encode = &Encode,
     .step = [](const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count,
                void* stream) -> int { return StepTensors(*coefficients, tensors, count, StreamOf(stream)); },
+    .round_bf16 = [](const float* from, void* to, std::uint64_t elements, void* stream) -> int {
+      return RoundBf16(from, static_cast<std::uint16_t*>(to), elements, StreamOf(stream));
+    },
+    .widen_bf16 = [](const void* from, float* to, std::uint64_t elements, void* stream) -> int {
+      return WidenBf16(static_cast<const std::uint16_t*>(from), to, elements, StreamOf(stream));
+    },
 };
 
 }  // namespace

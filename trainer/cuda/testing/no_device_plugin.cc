@@ -24,6 +24,8 @@ constexpr downpour::cuda::PluginTable kTable = {
     .encode_scratch = nullptr,
     .encode = nullptr,
     .step = nullptr,
+    .round_bf16 = nullptr,
+    .widen_bf16 = nullptr,
 };
 
 }  // namespace

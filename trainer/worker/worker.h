@@ -12,6 +12,10 @@
 #include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 
+namespace downpour::cuda {
+class DeviceKernels;
+}
+
 namespace downpour::worker {
 
 struct WorkerProcessOptions {
@@ -27,6 +31,8 @@ struct WorkerProcessOptions {
   std::string local_data;                                              // see service::ProcessFlags
   data::ArrowReaders arrow;                                            // empty: data that need Apache Arrow are refused
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that the model has begun with
+  // For tests: gradients go through these, on whatever device the model computes. Null: see KernelsOf.
+  std::shared_ptr<cuda::DeviceKernels> kernels = nullptr;
 };
 
 class TrainingLoop;

@@ -4,9 +4,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "trainer/model/cuda_runtime.h"
+#include "trainer/model/gradient_sum.h"
+#include "trainer/model/nccl_gradient_sum.h"
 #include "trainer/model/replicated_model.h"
 
 namespace downpour::model {
+namespace {
+
+// On the devices, or by the host where that cannot be.
+absl::StatusOr<std::unique_ptr<GradientSum>> SumOnGpus(const std::vector<Tensor>& tensors, int devices) {
+  absl::StatusOr<std::unique_ptr<GradientSum>> sum = NewNcclGradientSum(tensors, devices);
+  if (sum.ok()) return sum;
+  return std::make_unique<HostGradientSum>(static_cast<std::size_t>(devices), tensors.size(),
+                                           absl::StrCat(", added up by the host: ", sum.status().message()));
+}
+
+}  // namespace
 
 absl::StatusOr<DevicePlan> PlanDevices(DeviceChoice choice, int wanted, std::int64_t batch_size,
                                        const std::function<absl::StatusOr<int>()>& count) {
@@ -36,7 +49,13 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModelOnDevices(const ModelOptions& 
         absl::StrCat("spec.update.localSteps: not with spec.worker.gpus, ", devices, ": must be 1 with several GPUs"));
   }
   const int replicas = plan->replicas;
-  return CreateReplicatedModel({replicas, plan->suffix}, [&](int replica) {
+  ReplicaOptions replica_options{replicas, plan->suffix};
+  if (plan->device == DeviceChoice::kCuda && replicas > 1) {
+    replica_options.create_sum = [replicas](const std::vector<Tensor>& tensors) {
+      return SumOnGpus(tensors, replicas);
+    };
+  }
+  return CreateReplicatedModel(replica_options, [&](int replica) {
     ModelOptions one = options;
     one.device = plan->device;
     one.device_number = replica;

@@ -1,11 +1,15 @@
 #include "trainer/model/gradient_sum.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace downpour::model {
 
-HostGradientSum::HostGradientSum(std::size_t replicas, std::size_t tensors)
-    : weights_(replicas), given_(replicas, std::vector<std::vector<float>>(tensors)), missing_(tensors) {}
+HostGradientSum::HostGradientSum(std::size_t replicas, std::size_t tensors, std::string description)
+    : description_(std::move(description)),
+      weights_(replicas),
+      given_(replicas, std::vector<std::vector<float>>(tensors)),
+      missing_(tensors) {}
 
 absl::Status HostGradientSum::Begin(absl::Span<const float> weights) {
   weights_.assign(weights.begin(), weights.end());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,13 +41,17 @@ class GradientSum {
   // Waits for a tensor that all have given, in the order in which that came about. None: it has ended, and there are no
   // others.
   virtual std::optional<Sum> Next() = 0;
+
+  // For people, behind the description of the model; empty: nothing is to be said.
+  virtual std::string description() const { return ""; }
 };
 
 // In the memory of the host: the sum is made by the thread that takes it, in the order of the replicas, with the same
 // bits each time.
 class HostGradientSum final : public GradientSum {
  public:
-  HostGradientSum(std::size_t replicas, std::size_t tensors);
+  // `description`: as above.
+  HostGradientSum(std::size_t replicas, std::size_t tensors, std::string description = "");
 
   absl::Status Begin(absl::Span<const float> weights) override;
   absl::StatusOr<StepResult> Compute(std::size_t replica, Model& model, const data::Batch& part, std::uint64_t seed,
@@ -55,8 +60,10 @@ class HostGradientSum final : public GradientSum {
   void Give(std::size_t replica, std::size_t tensor, absl::Span<const float> gradient);
   void End() override;
   std::optional<Sum> Next() override;
+  std::string description() const override { return description_; }
 
  private:
+  const std::string description_;
   std::vector<float> weights_;
   // By replica and tensor: a weight times a gradient. Who gives writes it, who takes reads it after that.
   std::vector<std::vector<std::vector<float>>> given_;

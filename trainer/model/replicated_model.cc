@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "trainer/data/random.h"
 #include "trainer/model/batch_parts.h"
-#include "trainer/model/gradient_sum.h"
 #include "trainer/model/replica_step.h"
 #include "trainer/model/thrown.h"
 #include "trainer/model/work_thread.h"
@@ -118,11 +117,8 @@ class Parts {
 
 class ReplicatedModel final : public Model {
  public:
-  ReplicatedModel(std::vector<std::unique_ptr<Replica>> replicas, std::string suffix)
-      : replicas_(std::move(replicas)),
-        suffix_(std::move(suffix)),
-        values_(tensors().size()),
-        sum_(std::make_unique<HostGradientSum>(replicas_.size(), tensors().size())) {}
+  ReplicatedModel(std::vector<std::unique_ptr<Replica>> replicas, std::unique_ptr<GradientSum> sum, std::string suffix)
+      : replicas_(std::move(replicas)), suffix_(std::move(suffix)), values_(tensors().size()), sum_(std::move(sum)) {}
 
   const std::vector<Tensor>& tensors() const override { return first().model().tensors(); }
 
@@ -211,7 +207,9 @@ class ReplicatedModel final : public Model {
     return all;
   }
 
-  std::string description() const override { return absl::StrCat(first().model().description(), suffix_); }
+  std::string description() const override {
+    return absl::StrCat(first().model().description(), suffix_, sum_->description());
+  }
   std::string without_gpu() const override { return first().model().without_gpu(); }
   int devices() const override { return static_cast<int>(replicas_.size()); }
 
@@ -253,7 +251,16 @@ absl::StatusOr<std::unique_ptr<Model>> CreateReplicatedModel(const ReplicaOption
     replicas.push_back(std::make_unique<Replica>());
     if (absl::Status created = replicas.back()->Create(number, create); !created.ok()) return created;
   }
-  return std::make_unique<ReplicatedModel>(std::move(replicas), options.suffix);
+  const std::vector<Tensor>& tensors = replicas.front()->model().tensors();
+  std::unique_ptr<GradientSum> sum;
+  if (options.create_sum) {
+    absl::StatusOr<std::unique_ptr<GradientSum>> made = options.create_sum(tensors);
+    if (!made.ok()) return made.status();
+    sum = *std::move(made);
+  } else {
+    sum = std::make_unique<HostGradientSum>(replicas.size(), tensors.size());
+  }
+  return std::make_unique<ReplicatedModel>(std::move(replicas), std::move(sum), options.suffix);
 }
 
 }  // namespace downpour::model

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "trainer/model/gradient_sum.h"
 #include "trainer/model/model.h"
 
 // One model on several devices of a machine, as TensorFlow's MirroredStrategy and PyTorch's DataParallel train it: each
@@ -25,12 +27,15 @@ namespace downpour::model {
 struct ReplicaOptions {
   int replicas = 1;
   std::string suffix;  // of the description, for people: ", 2 GPUs"
+  // Makes what adds up gradients, for the tensors of the model; empty: the host does (HostGradientSum).
+  std::function<absl::StatusOr<std::unique_ptr<GradientSum>>(const std::vector<Tensor>& tensors)> create_sum = nullptr;
 };
 
 // Makes a replica, on the thread that it will be used on; one after another, the first first.
 using CreateReplica = std::function<absl::StatusOr<std::unique_ptr<Model>>(int replica)>;
 
-// They are all the same model: tensors and initial values are those of the first. Errors are those of `create`.
+// They are all the same model: tensors and initial values are those of the first. Errors are those of `create` and
+// `create_sum`.
 absl::StatusOr<std::unique_ptr<Model>> CreateReplicatedModel(const ReplicaOptions& options,
                                                              const CreateReplica& create);
 

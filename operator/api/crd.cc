@@ -85,6 +85,12 @@ constexpr Description kDescriptions[] = {
      "kubectl scale and autoscalers work. Workers come and go without a restart of the "
      "others. With spec.elastic, a number outside its bounds counts as the nearer bound. "
      "Without it, 0 counts as 1: spec.suspend stops a job."},
+    {"spec.worker.gpus",
+     "On so many GPUs of its node each worker computes every minibatch, which is cut by samples; it pushes one "
+     "gradient. "
+     "With the device CPU so many threads take their place. At most spec.training.batchSize, and only 1 with local "
+     "steps. Absent: as many of these as the limits of the trainer's container have of nvidia.com/gpu, on a cluster, "
+     "otherwise 1."},
     {"spec.worker.template",
      "Pod template of the workers. The operator adds the container of the trainer, and merges "
      "it with the container of that name if the template has one. Without a request or limit of its own that container "
@@ -847,6 +853,14 @@ constexpr Relation kRelations[] = {
      "!has(self.parameterServer.replication.type) || self.parameterServer.replication.type != 'Async' || "
      "!has(self.update) || !has(self.update.mode) || !(self.update.mode in ['Synchronous', 'Sandblaster'])",
      "must not be Async in the modes Synchronous and Sandblaster"},
+    {"spec", "worker.gpus",
+     "!has(self.worker.gpus) || self.worker.gpus <= "
+     "(has(self.training) && has(self.training.batchSize) ? self.training.batchSize : 128)",
+     "must be at most spec.training.batchSize"},
+    {"spec", "worker.gpus",
+     "!has(self.worker.gpus) || self.worker.gpus == 1 || !has(self.update) || !has(self.update.localSteps) || "
+     "self.update.localSteps == 1",
+     "must be 1 with spec.update.localSteps: several GPUs take no steps of their own"},
     {"spec.elastic", "minReplicas", "self.minReplicas <= self.maxReplicas", "must be at most maxReplicas"},
     {"spec.failurePolicy.backoff", "initialSeconds",
      "(has(self.initialSeconds) ? self.initialSeconds : 1) <= (has(self.maxSeconds) ? self.maxSeconds : 300)",

@@ -133,6 +133,7 @@ inline constexpr std::int64_t kDay = 24 * kHour;
 inline constexpr std::int64_t kYear = 365 * kDay;
 inline constexpr int kMaxWorkers = 10000;
 inline constexpr int kMaxParameterServers = 1000;
+inline constexpr int kMaxGpus = 64;  // of one worker
 inline constexpr int kMaxEpochs = 100000;
 inline constexpr double kMaxDelta = 1e6;  // of a metric, below which one change is no improvement
 inline constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 48;

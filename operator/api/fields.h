@@ -49,6 +49,7 @@ void Fields(Visitor& v, ParameterServerSpec& s) {
 template <class Visitor>
 void Fields(Visitor& v, WorkerSpec& s) {
   v.Field("replicas", s.replicas, Integer{0, kMaxWorkers});
+  v.Field("gpus", s.gpus, Integer{1, kMaxGpus});
   v.Field("template", s.pod_template, Template{});
 }
 

@@ -1,13 +1,16 @@
 #include "operator/api/pod_template.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "operator/api/document.h"
+#include "operator/api/field_names.h"
 
 namespace downpour::api {
 namespace {
@@ -15,6 +18,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kSetByOperator[] = "is set by the operator";
+constexpr char kGpuResource[] = "nvidia.com/gpu";
 
 // nullptr: it is not there, or null.
 const Json* Find(const Json* object, const char* key) {
@@ -193,6 +197,23 @@ const std::string& PodTemplate(const TrainingJobSpec& spec, Role role) {
       return spec.worker.pod_template;
   }
   return none;
+}
+
+int WorkerGpus(const TrainingJobSpec& spec) {
+  if (spec.worker.gpus.has_value()) return *spec.worker.gpus;
+  const std::string& text = PodTemplate(spec, Role::kWorker);
+  if (spec.update.local_steps > 1 || text.find(kGpuResource) == std::string::npos) return 1;
+  const Json pod = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  for (const Json& container : Items(Find(Find(&pod, "spec"), "containers"))) {
+    if (Text(&container, "name") != kContainerName) continue;
+    const Json* const limit = Find(Find(Find(&container, "resources"), "limits"), kGpuResource);
+    int count = 0;
+    // A quantity, so it may be a text.
+    const bool known =
+        limit != nullptr && absl::SimpleAtoi(limit->is_string() ? limit->get<std::string>() : limit->dump(), &count);
+    return known ? std::clamp(count, 1, std::min(spec.training.batch_size, schema::kMaxGpus)) : 1;
+  }
+  return 1;
 }
 
 std::string CleanMountPath(std::string_view path) {

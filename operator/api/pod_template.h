@@ -43,6 +43,11 @@ const std::string& PodTemplate(const TrainingJobSpec& spec, Role role);
 // does.
 std::string CleanMountPath(std::string_view path);
 
+// On so many GPUs each worker computes on a cluster: spec.worker.gpus. Absent: the limit of nvidia.com/gpu of the
+// container that runs Downpour, as far as CheckRelations would accept it, or 1. A part of a GPU does not count: CUDA
+// gives a process one of them.
+int WorkerGpus(const TrainingJobSpec& spec);
+
 // What the templates of a job say and may not, by path: what the operator sets itself, what contradicts that, and
 // containers of which none is Downpour's. What else is wrong with them the platform says.
 std::vector<FieldError> CheckPodTemplates(const TrainingJobSpec& spec);

@@ -133,6 +133,33 @@ TEST(PodTemplateTest, RootSaysSoInFull) {
 }
 
 // What is wrong with its shape is said elsewhere, and must not end the process.
+TEST(PodTemplateTest, AWorkerHasTheGpusOfItsContainer) {
+  const auto limits = [](const std::string& text, const char* container = "trainer") {
+    return WorkerGpus(With(Role::kWorker, absl::StrCat(R"({"spec": {"containers": [{"name": "a"}, {"name": ")",
+                                                       container, R"(", "resources": {"limits": )", text, "}}]}}")));
+  };
+  EXPECT_EQ(WorkerGpus(TrainingJobSpec()), 1);
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": 2})"), 2);
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": "4"})"), 4);
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": 0})"), 1);
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": "all"})"), 1) << "what the platform refuses";
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": null})"), 1);
+  EXPECT_EQ(limits(R"({"cpu": 8, "nvidia.com/mig-1g.10gb": 2})"), 1) << "CUDA takes one part of a GPU";
+  EXPECT_EQ(limits(R"({"nvidia.com/gpu": 2})", "sidecar"), 1) << "it does not train";
+  EXPECT_EQ(limits("\"nvidia.com/gpu\""), 1);
+  TrainingJobSpec spec = With(Role::kWorker, R"({"spec": {"containers": "nvidia.com/gpu"}})");
+  EXPECT_EQ(WorkerGpus(spec), 1);
+  spec = With(Role::kWorker,
+              R"({"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": 8}}}]}})");
+  EXPECT_EQ(WorkerGpus(spec), 8);
+  spec.training.batch_size = 6;
+  EXPECT_EQ(WorkerGpus(spec), 6) << "each has a sample";
+  spec.update.local_steps = 2;
+  EXPECT_EQ(WorkerGpus(spec), 1) << "nobody asked for more, and more would be refused";
+  spec.worker.gpus = 3;
+  EXPECT_EQ(WorkerGpus(spec), 3);
+}
+
 TEST(PodTemplateTest, AnyJsonIsLookedAt) {
   for (const char* text :
        {"{}", "[]", "3", "{", R"({"spec": 3, "metadata": []})", R"({"spec": {"containers": 3, "initContainers": {}}})",

@@ -269,6 +269,9 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
   if (errors.IsClean("spec.training") && errors.IsClean("spec.model") && errors.IsClean("spec.update")) {
     CheckMonitors(spec, errors);
   }
+  if (errors.IsClean("spec.worker") && errors.IsClean("spec.training") && errors.IsClean("spec.update")) {
+    CheckGpus(spec, errors);
+  }
   if (errors.IsClean("spec.update") && !all_reduce) {
     CheckSandblaster(spec.update, errors);
     CheckUpdate(spec.update, errors);

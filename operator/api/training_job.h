@@ -79,6 +79,7 @@ struct ParameterServerSpec {
 
 struct WorkerSpec {
   int replicas = 1;
+  std::optional<int> gpus = std::nullopt;  // on which each computes together; absent: see WorkerGpus
   std::string pod_template = {};
   friend bool operator==(const WorkerSpec&, const WorkerSpec&) = default;
 };

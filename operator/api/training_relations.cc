@@ -59,4 +59,17 @@ void CheckMonitors(const TrainingJobSpec& spec, FieldErrors& errors) {
   }
 }
 
+void CheckGpus(const TrainingJobSpec& spec, FieldErrors& errors) {
+  const int gpus = spec.worker.gpus.value_or(1);
+  if (gpus > spec.training.batch_size) {
+    errors.Add("spec.worker.gpus",
+               absl::StrCat("must be at most spec.training.batchSize, ", spec.training.batch_size, ", got ", gpus));
+  }
+  if (gpus > 1 && spec.update.local_steps > 1) {
+    errors.Add(
+        "spec.worker.gpus",
+        absl::StrCat("must be 1 with spec.update.localSteps: several GPUs take no steps of their own; got ", gpus));
+  }
+}
+
 }  // namespace downpour::api

@@ -287,6 +287,7 @@ absl::StatusOr<Json> MakeCommon(const api::TrainingJob& job, const PodOptions& o
   const Json& theirs = read->at("spec");
   const std::string output = OutputDirectory(job.spec);
   v1::TrainingConfig training = job::ToTrainingConfig(job, ProcessJobUid(job.metadata.uid), output);
+  if (role == api::Role::kWorker) training.set_gpus(static_cast<std::uint32_t>(api::WorkerGpus(job.spec)));
   if (role == api::Role::kWorker && OutputIsTemporary(job.spec, theirs)) {
     training.set_keep_output_seconds(static_cast<std::uint32_t>(job.spec.output.keep_seconds));
   }

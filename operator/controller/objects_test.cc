@@ -452,6 +452,24 @@ TEST(TemporaryCheckpointsTest, CoordinatorAndParameterServersMountAVolumeThatOut
   EXPECT_EQ(TemporaryCheckpoints(spec), "spec.coordinator.template and spec.parameterServer.template");
 }
 
+TEST(GpusOfTest, WorkersAreToldHowManyTheyHave) {
+  api::TrainingJob job = MakeJob();
+  job.spec.worker.pod_template =
+      R"({"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"nvidia.com/gpu": 2}}}]}})";
+  const auto told = [&job] {
+    const Json pod = Build(job, api::Role::kWorker);
+    for (const Json& variable : pod.at("spec").at("containers").at(0).at("env")) {
+      if (variable.at("name") == api::kConfigVariable) {
+        return Json::parse(variable.at("value").get<std::string>()).value("gpus", 0);
+      }
+    }
+    return -1;
+  };
+  EXPECT_EQ(told(), 2);
+  job.spec.worker.gpus = 1;
+  EXPECT_EQ(told(), 1);
+}
+
 TEST(GpusOfTest, AreWhatTheWorkersTemplateHasLimitsFor) {
   api::TrainingJobSpec spec;
   EXPECT_EQ(GpusOf(spec), "");

@@ -207,6 +207,7 @@ planner::Observed Reconciler::Observe(Pass& pass) {
     observed.temporary_checkpoints = TemporaryCheckpoints(record.job.spec);
   }
   observed.gpus = GpusOf(record.job.spec);
+  observed.worker_gpus = api::WorkerGpus(record.job.spec);
   memory.over = planner::IsOver(record.job.status);
   if (memory.over) gateway_->Forget(record.meta.uid);
   const std::optional<CoordinatorGateway::Answer> answer = gateway_->Latest(record.meta.uid);

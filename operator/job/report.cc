@@ -150,7 +150,8 @@ planner::CoordinatorReport ToReport(const v1::ProgressReply& reply, double recei
   if (reply.has_ring()) report.ring = ToStatus(reply.ring());
   for (const v1::MemberProgress& member : reply.members()) {
     if (member.role() != "worker" || member.worker().device().empty()) continue;
-    report.devices.push_back({static_cast<int>(member.index()), member.worker().device()});
+    report.devices.push_back({static_cast<int>(member.index()), member.worker().device(),
+                              std::max(static_cast<int>(member.worker().devices()), 1)});
   }
   std::sort(report.devices.begin(), report.devices.end(),
             [](const planner::WorkerDevice& a, const planner::WorkerDevice& b) { return a.index < b.index; });

@@ -229,13 +229,16 @@ TEST(ReportTest, WhatWorkersComputeOnIsTakenOver) {
   };
   add("worker", 2, "cpu, fused, 1 thread");
   add("ps", 0, "");
-  add("worker", 0, "cuda, contiguous, 1 thread");
+  add("worker", 0, "cuda, contiguous, 1 thread, 2 GPUs");
+  reply.mutable_members(2)->mutable_worker()->set_devices(2);
   add("worker", 1, "");
   const planner::CoordinatorReport report = ToReport(reply, 1);
   ASSERT_EQ(report.devices.size(), 2u) << "who has told nothing is left out";
   EXPECT_EQ(report.devices[0].index, 0);
   EXPECT_EQ(report.devices[1].index, 2);
   EXPECT_EQ(report.devices[1].device, "cpu, fused, 1 thread");
+  EXPECT_EQ(report.devices[0].count, 2);
+  EXPECT_EQ(report.devices[1].count, 1) << "of a worker that does not say how many";
 }
 
 TEST(ReportTest, WhoTrainsTogetherIsTakenOver) {

@@ -423,6 +423,7 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_updates_per_shard(spec.training.updates_per_shard);
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
   config.set_device(ToProto(spec.training.device));
+  config.set_gpus(static_cast<std::uint32_t>(spec.worker.gpus.value_or(0)));
   config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
   SetMode(spec, &config);

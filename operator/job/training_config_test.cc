@@ -22,6 +22,7 @@ api::TrainingJob MakeJob() {
   job.spec.training.device = api::Device::kCpu;
   job.spec.training.precision = api::Precision::kBf16;
   job.spec.training.threads = 2;
+  job.spec.worker.gpus = 4;
   job.spec.training.updates_per_shard = 9;
   job.spec.training.evaluate = false;
   job.spec.update.optimizer.learning_rate = 0.1;
@@ -68,6 +69,7 @@ TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   EXPECT_EQ(read.device(), v1::DEVICE_CPU);
   EXPECT_EQ(read.precision(), v1::PRECISION_BF16);
   EXPECT_EQ(read.threads(), 2u);
+  EXPECT_EQ(read.gpus(), 4u);
   EXPECT_EQ(read.updates_per_shard(), 9u);
   EXPECT_FALSE(read.evaluate());
   EXPECT_EQ(read.mode(), v1::ASYNC);

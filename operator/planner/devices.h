@@ -6,8 +6,9 @@
 // Of jobs whose workers ask for GPUs.
 namespace downpour::planner {
 
-// Follows GPUInUse: whether the workers compute on what their pods ask for. With device Auto one that finds no GPU that
-// it can use goes on without. Does nothing for a job whose template asks for none, or that is to train on CPUs.
+// Follows GPUInUse: whether the workers compute on what their pods ask for, on as many GPUs each as they are to. With
+// device Auto one that finds fewer that it can use, or none, goes on all the same. Does nothing for a job whose
+// template asks for none, or that is to train on CPUs.
 void UpdateDevices(Context& context);
 
 }  // namespace downpour::planner

@@ -46,6 +46,26 @@ TEST(DevicesTest, WorkersThatFindNoGpuAreNamedOnce) {
   EXPECT_THAT(EventReasons(Answer(world, {{0, kOnCpu}})), Contains("FellBackToCPU")) << "it was replaced";
 }
 
+TEST(DevicesTest, WorkersWithFewerGpusThanTheyAskForAreNamed) {
+  FakeWorld world = FakeWorld::Training(1, 2);
+  world.observed.gpus = "nvidia.com/gpu";
+  world.observed.worker_gpus = 2;
+  const WorkerDevice both{0, "cuda, contiguous, 1 thread, 2 GPUs", 2};
+  const WorkerDevice one{1, "cuda, contiguous, 1 thread, 1 of 2 GPUs", 1};
+  Plan plan = Answer(world, {both, one});
+  EXPECT_EQ(
+      InUse(plan),
+      "0 FewerGPUs: worker-1 asked for nvidia.com/gpu, 2 GPUs each and computes on: cuda, contiguous, 1 thread, 1 of 2 "
+      "GPUs; with device CUDA it would not begin");
+  EXPECT_THAT(EventReasons(plan), Contains("FewerGPUs"));
+  EXPECT_THAT(EventReasons(Answer(world, {both, one})), Not(Contains("FewerGPUs"))) << "that is known";
+  plan = Answer(world, {{0, kOnCpu}, one});
+  EXPECT_THAT(InUse(plan),
+              ::testing::StartsWith("0 FellBackToCPU: worker-0 asked for nvidia.com/gpu, 2 GPUs each and"));
+  EXPECT_THAT(EventReasons(plan), Contains("FellBackToCPU")) << "that is something else";
+  EXPECT_EQ(InUse(Answer(world, {both})), "1 InUse: all of 1 workers compute on nvidia.com/gpu, 2 GPUs each");
+}
+
 TEST(DevicesTest, WhoAsksForNoGpuOrForACpuIsNotTold) {
   FakeWorld world = FakeWorld::Training(1, 1);
   EXPECT_EQ(InUse(Answer(world, {{0, kOnCpu}})), "");

@@ -92,6 +92,7 @@ enum class CoordinatorPhase { kUnknown, kStarting, kRecovering, kTraining, kFini
 struct WorkerDevice {
   int index = 0;
   std::string device;
+  int count = 1;  // of devices
 };
 
 struct CoordinatorReport {
@@ -140,6 +141,7 @@ struct Observed {
   // Likewise: the templates that mount no volume that outlives their pods where checkpoints go: "A and B"; else empty.
   std::string temporary_checkpoints;
   std::string gpus;  // the resource of GPUs that the workers' template asks for: "nvidia.com/gpu"; empty: none
+  int worker_gpus = 1;  // on which each is to compute
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;
   // On which nothing is scheduled any more, as they are drained; absent: nobody knows.

@@ -241,6 +241,9 @@ def do_jobs(steps: Steps, results: Results, models: list[str], devices: list[str
     for name in models:
         manifest = PACKED / f"manifests/compare/{name}.yaml"
         steps.do(f"{name}: {devices[0]} and {devices[1]}", lambda: compare(downpour, results, manifest, devices))
+    if "CUDA" not in devices or (gpu_query("count") or ["1"])[0] not in ("0", "1"):
+        manifest = PACKED / "manifests/compare/lenet-two-gpus.yaml"
+        steps.do(f"two devices: {devices[0]} and {devices[1]}", lambda: compare(downpour, results, manifest, devices))
     steps.do(f"{models[0]}: begun on {devices[0]}, resumed on {devices[1]}",
              lambda: resume(downpour, results, PACKED / f"manifests/compare/{models[0]}.yaml", devices))
     steps.do(f"demo on {devices[1]}", lambda: demo(downpour, results, devices[1]))

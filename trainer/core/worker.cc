@@ -31,7 +31,7 @@ WorkerCore::WorkerCore(WorkerOptions options, WorkerHost* host)
   if (const absl::StatusOr<JobUid> uid = ParseJobUid(options_.job_uid); !uid.ok()) finished_ = uid.status();
   BeginSession();
   meter_.SetState("registering");
-  meter_.SetDevice(options_.device);
+  meter_.SetDevice(options_.device, options_.devices);
 }
 
 void WorkerCore::BeginSession() {

@@ -18,7 +18,11 @@ class WorkerMeter {
   // What it is doing: "waiting", "computing" and so on.
   void SetState(const char* state) { stats_.set_state(state); }
 
-  void SetDevice(const std::string& device) { stats_.set_device(device); }
+  // `count`: on so many of them.
+  void SetDevice(const std::string& device, std::uint32_t count) {
+    stats_.set_device(device);
+    stats_.set_devices(count);
+  }
 
   void Start(Time now) { rate_since_ = now; }
   // Another history: what is counted goes on, the loss was of the one before.

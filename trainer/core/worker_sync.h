@@ -20,6 +20,7 @@ struct WorkerIdentity {
   std::vector<v1::TensorSpec> tensors;
   std::uint64_t sample_count = 0;
   std::string device = {};                                             // what it computes on, for people
+  std::uint32_t devices = 1;                                           // on so many
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that was read
 };
 

@@ -46,4 +46,9 @@ absl::Status LoadCuda() {
   return status;
 }
 
+absl::StatusOr<int> CountCudaDevices() {
+  if (absl::Status cuda = LoadCuda(); !cuda.ok()) return cuda;
+  return static_cast<int>(torch::cuda::device_count());
+}
+
 }  // namespace downpour::model

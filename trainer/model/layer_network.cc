@@ -179,6 +179,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   const std::vector<std::int64_t>& used_shape() const override { return used_shape_; }
   bool has_convolutions() const override { return has_convolutions_; }
   bool can_fuse() const override { return can_fuse_; }
+  bool draws() const override { return draws_; }
 
   Tensor Forward(const Flow& samples, bool fused) override {
     fused_ = fused;
@@ -314,6 +315,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
       return [module](const Flow& flow) { return module->forward(flow.value); };
     }
     if (type == "dropout") {
+      draws_ = true;
       return [this, rate = number("rate")](const Flow& flow) { return at::dropout(flow.value, rate, is_training()); };
     }
     if (type == "flatten") return [](const Flow& flow) { return flow.value.flatten(1); };
@@ -352,6 +354,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
       return [module](const Flow& flow) { return module->Forward(flow); };
     }
     if (type == "attention") {
+      draws_ = true;
       auto module = Register(layer, std::make_shared<SelfAttention>(layer));
       return [module](const Flow& flow) { return module->Forward(flow); };
     }
@@ -433,6 +436,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   std::vector<std::int64_t> used_shape_;
   bool has_convolutions_ = false;
   bool can_fuse_ = false;
+  bool draws_ = false;
   bool fused_ = false;
   std::map<std::string, std::string> types_;  // of the layers with parameters, by name
   std::vector<BuiltLayer> steps_;

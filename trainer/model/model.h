@@ -57,6 +57,7 @@ struct ModelOptions {
   ModelSpec model;
   data::SampleFields fields;  // of the data set
   DeviceChoice device = DeviceChoice::kAuto;
+  int device_number = 0;    // which of the CUDA devices that the process sees
   bool pin_memory = false;  // batches go to a GPU through page-locked memory, and the host goes on meanwhile
   PrecisionChoice precision = PrecisionChoice::kFp32;
   int threads = 0;              // 0: one
@@ -115,7 +116,8 @@ class Model {
   // Called once after forward and before backward with the mean loss. Returning false leaves backward out.
   using OnLoss = std::function<bool(double loss)>;
 
-  // Whatever is drawn (dropout) is a function of `update_seed` as long as one model at a time computes in the process.
+  // Whatever is drawn in forward (dropout) is a function of `update_seed`. On the CPU, where LibTorch draws from one
+  // generator for the whole process, models that draw take turns with forward.
   // kInternal carries what the backend said; kInvalidArgument: a batch of other fields or a label outside the classes.
   virtual absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                                       const OnLoss& on_loss, const OnGradient& on_gradient) = 0;
@@ -165,11 +167,13 @@ class Model {
   virtual std::vector<int> gpus() const { return {}; }
   // To and from them since the beginning. From any thread.
   virtual DeviceTraffic traffic() const { return {}; }
+  // On so many it computes a batch.
+  virtual int devices() const { return 1; }
 };
 
 // Errors as of PlanModel for what does not fit; kInvalidArgument as well: spec.model.frozen matches nothing or all;
 // kFailedPrecondition: CUDA asked for and no device found, or a layout that the device or precision does not have.
-// Sets LibTorch's thread count, which belongs to the calling thread: use the model on one thread.
+// Sets LibTorch's thread count and CUDA's current device, which belong to the calling thread: use the model on one thread.
 absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options);
 
 }  // namespace downpour::model

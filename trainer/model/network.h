@@ -47,6 +47,9 @@ class Network {
   // Whether a layout of LayoutChoice::kFused would compute anything differently.
   virtual bool can_fuse() const { return false; }
 
+  // Whether it may draw in training mode.
+  virtual bool draws() const { return true; }
+
   // Inputs [N, used_shape...] -> outputs [N, ...]. In training mode it draws from LibTorch's default generator and
   // changes its buffers.
   virtual torch::Tensor Forward(const Flow& samples, bool fused) = 0;

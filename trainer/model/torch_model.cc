@@ -1,5 +1,4 @@
 // The LibTorch backend of Model: the one adapter where LibTorch's exceptions become Status.
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
@@ -30,6 +29,7 @@
 #include "trainer/model/network.h"
 #include "trainer/model/own_network.h"
 #include "trainer/model/plugin_network.h"
+#include "trainer/model/seeded_draws.h"
 #include "trainer/model/thrown.h"
 #include "trainer/model/torch_script_network.h"
 #include "trainer/model/torch_types.h"
@@ -259,7 +259,7 @@ class TorchModel final : public Model {
     if (absl::Status status = Check(batch); !status.ok()) return status;
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
-      SeedDraws(update_seed);
+      draw_seed_ = update_seed;
       StepResult result;
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
@@ -291,7 +291,7 @@ class TorchModel final : public Model {
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       held_.Release();
       SetThreads();
-      SeedDraws(update_seed);
+      draw_seed_ = update_seed;
       StepResult result;
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
@@ -330,7 +330,7 @@ class TorchModel final : public Model {
     if (absl::Status status = Check(batch); !status.ok()) return status;
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
-      SeedDraws(update_seed);
+      draw_seed_ = update_seed;
       StepResult result;
       std::vector<at::Tensor> moved;
       {
@@ -406,14 +406,6 @@ class TorchModel final : public Model {
 
   void ForgetGradients() {
     for (std::size_t index = 0; index < parameters_; ++index) values_[index].mutable_grad().reset();
-  }
-
-  // LibTorch's own generators: whatever a network draws comes from them.
-  void SeedDraws(std::uint64_t seed) const {
-    at::Generator generator =
-        device_.is_cpu() ? at::detail::getDefaultCPUGenerator() : at::globalContext().defaultGenerator(device_);
-    const std::lock_guard<std::mutex> lock(generator.mutex());
-    generator.set_current_seed(seed);
   }
 
   // Others count the batches that a worker saw (num_batches_tracked) or are constants.
@@ -618,6 +610,7 @@ class TorchModel final : public Model {
   }
 
   at::Tensor Loss(const data::Batch& batch) const {
+    const SeededDraws draws(device_, draw_seed_, network_->draws());
     const at::Tensor output = Output(batch);
     const std::string& own = parts_.objective.own_loss;
     if (own.empty()) return LossOf(parts_.objective, output, Target(batch), at::Reduction::Mean);
@@ -712,15 +705,22 @@ class TorchModel final : public Model {
   const OnGradient* on_gradient_ = nullptr;               // during backward
   const OnDeviceGradient* on_device_gradient_ = nullptr;  // likewise
   HeldGradients held_;
+  std::uint64_t draw_seed_ = 0;  // of the step under way
   std::vector<bool> delivered_;
   CopyMeter copy_meter_{device_};
   std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
 };
 
-absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice, std::string* without_gpu) {
+// Of CUDA's devices that with `number`.
+absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice, int number, std::string* without_gpu) {
   if (choice == DeviceChoice::kCpu) return at::Device(at::kCPU);
   const absl::Status cuda = LoadCuda();
-  if (cuda.ok()) return at::Device(at::kCUDA, 0);
+  if (cuda.ok()) {
+    const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(number));
+    // What is said to no device in particular, as page-locked memory is, goes to this one too.
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    return device;
+  }
   if (choice == DeviceChoice::kAuto) {
     *without_gpu = std::string(cuda.message());
     return at::Device(at::kCPU);
@@ -793,7 +793,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
       if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
     });
     std::string without_gpu;
-    const absl::StatusOr<at::Device> device = ChooseDevice(options.device, &without_gpu);
+    const absl::StatusOr<at::Device> device = ChooseDevice(options.device, options.device_number, &without_gpu);
     if (!device.ok()) return device.status();
     if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");

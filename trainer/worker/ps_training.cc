@@ -161,6 +161,7 @@ class PsTraining final : public TrainingLoop {
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     core_options.tensors = TensorSpecsOf(*model_);
     core_options.device = DeviceOf(*model_);
+    core_options.devices = static_cast<std::uint32_t>(model_->devices());
     core_options.codec = CodecOf(options_.config.codec());
     if (device_ != nullptr) core_options.encoder = device_->encoder();
     core_options.bf16_values = options_.config.codec().pull() == v1::CODEC_BF16;

@@ -143,6 +143,7 @@ class RingTraining final : public TrainingLoop {
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     core_options.tensors = TensorSpecsOf(*model_);
     core_options.device = DeviceOf(*model_);
+    core_options.devices = static_cast<std::uint32_t>(model_->devices());
     core_options.address = JoinHostPort(host_, member_->port());
     return core_options;
   }

@@ -1,5 +1,6 @@
 #include "trainer/worker/worker.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,7 @@
 #include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/data/files/shown_path.h"
+#include "trainer/model/devices.h"
 #include "trainer/worker/dataset_spec.h"
 #include "trainer/worker/initial_weights.h"
 #include "trainer/worker/model_output.h"
@@ -62,8 +64,8 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   // The test set too: what is wrong with it must not come up when the training is done.
   absl::StatusOr<data::Datasets> datasets = data::OpenDatasets(spec, options.config.evaluate(), options.arrow);
   if (!datasets.ok()) return datasets.status();
-  absl::StatusOr<std::unique_ptr<model::Model>> model =
-      model::CreateModel(MakeModelOptions(options.config, *datasets->train));
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModelOnDevices(
+      MakeModelOptions(options.config, *datasets->train), std::max(static_cast<int>(options.config.gpus()), 1));
   if (!model.ok()) return model.status();
   if (options.config.model().has_initial_weights()) {
     const absl::StatusOr<std::uint32_t> crc = TakeInitialWeights(options.config.model().initial_weights(), **model);

@@ -46,6 +46,8 @@ void Publish(const v1::WorkerStats& stats, const BatchLoader& loader, const data
   if (stats.has_loss()) {
     metrics->SetGauge("downpour_worker_loss", "Training loss over the newest updates.", {}, stats.loss());
   }
+  metrics->SetGauge("downpour_worker_devices", "GPUs, or threads in their place, that share each minibatch.", {},
+                    stats.devices());
   metrics->SetGauge("downpour_worker_staleness", "Staleness of the newest pushes, in updates.", {}, stats.staleness());
   metrics->SetGauge("downpour_worker_samples_per_second", "Applied, over the newest second.", {},
                     stats.samples_per_second());

@@ -352,6 +352,9 @@ inline TrainingJob RandomJob(std::mt19937_64& random) {
     update.local_steps = 1;
     update.fetch_every = 1;
   }
+  if (job.spec.worker.gpus.value_or(1) > job.spec.training.batch_size || update.local_steps > 1) {
+    job.spec.worker.gpus.reset();
+  }
   MakeUnique(model.frozen);
   DropUnused(job.spec.update.optimizer);
   if (update.schedule.has_value()) DropUnused(*update.schedule);

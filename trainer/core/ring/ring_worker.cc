@@ -24,7 +24,7 @@ bool IsSame(const v1::ViewStamp& a, const v1::ViewStamp& b) { return CompareStam
 RingWorkerCore::RingWorkerCore(RingWorkerOptions options, std::function<std::uint64_t()> new_session)
     : options_(std::move(options)), new_session_(std::move(new_session)), session_(new_session_()) {
   meter_.SetState("registering");
-  meter_.SetDevice(options_.device);
+  meter_.SetDevice(options_.device, options_.devices);
 }
 
 void RingWorkerCore::Start(Time now, RingOutput* output) {

@@ -355,7 +355,7 @@ TEST_P(DeviceKernelsTest, RefuseWhatCannotBe) {
   expect_refused(FrameCodec::kInt8, bad);
 
   StepCoefficients step{};
-  step.rule = 4;
+  step.rule = 5;
   EXPECT_EQ(kernels_->Step(step, {}).code(), absl::StatusCode::kInvalidArgument);
   step.rule = kMomentumRule;
   const StepTensor tensor = {memory.as<float>(), memory.as<float>(), memory.as<float>(), nullptr, nullptr, 4, 0, 0};
@@ -459,6 +459,99 @@ TEST_P(DeviceKernelsTest, StepLargeTensors) {
   ASSERT_TRUE(kernels_->Step(coefficients, {tensor}).ok());
   EXPECT_TRUE(SameBits(updated.ReadFloats(), one.expected));
   EXPECT_TRUE(SameBits(one.value.ReadFloats(), before));
+}
+
+TEST_P(DeviceKernelsTest, StepBuffersByTheirMeanDifference) {
+  std::mt19937 random(7);
+  for (const std::size_t size : {1, 7, 5001}) {
+    const std::vector<float> value = core::testing::RandomFloats(random, size);
+    const std::vector<float> sum = core::testing::RandomFloats(random, size);
+    const double samples = 1 + static_cast<double>(random() % 100'000);
+    std::vector<float> expected = value;
+    for (std::size_t i = 0; i < size; ++i) expected[i] -= static_cast<float>(sum[i] / samples);
+    const Memory values(*kernels_, value), sums(*kernels_, sum);
+    StepCoefficients coefficients{};
+    coefficients.rule = kBufferRule;
+    coefficients.samples = samples;
+    StepTensor tensor{};
+    tensor.value = tensor.updated = values.as<float>();
+    tensor.gradient = sums.as<float>();
+    tensor.elements = size;
+    const absl::Status taken = kernels_->Step(coefficients, {tensor});
+    ASSERT_TRUE(taken.ok()) << taken;
+    EXPECT_TRUE(SameBits(values.ReadFloats(), expected)) << size;
+  }
+}
+
+TEST_P(DeviceKernelsTest, Accumulate) {
+  std::mt19937_64 random(8);
+  for (const std::size_t size : kSizes) {
+    const std::vector<float> first = AllBits(random, size), second = core::testing::RandomValues(random, size);
+    const Memory sum(*kernels_, std::vector<float>(size, std::numeric_limits<float>::quiet_NaN()));
+    const Memory firsts(*kernels_, first), seconds(*kernels_, second);
+    const absl::Span<float> to(sum.as<float>(), size);
+    ASSERT_TRUE(kernels_->Accumulate(to, firsts.as<float>(), 3.1f, /*add=*/false).ok());
+    ASSERT_TRUE(kernels_->Accumulate(to, seconds.as<float>(), 0.7f, /*add=*/true).ok());
+    std::vector<float> expected(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      // Rounded twice.
+      const volatile float product = 0.7f * second[i];
+      expected[i] = 3.1f * first[i] + product;
+    }
+    EXPECT_TRUE(SameBits(sum.ReadFloats(), expected)) << size;
+    ASSERT_TRUE(kernels_->Clear(sum.as<void>(), size * sizeof(float)).ok());
+    EXPECT_TRUE(SameBits(sum.ReadFloats(), std::vector<float>(size, 0.0f))) << size;
+  }
+  EXPECT_EQ(kernels_->Accumulate(absl::Span<float>(nullptr, 4), nullptr, 1, false).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// As the checks of a gradient do.
+TEST_P(DeviceKernelsTest, SumSquaresOfManyRanges) {
+  std::mt19937_64 random(9);
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  for (std::size_t i = 0; i < 70; ++i) sizes.push_back(i);  // more than go into one launch
+  const Memory sums(*kernels_, sizes.size() * sizeof(double));
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<SquaresRange> ranges;
+  std::vector<double> expected;
+  for (const std::size_t size : sizes) {
+    const std::vector<float> values = core::testing::RandomValues(random, size);
+    expected.push_back(Encode(FrameCodec::kBf16, 0, values, {}).checks.sum_of_squares);
+    memory.push_back(std::make_unique<Memory>(*kernels_, values));
+    memory.push_back(std::make_unique<Memory>(*kernels_, DeviceKernels::PartialsOf(size) * sizeof(double)));
+    ranges.push_back(
+        {memory[memory.size() - 2]->as<float>(), size, memory.back()->as<double>(), sums.as<double>() + ranges.size()});
+  }
+  const absl::Status summed = kernels_->SumSquares(ranges);
+  ASSERT_TRUE(summed.ok()) << summed;
+  const Bytes bytes = sums.Read();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    double sum = 0;
+    std::memcpy(&sum, bytes.data() + i * sizeof(double), sizeof(sum));
+    EXPECT_EQ(sum, expected[i]) << sizes[i];
+  }
+  for (const std::unique_ptr<Memory>& one : memory) (void)one->Read();
+  ranges[0].sum = nullptr;
+  EXPECT_EQ(kernels_->SumSquares(ranges).code(), absl::StatusCode::kInvalidArgument);
+}
+
+// What NCCL adds up as bfloat16: functions of the library alone.
+TEST_P(DeviceKernelsTest, RoundAndWiden) {
+  if (GetParam() == Where::kHost) GTEST_SKIP() << "not of the host";
+  const PluginTable& table = **LoadPlugin(
+      GetParam() == Where::kDevice ? PluginPath() : absl::StrCat(DOWNPOUR_TEST_CUDA_PLUGINS, "/emulated.so"));
+  std::mt19937_64 random(10);
+  for (const std::size_t size : kSizes) {
+    std::vector<float> values = Gradient(random, size);
+    if (size != 0) MakeSomeNotFinite(random, values);
+    const Memory from(*kernels_, values), halves(*kernels_, 2 * size), to(*kernels_, size * sizeof(float));
+    ASSERT_EQ(table.round_bf16(from.as<float>(), halves.as<void>(), size, nullptr), 0);
+    ASSERT_EQ(table.widen_bf16(halves.as<void>(), to.as<float>(), size, nullptr), 0);
+    const Bytes wanted = core::testing::EncodeAll(FrameCodec::kBf16, values, 0);
+    EXPECT_EQ(halves.Read(), wanted) << size;
+    EXPECT_TRUE(SameBits(to.ReadFloats(), core::testing::DecodeAll(FrameCodec::kBf16, wanted, size).values)) << size;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(On, DeviceKernelsTest, ::testing::Values(Where::kHost, Where::kEmulated, Where::kDevice),

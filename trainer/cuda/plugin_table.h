@@ -14,7 +14,7 @@
 // work is done. Thread-safe, as CUDA is.
 namespace downpour::cuda {
 
-inline constexpr std::uint32_t kPluginVersion = 1;
+inline constexpr std::uint32_t kPluginVersion = 2;
 
 // The numbers of core::FrameCodec.
 inline constexpr std::int32_t kCodecFp32 = 1;
@@ -46,7 +46,7 @@ struct EncodeArguments {
   GradientChecks* checks;  // written, also for no elements
 };
 
-enum StepRule : std::int32_t { kSgdRule = 0, kMomentumRule = 1, kNesterovRule = 2, kAdamRule = 3 };
+enum StepRule : std::int32_t { kSgdRule = 0, kMomentumRule = 1, kNesterovRule = 2, kAdamRule = 3, kBufferRule = 4 };
 
 // What is the same for all tensors of a step; which number is used by which rule: optimizer_rules.h.
 struct StepCoefficients {
@@ -54,6 +54,8 @@ struct StepCoefficients {
   float rate, plain_rate, factor;
   float momentum;
   float beta1, rest1, beta2, rest2, epsilon, root_bias;
+  double samples;
+  bool operator==(const StepCoefficients&) const = default;
 };
 
 // `elements` floats behind each pointer; no two overlap, but `updated` may be `value`.
@@ -66,6 +68,13 @@ struct StepTensor {
   std::uint64_t elements;
   float decay;  // L2
   float lapse;  // AdamW's: rate x weight decay
+};
+
+struct SquaresRange {
+  const float* values;  // `elements` of them
+  std::uint64_t elements;
+  double* partials;  // one for each 256 values, or less
+  double* sum;       // of the squares, in the order of GradientChecks; written, also for no elements
 };
 
 struct PluginTable {
@@ -99,6 +108,17 @@ struct PluginTable {
   // One step of an optimizer on any number of tensors, bit for bit that of trainer/core/optimizers. `tensors` is memory
   // of the host, read before this returns.
   int (*step)(const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count, void* stream);
+
+  // ---- sums of gradients over minibatches and ranks
+  // `to` = `weight` times `from`, or that more if `add` is not 0, rounded twice then. Neither overlaps the other.
+  int (*accumulate)(float* to, const float* from, std::uint64_t elements, float weight, int add, void* stream);
+  // All bytes are 0.
+  int (*clear)(void* memory, std::uint64_t bytes, void* stream);
+  // `ranges` is memory of the host, read before this returns.
+  int (*sum_squares)(const SquaresRange* ranges, std::uint64_t count, void* stream);
+  // Between float32 and bfloat16, as trainer/core/codec/bf16.h has it.
+  int (*round_bf16)(const float* from, void* to, std::uint64_t elements, void* stream);
+  int (*widen_bf16)(const void* from, float* to, std::uint64_t elements, void* stream);
 };
 
 // The one symbol of the library.

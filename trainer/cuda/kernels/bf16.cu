@@ -1,4 +1,5 @@
 #include "trainer/cuda/kernels/gradient_block.cuh"
+#include "trainer/cuda/kernels/sums.cuh"
 
 // As trainer/core/codec/bf16.h: the upper half, rounded to nearest, ties to even; what is finite stays finite.
 namespace downpour::cuda {
@@ -39,7 +40,45 @@ __global__ void Bf16(EncodeArguments a) {
   }
 }
 
+struct RoundArguments {
+  const float* from;
+  std::uint16_t* to;
+  std::uint64_t elements;
+};
+
+__global__ void Round(RoundArguments a) {
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * kThreads;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < a.elements; i += stride) {
+    a.to[i] = static_cast<std::uint16_t>(HalfOf(BitsOf(a.from[i])));
+  }
+}
+
+struct WidenArguments {
+  const std::uint16_t* from;
+  float* to;
+  std::uint64_t elements;
+};
+
+__global__ void Widen(WidenArguments a) {
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * kThreads;
+  for (std::uint64_t i = std::uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < a.elements; i += stride) {
+    a.to[i] = FloatOf(std::uint32_t{a.from[i]} << 16);
+  }
+}
+
 }  // namespace
+
+cudaError_t RoundBf16(const float* from, void* to, std::uint64_t elements, cudaStream_t stream) {
+  if (elements == 0) return cudaSuccess;
+  const RoundArguments arguments{from, static_cast<std::uint16_t*>(to), elements};
+  return Launch(&Round, CeilDivide(elements, kThreads), 1, arguments, stream);
+}
+
+cudaError_t WidenBf16(const void* from, float* to, std::uint64_t elements, cudaStream_t stream) {
+  if (elements == 0) return cudaSuccess;
+  const WidenArguments arguments{static_cast<const std::uint16_t*>(from), to, elements};
+  return Launch(&Widen, CeilDivide(elements, kThreads), 1, arguments, stream);
+}
 
 cudaError_t EncodeBf16(const EncodeArguments& arguments, cudaStream_t stream) {
   return EncodeWith(&Bf16, arguments, stream);

@@ -1,5 +1,6 @@
 #include "trainer/cuda/kernels/gradient_block.cuh"
 #include "trainer/cuda/kernels/optimizers.cuh"
+#include "trainer/cuda/kernels/sums.cuh"
 #include "trainer/cuda/plugin_table.h"
 
 // What the library has to offer.
@@ -58,6 +59,20 @@ constexpr PluginTable kTable = {
     .encode = &Encode,
     .step = [](const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count,
                void* stream) -> int { return StepTensors(*coefficients, tensors, count, StreamOf(stream)); },
+    .accumulate = [](float* to, const float* from, std::uint64_t elements, float weight, int add,
+                     void* stream) -> int { return Accumulate(to, from, elements, weight, add, StreamOf(stream)); },
+    .clear = [](void* memory, std::uint64_t bytes, void* stream) -> int {
+      return cudaMemsetAsync(memory, 0, bytes, StreamOf(stream));
+    },
+    .sum_squares = [](const SquaresRange* ranges, std::uint64_t count, void* stream) -> int {
+      return SumSquares(ranges, count, StreamOf(stream));
+    },
+    .round_bf16 = [](const float* from, void* to, std::uint64_t elements, void* stream) -> int {
+      return RoundBf16(from, to, elements, StreamOf(stream));
+    },
+    .widen_bf16 = [](const void* from, float* to, std::uint64_t elements, void* stream) -> int {
+      return WidenBf16(from, to, elements, StreamOf(stream));
+    },
 };
 
 }  // namespace

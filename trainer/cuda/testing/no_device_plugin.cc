@@ -24,6 +24,11 @@ constexpr downpour::cuda::PluginTable kTable = {
     .encode_scratch = nullptr,
     .encode = nullptr,
     .step = nullptr,
+    .accumulate = nullptr,
+    .clear = nullptr,
+    .sum_squares = nullptr,
+    .round_bf16 = nullptr,
+    .widen_bf16 = nullptr,
 };
 
 }  // namespace

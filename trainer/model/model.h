@@ -119,6 +119,29 @@ class Model {
   virtual absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                                       const OnLoss& on_loss, const OnGradient& on_gradient) = 0;
 
+  // The same, with gradients left where they were computed: `values` are row-major fp32 in the memory of the device, or
+  // of the host where that computes, tensors()[tensor].elements() of them, and for a buffer its difference. They are
+  // complete when the stream compute_stream() has come so far as it is at the call, and stay until ReleaseGradients or
+  // the next step of any kind; nobody writes to them. Called once a tensor during backward, as it is handed to the
+  // device, perhaps by another thread, for which the calling one waits: whoever is called puts work into streams behind
+  // what compute_stream() has, and waits for nothing. On a device that is before the loss is known and `on_loss`
+  // is called; where `on_loss` returns false, what was given means nothing. Returns when the loss is here, while the
+  // device may still run backward, so that StepResult::backward_seconds is what the host was busy for.
+  using OnDeviceGradient = std::function<void(std::size_t tensor, const float* values)>;
+  virtual absl::StatusOr<StepResult> ComputeDeviceGradients(const data::Batch& /*batch*/, std::uint64_t /*update_seed*/,
+                                                            const OnLoss& /*on_loss*/,
+                                                            const OnDeviceGradient& /*on_gradient*/) {
+    return absl::FailedPreconditionError("this model gives its gradients to the host");
+  }
+  // Whoever reads them in another stream has done so: memory that is given back is used again in compute_stream().
+  virtual void ReleaseGradients() {}
+
+  // Where it computes: CUDA's number of the device, or none of the host.
+  virtual std::optional<int> cuda_device() const { return std::nullopt; }
+  // The stream of that device that the calling thread computes in, a cudaStream_t; null: CUDA's default stream, or the
+  // host.
+  virtual void* compute_stream() const { return nullptr; }
+
   // One step of options.local_optimizer by the gradient of `batch`: the values of parameters and buffers move on, and
   // what the optimizer remembers (moments) is kept for the next. Where `on_loss` returns false nothing moves. Errors as
   // of ComputeGradients; kFailedPrecondition: there is no such optimizer.

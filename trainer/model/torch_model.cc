@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/types.h>
 
@@ -22,6 +23,7 @@
 #include "trainer/core/name_pattern.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
+#include "trainer/model/held_gradients.h"
 #include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
@@ -258,6 +260,7 @@ class TorchModel final : public Model {
         on_gradient_ = nullptr;
         ForgetGradients();
       });
+      held_.Release();
       delivered_.assign(parameters_, false);
       if (copies_ != nullptr) {
         ComputeOnDevice(batch, buffers.values(), on_loss, on_gradient, &result);
@@ -275,8 +278,48 @@ class TorchModel final : public Model {
     });
   }
 
+  absl::StatusOr<StepResult> ComputeDeviceGradients(const data::Batch& batch, std::uint64_t update_seed,
+                                                    const OnLoss& on_loss,
+                                                    const OnDeviceGradient& on_gradient) override {
+    if (absl::Status status = Check(batch); !status.ok()) return status;
+    return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
+      held_.Release();
+      SetThreads();
+      SeedDraws(update_seed);
+      StepResult result;
+      const BuffersAsBefore buffers(*network_);
+      const auto end_of_step = absl::MakeCleanup([&] {
+        on_device_gradient_ = nullptr;
+        ForgetGradients();
+      });
+      delivered_.assign(parameters_, false);
+      if (copies_ != nullptr) {
+        GiveOnDevice(batch, buffers.values(), on_loss, on_gradient, &result);
+        return result;
+      }
+      const std::optional<at::Tensor> loss = Forward(batch, on_loss, &result);
+      if (!loss.has_value()) return result;
+      const double backward = Seconds(CLOCK_MONOTONIC);
+      GiveGradients(*loss, buffers.values(), on_gradient);
+      result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
+      return result;
+    });
+  }
+
+  void ReleaseGradients() override { held_.Release(); }
+
+  std::optional<int> cuda_device() const override {
+    return device_.is_cuda() ? std::optional<int>(device_.index()) : std::nullopt;
+  }
+
+  void* compute_stream() const override {
+    if (device_.is_cpu()) return nullptr;
+    return c10::impl::VirtualGuardImpl(device_.type()).getStream(device_).native_handle();
+  }
+
   absl::StatusOr<StepResult> TakeStep(const data::Batch& batch, std::uint64_t update_seed,
                                       const OnLoss& on_loss) override {
+    held_.Release();
     if (local_ == nullptr) return Model::TakeStep(batch, update_seed, on_loss);
     if (absl::Status status = Check(batch); !status.ok()) return status;
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
@@ -420,6 +463,36 @@ class TorchModel final : public Model {
     result->backward_seconds = Seconds(CLOCK_MONOTONIC) - forward;
   }
 
+  // Runs backward, on a device as far as handing it over goes, and leaves every gradient where it is.
+  void GiveGradients(const at::Tensor& loss, const std::vector<at::Tensor>& before,
+                     const OnDeviceGradient& on_gradient) {
+    on_device_gradient_ = &on_gradient;
+    loss.backward();
+    for (std::size_t index = 0; index < parameters_; ++index) {
+      if (!delivered_[index]) held_.Give(index, at::zeros_like(values_[index]), on_gradient);
+    }
+    for (const auto& [index, change] : BufferChanges(before)) held_.Give(index, change, on_gradient);
+  }
+
+  // See ComputeOnDevice; nothing is waited for but the loss.
+  void GiveOnDevice(const data::Batch& batch, const std::vector<at::Tensor>& before, const OnLoss& on_loss,
+                    const OnDeviceGradient& on_gradient, StepResult* result) {
+    const auto drop = absl::MakeCleanup([this] {
+      try {
+        copies_->Drop(kDeviceLimit);
+      } catch (...) {
+        // It was thrown before.
+      }
+    });
+    const double start = Seconds(CLOCK_MONOTONIC);
+    const at::Tensor loss = Loss(batch);
+    copies_->Start(tensors_.size(), loss);
+    GiveGradients(loss, before, on_gradient);
+    result->loss = double{copies_->Next(kDeviceLimit)->values.front()};
+    result->forward_seconds = Seconds(CLOCK_MONOTONIC) - start;
+    if (on_loss) on_loss(result->loss);
+  }
+
   static void CheckSize(const Tensor& tensor, std::size_t size) {
     if (static_cast<std::int64_t>(size) == tensor.elements()) return;
     std::fprintf(stderr, "%s: %zu values for a tensor of %lld\n", tensor.name.c_str(), size,
@@ -559,6 +632,11 @@ class TorchModel final : public Model {
   // Called by LibTorch: on the CPU by the thread that runs backward when a gradient is complete; for a device by a
   // thread of LibTorch's when it has been told to compute it.
   void Deliver(std::size_t index, const at::Tensor& gradient) {
+    if (on_device_gradient_ != nullptr) {
+      delivered_[index] = true;
+      held_.Give(index, gradient, *on_device_gradient_);
+      return;
+    }
     if (on_gradient_ == nullptr) return;
     delivered_[index] = true;
     if (copies_ != nullptr) {
@@ -621,7 +699,9 @@ class TorchModel final : public Model {
   std::unique_ptr<torch::optim::Optimizer> local_;  // null: none is wanted
   double clip_norm_ = 0;
   LayoutChoice layout_ = LayoutChoice::kContiguous;
-  const OnGradient* on_gradient_ = nullptr;  // during backward
+  const OnGradient* on_gradient_ = nullptr;               // during backward
+  const OnDeviceGradient* on_device_gradient_ = nullptr;  // likewise
+  HeldGradients held_;
   std::vector<bool> delivered_;
   std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
 };

@@ -63,8 +63,8 @@ class Memory {
 class Stopwatch {
  public:
   explicit Stopwatch(const cuda::PluginTable& table) : table_(table) {
-    Check(table_.create_event(&begin_));
-    Check(table_.create_event(&end_));
+    Check(table_.create_event(&begin_, 1));
+    Check(table_.create_event(&end_, 1));
   }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;

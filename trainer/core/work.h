@@ -16,7 +16,8 @@ class WorkerHost {
   virtual ~WorkerHost() = default;
   virtual std::uint64_t NewSession() = 0;  // random, never repeated
   virtual Payload InitialValue(std::uint32_t number, const Slice& slice) = 0;
-  // Of the update that is being computed; immutable until the returned owner is released.
+  // Of the update that is being computed; immutable until the returned owner is released. Nothing, if the encoder has
+  // it elsewhere.
   virtual Payload Gradient(std::uint32_t number, const Slice& slice) = 0;
   // May come while an update is computed: to be used from the next work on.
   virtual void StoreValue(std::uint32_t number, const Slice& slice, const Payload& value) = 0;
@@ -31,6 +32,7 @@ struct Work {
   std::uint32_t dataset_epoch = 0;  // finished epochs, for the other kinds
   std::uint64_t lease = 0;          // likewise; unique in the job
   bool fetched = true;              // with the values that came; false: with those that the update before ended with
+  bool flushes = false;             // nothing is to be left in residuals; may become so later
 };
 
 struct ComputeResult {

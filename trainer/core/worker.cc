@@ -18,6 +18,7 @@ WorkerDataPlane::Options DataOptions(const WorkerOptions& options) {
   data.exchanges.payload_bytes = options.message_bytes;
   data.exchanges.in_flight = options.exchanges_in_flight;
   data.codec = options.codec;
+  data.encoder = options.encoder;
   data.bf16_values = options.bf16_values;
   data.bug = options.bug;
   return data;
@@ -346,6 +347,7 @@ void WorkerCore::Pump(Time now, WorkerOutput* output) {
           meter_.OnPulled(now - phase_since_);
           phase_ = work_.kind == v1::TASK_TRAIN ? Phase::kComputing : Phase::kTask;
           work_.cut = data_.cut();
+          work_.flushes = leaving_;
           verdict_ = Verdict::kPending;
           computed_ = ComputeResult();
           data_.BeginUpdate();

@@ -37,6 +37,7 @@ struct WorkerOptions : WorkerIdentity {
   int skips_until_failure = 100;              // consecutive updates without a finite gradient
   std::uint32_t fetch_every = 1;              // updates from one that begins with new values to the next
   CodecOptions codec;                         // of the gradients of parameters
+  GradientEncoder* encoder = nullptr;         // likewise, outlives the worker; null: one on the host, of that codec
   bool bf16_values = false;                   // of the values that it trains with
   PlantedBug bug = PlantedBug::kNone;
 };

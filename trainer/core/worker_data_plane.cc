@@ -16,7 +16,12 @@ using Kind = PsExchanges::Kind;
 }  // namespace
 
 WorkerDataPlane::WorkerDataPlane(const Options& options, WorkerHost* host, WorkerMeter* meter)
-    : options_(options), host_(host), meter_(meter), exchanges_(options.exchanges), feedback_(options.codec) {
+    : options_(options),
+      host_(host),
+      meter_(meter),
+      exchanges_(options.exchanges),
+      feedback_(options.codec),
+      encoder_(options.encoder != nullptr ? options.encoder : &feedback_) {
   header_.job_uid = options.job_uid;
 }
 
@@ -33,7 +38,7 @@ void WorkerDataPlane::TakeView(const v1::View& view) {
 void WorkerDataPlane::Begin(const v1::View& view, const std::vector<Slice>& slices) {
   TakeView(view);
   exchanges_.SetView(view);
-  feedback_.Clear();
+  encoder_->Clear();
   slices_.Begin(slices, view);
 }
 
@@ -49,9 +54,9 @@ void WorkerDataPlane::Drop(const WorkUnderWay& work) {
       work.pushing && work.verdict == Verdict::kApply && options_.bug != PlantedBug::kResidualNotForgotten;
   for (std::uint32_t number = 0; number < slices_.size(); ++number) {
     if (applies && slices_.MayBeApplied(number)) {
-      feedback_.Forget(number);
+      encoder_->Forget(number);
     } else {
-      feedback_.Undo(number);  // a ps drops what waits for a verdict that never comes
+      encoder_->Undo(number);  // a ps drops what waits for a verdict that never comes
     }
   }
   clock_ = 0;
@@ -135,7 +140,7 @@ Frame WorkerDataPlane::MakePush(const WorkUnderWay& work, std::uint32_t number) 
   EncodedGradient gradient{FrameCodec::kFp32, host_->Gradient(number, slice.slice)};
   if (!slice.buffer) {
     const bool flush = work.flushes && options_.bug != PlantedBug::kResidualLeftBehind;
-    gradient = feedback_.Encode(number, slice.slice.elements, gradient.payload, flush);
+    gradient = encoder_->Encode(number, slice.slice.elements, gradient.payload, flush);
   }
   frame.header.type = DataType::kFloat32;
   frame.header.codec = gradient.codec;
@@ -306,12 +311,12 @@ void WorkerDataPlane::TakePushAnswer(std::uint32_t number, const FrameHeader& re
   if (number == 0) trained_ = applied || slice.maybe_applied;
   // A duplicate to the first push is somebody's whose session ended in the middle of this update.
   if (work.verdict != Verdict::kApply || !(applied || slice.maybe_applied)) {
-    feedback_.Undo(number);
+    encoder_->Undo(number);
   } else if (reply.status == ReplyStatus::kDuplicate && step_width_ != 0) {
     // Where updates are run a second time, the one that is there may be the other one.
-    feedback_.Forget(number);
+    encoder_->Forget(number);
   } else {
-    feedback_.Keep(number);
+    encoder_->Keep(number);
   }
   if (!valued && !StaysInEpoch(slice)) slice.fresh = false;
   if (!valued && applied) ++slice.version;  // the worker's values have it

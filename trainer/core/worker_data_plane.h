@@ -46,8 +46,9 @@ class WorkerDataPlane {
   struct Options {
     JobUid job_uid{};
     PsExchanges::Options exchanges;
-    CodecOptions codec;        // of the gradients of parameters
-    bool bf16_values = false;  // of the values that it trains with
+    CodecOptions codec;                  // of the gradients of parameters
+    GradientEncoder* encoder = nullptr;  // likewise, outlives the data plane; null: one on the host, of that codec
+    bool bf16_values = false;            // of the values that it trains with
     PlantedBug bug = PlantedBug::kNone;
   };
   using Calls = std::vector<ExchangeCall>;
@@ -90,7 +91,7 @@ class WorkerDataPlane {
   void FinishUpdate() { ++clock_; }
   // The update was applied as this worker pushed it: another execution of it did not come first.
   bool trained() const { return trained_; }
-  bool HasResidual() const { return feedback_.HasResidual(); }
+  bool HasResidual() const { return encoder_->HasResidual(); }
 
   // Which values are fresh, and which gradients are on their way.
   WorkerSlices& slices() { return slices_; }
@@ -131,7 +132,8 @@ class WorkerDataPlane {
   WorkerSlices slices_;
   PsExchanges exchanges_;
   std::set<std::uint32_t> verdict_due_;  // ps that pushes went to pending, and nothing with the verdict since
-  ErrorFeedback feedback_;
+  ErrorFeedback feedback_;               // where the options have no encoder
+  GradientEncoder* encoder_;             // of the options, or that
   std::uint64_t clock_ = 0;
   std::uint32_t cut_ = 0;
   bool trained_ = false;

@@ -1,12 +1,18 @@
 #include "trainer/cuda/device_kernels.h"
 
+#include <chrono>
 #include <cstdint>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 
 namespace downpour::cuda {
 namespace {
+
+// A thread that slept through a copy of microseconds would be late, and one that spins through a long one keeps a core.
+constexpr absl::Duration kSpin = absl::Microseconds(50);
+constexpr absl::Duration kSleep = absl::Microseconds(20);
 
 template <typename T>
 bool Aligned(const T* pointer, std::size_t to) {
@@ -37,6 +43,13 @@ absl::Status DeviceKernels::Encode(core::FrameCodec codec, const EncodeArguments
   return DoEncode(codec, arguments);
 }
 
+absl::Status DeviceKernels::Sum(const SumArguments& arguments) {
+  if (arguments.elements != 0 && (arguments.sum == nullptr || arguments.values == nullptr)) {
+    return absl::InvalidArgumentError("a vector of a sum is null");
+  }
+  return DoSum(arguments);
+}
+
 absl::Status DeviceKernels::Step(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) {
   if (coefficients.rule < kSgdRule || coefficients.rule > kBufferRule) {
     return absl::InvalidArgumentError(absl::StrCat("got rule ", coefficients.rule, " for a step, expected 0 to 4"));
@@ -52,12 +65,6 @@ absl::Status DeviceKernels::Step(const StepCoefficients& coefficients, absl::Spa
   return DoStep(coefficients, tensors);
 }
 
-absl::Status DeviceKernels::Accumulate(absl::Span<float> to, const float* from, float weight, bool add) {
-  if (to.empty()) return absl::OkStatus();
-  if (to.data() == nullptr || from == nullptr) return absl::InvalidArgumentError("no values to add up");
-  return DoAccumulate(to, from, weight, add);
-}
-
 absl::Status DeviceKernels::SumSquares(absl::Span<const SquaresRange> ranges) {
   for (const SquaresRange& range : ranges) {
     if (range.sum == nullptr || (range.elements != 0 && (range.values == nullptr || range.partials == nullptr))) {
@@ -65,6 +72,22 @@ absl::Status DeviceKernels::SumSquares(absl::Span<const SquaresRange> ranges) {
     }
   }
   return DoSumSquares(ranges);
+}
+
+absl::Status Await(DeviceKernels& kernels, void* event, absl::Duration limit) {
+  const auto begun = std::chrono::steady_clock::now();
+  for (;;) {
+    const absl::StatusOr<bool> over = kernels.IsOver(event);
+    if (!over.ok()) return over.status();
+    if (*over) return absl::OkStatus();
+    const absl::Duration waited = absl::FromChrono(std::chrono::steady_clock::now() - begun);
+    if (waited >= limit) {
+      kernels.Abandon();
+      return absl::DeadlineExceededError(
+          absl::StrCat("the device has not done its work within ", absl::FormatDuration(limit)));
+    }
+    if (waited > kSpin) absl::SleepFor(kSleep);
+  }
 }
 
 }  // namespace downpour::cuda

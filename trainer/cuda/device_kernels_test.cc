@@ -483,29 +483,6 @@ TEST_P(DeviceKernelsTest, StepBuffersByTheirMeanDifference) {
   }
 }
 
-TEST_P(DeviceKernelsTest, Accumulate) {
-  std::mt19937_64 random(8);
-  for (const std::size_t size : kSizes) {
-    const std::vector<float> first = AllBits(random, size), second = core::testing::RandomValues(random, size);
-    const Memory sum(*kernels_, std::vector<float>(size, std::numeric_limits<float>::quiet_NaN()));
-    const Memory firsts(*kernels_, first), seconds(*kernels_, second);
-    const absl::Span<float> to(sum.as<float>(), size);
-    ASSERT_TRUE(kernels_->Accumulate(to, firsts.as<float>(), 3.1f, /*add=*/false).ok());
-    ASSERT_TRUE(kernels_->Accumulate(to, seconds.as<float>(), 0.7f, /*add=*/true).ok());
-    std::vector<float> expected(size);
-    for (std::size_t i = 0; i < size; ++i) {
-      // Rounded twice.
-      const volatile float product = 0.7f * second[i];
-      expected[i] = 3.1f * first[i] + product;
-    }
-    EXPECT_TRUE(SameBits(sum.ReadFloats(), expected)) << size;
-    ASSERT_TRUE(kernels_->Clear(sum.as<void>(), size * sizeof(float)).ok());
-    EXPECT_TRUE(SameBits(sum.ReadFloats(), std::vector<float>(size, 0.0f))) << size;
-  }
-  EXPECT_EQ(kernels_->Accumulate(absl::Span<float>(nullptr, 4), nullptr, 1, false).code(),
-            absl::StatusCode::kInvalidArgument);
-}
-
 // As the checks of a gradient do.
 TEST_P(DeviceKernelsTest, SumSquaresOfManyRanges) {
   std::mt19937_64 random(9);
@@ -534,6 +511,12 @@ TEST_P(DeviceKernelsTest, SumSquaresOfManyRanges) {
   for (const std::unique_ptr<Memory>& one : memory) (void)one->Read();
   ranges[0].sum = nullptr;
   EXPECT_EQ(kernels_->SumSquares(ranges).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceKernelsTest, Clear) {
+  const Memory memory(*kernels_, std::vector<float>(1001, 3.0f));
+  ASSERT_TRUE(kernels_->Clear(memory.as<void>(), 1001 * sizeof(float)).ok());
+  EXPECT_EQ(memory.ReadFloats(), std::vector<float>(1001, 0.0f));
 }
 
 // What NCCL adds up as bfloat16: functions of the library alone.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "trainer/core/codec/bf16.h"
 #include "trainer/core/codec/codec.h"
 #include "trainer/core/codec/int8.h"
@@ -60,14 +61,12 @@ GradientChecks Check(absl::Span<const float> gradient) {
   return checks;
 }
 
-DOWNPOUR_KERNEL void TakeTimes(absl::Span<float> to, const float* from, float weight) {
+DOWNPOUR_KERNEL void SumOf(const SumArguments a) {
   DOWNPOUR_INDEPENDENT_STEPS
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = weight * from[i];
-}
-
-DOWNPOUR_KERNEL void AddTimes(absl::Span<float> to, const float* from, float weight) {
-  DOWNPOUR_INDEPENDENT_STEPS
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += weight * from[i];
+  for (std::size_t i = 0; i < a.elements; ++i) {
+    const float part = a.weight * a.values[i];
+    a.sum[i] = a.first != 0 ? part : a.sum[i] + part;
+  }
 }
 
 // Writes the bytes; the sums become what is not in them.
@@ -111,7 +110,8 @@ class HostKernels final : public DeviceKernels {
     // Its size must be a multiple of the alignment.
     void* const memory =
         std::aligned_alloc(kAlignment, std::max<std::size_t>(1, (bytes + kAlignment - 1) / kAlignment) * kAlignment);
-    if (memory == nullptr) return absl::ResourceExhaustedError("no memory");
+    if (memory == nullptr)
+      return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of memory: there is not so much"));
     return memory;
   }
   void Free(void* memory) override { std::free(memory); }
@@ -124,6 +124,14 @@ class HostKernels final : public DeviceKernels {
     return absl::OkStatus();
   }
   absl::Status Finish() override { return absl::OkStatus(); }
+  absl::StatusOr<void*> AllocateHost(std::size_t bytes) override { return Allocate(bytes); }
+  void FreeHost(void* memory) override { Free(memory); }
+  void Abandon() override {}
+  absl::StatusOr<void*> CreateEvent() override { return new char; }
+  void DestroyEvent(void* event) override { delete static_cast<char*>(event); }
+  absl::Status Record(void* /*event*/) override { return absl::OkStatus(); }
+  absl::StatusOr<bool> IsOver(void* /*event*/) override { return true; }
+  absl::Status WaitFor(void* /*stream*/) override { return absl::OkStatus(); }
   std::size_t ScratchBytes(FrameCodec /*codec*/, std::size_t /*elements*/) const override { return 1; }
 
  private:
@@ -137,6 +145,11 @@ class HostKernels final : public DeviceKernels {
     }
     EncodeLeavingRest(codec, a, absl::MakeSpan(sums));
     if (a.next != nullptr) std::copy(sums.begin(), sums.end(), a.next);
+    return absl::OkStatus();
+  }
+
+  absl::Status DoSum(const SumArguments& a) override {
+    SumOf(a);
     return absl::OkStatus();
   }
 
@@ -163,10 +176,6 @@ class HostKernels final : public DeviceKernels {
     return absl::OkStatus();
   }
 
-  absl::Status DoAccumulate(absl::Span<float> to, const float* from, float weight, bool add) override {
-    add ? AddTimes(to, from, weight) : TakeTimes(to, from, weight);
-    return absl::OkStatus();
-  }
   absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) override {
     for (const SquaresRange& range : ranges) *range.sum = SumOfSquares({range.values, range.elements});
     return absl::OkStatus();

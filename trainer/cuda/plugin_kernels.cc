@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -18,16 +19,45 @@ static_assert(NumberOf(FrameCodec::kFp32) == kCodecFp32 && NumberOf(FrameCodec::
 class PluginKernels final : public DeviceKernels {
  public:
   PluginKernels(const PluginTable& table, int device, void* stream) : table_(table), device_(device), stream_(stream) {}
+  PluginKernels(const PluginKernels&) = delete;
+  PluginKernels& operator=(const PluginKernels&) = delete;
+  ~PluginKernels() override {
+    if (waited_for_ != nullptr) DestroyEvent(waited_for_);
+    if (owns_stream_) GiveBack([&] { return table_.destroy_stream(stream_); });
+  }
+
+  absl::Status UseOwnStream() {
+    absl::Status created = Do("a stream", [&] { return table_.create_stream(&stream_); });
+    owns_stream_ = created.ok();
+    return created;
+  }
 
   absl::StatusOr<void*> Allocate(std::size_t bytes) override {
     void* memory = nullptr;
-    absl::Status done = Do("memory", [&] { return table_.allocate(&memory, bytes == 0 ? 1 : bytes); });
-    if (!done.ok()) return absl::ResourceExhaustedError(absl::StrCat(bytes, " bytes of ", done.message()));
-    return memory;
+    int error = table_.use_device(device_);
+    if (error == 0) error = table_.allocate(&memory, bytes == 0 ? 1 : bytes);
+    if (error == 0) return memory;
+    if (error != kOutOfMemory) return StatusOf(table_, error, "memory");
+    std::uint64_t free = 0, total = 0;
+    const bool known = table_.memory_info(&free, &total) == 0;
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes, " bytes of memory of GPU ", device_, ": ", table_.error_text(error),
+                     known ? absl::StrCat("; ", free, " bytes of ", total, " are free") : ""));
   }
   void Free(void* memory) override {
-    // What this could say, the next call says too.
-    (void)Do("free", [&] { return table_.release(memory); });
+    GiveBack([&] { return table_.release(memory); });
+  }
+  absl::StatusOr<void*> AllocateHost(std::size_t bytes) override {
+    void* memory = nullptr;
+    int error = table_.use_device(device_);
+    if (error == 0) error = table_.allocate_host(&memory, bytes == 0 ? 1 : bytes);
+    if (error == 0) return memory;
+    if (error != kOutOfMemory) return StatusOf(table_, error, "page-locked memory");
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bytes, " bytes of page-locked memory of the host: ", table_.error_text(error)));
+  }
+  void FreeHost(void* memory) override {
+    GiveBack([&] { return table_.release_host(memory); });
   }
   absl::Status Copy(void* to, const void* from, std::size_t bytes) override {
     return Do("copy", [&] { return table_.copy(to, from, bytes, stream_); });
@@ -38,6 +68,37 @@ class PluginKernels final : public DeviceKernels {
   absl::Status Finish() override {
     return Do("finish", [&] { return table_.synchronize(stream_); });
   }
+  void Abandon() override { abandoned_ = true; }
+  absl::StatusOr<void*> CreateEvent() override {
+    void* event = nullptr;
+    absl::Status created = Do("an event", [&] { return table_.create_event(&event, /*timed=*/0); });
+    if (!created.ok()) return created;
+    return event;
+  }
+  void DestroyEvent(void* event) override {
+    GiveBack([&] { return table_.destroy_event(event); });
+  }
+  absl::Status Record(void* event) override {
+    return Do("record", [&] { return table_.record_event(event, stream_); });
+  }
+  absl::StatusOr<bool> IsOver(void* event) override {
+    int over = 0;
+    absl::Status asked = Do("work", [&] { return table_.query_event(&over, event); });
+    if (!asked.ok()) return asked;
+    return over != 0;
+  }
+  absl::Status WaitFor(void* stream) override {
+    if (waited_for_ == nullptr) {
+      absl::StatusOr<void*> event = CreateEvent();
+      if (!event.ok()) return event.status();
+      waited_for_ = *event;
+    }
+    // Waits are for the moment that the event is at now, whatever is recorded later.
+    return Do("wait", [&] {
+      const int error = table_.record_event(waited_for_, stream);
+      return error != 0 ? error : table_.wait_event(stream_, waited_for_);
+    });
+  }
   std::size_t ScratchBytes(FrameCodec codec, std::size_t elements) const override {
     return table_.encode_scratch(NumberOf(codec), elements);
   }
@@ -46,16 +107,22 @@ class PluginKernels final : public DeviceKernels {
   absl::Status DoEncode(FrameCodec codec, const EncodeArguments& arguments) override {
     return Do("encode", [&] { return table_.encode(NumberOf(codec), &arguments, stream_); });
   }
+  absl::Status DoSum(const SumArguments& arguments) override {
+    return Do("sum", [&] { return table_.sum(&arguments, stream_); });
+  }
   absl::Status DoStep(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) override {
     return Do("step", [&] { return table_.step(&coefficients, tensors.data(), tensors.size(), stream_); });
   }
 
-  absl::Status DoAccumulate(absl::Span<float> to, const float* from, float weight, bool add) override {
-    return Do("accumulate",
-              [&] { return table_.accumulate(to.data(), from, to.size(), weight, add ? 1 : 0, stream_); });
-  }
   absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) override {
     return Do("sum of squares", [&] { return table_.sum_squares(ranges.data(), ranges.size(), stream_); });
+  }
+
+  template <typename Call>
+  void GiveBack(Call call) {
+    if (abandoned_) return;
+    // What this could say, the next call says too.
+    if (table_.use_device(device_) == 0) (void)call();
   }
 
   template <typename Call>
@@ -67,17 +134,32 @@ class PluginKernels final : public DeviceKernels {
 
   const PluginTable& table_;
   const int device_;
-  void* const stream_;
+  void* stream_;
+  bool owns_stream_ = false;
+  std::atomic<bool> abandoned_ = false;
+  void* waited_for_ = nullptr;  // the event of WaitFor
 };
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<DeviceKernels>> MakePluginKernels(const PluginTable& table, int device, void* stream) {
+absl::Status CheckDevice(const PluginTable& table, int device) {
   if (absl::Status found = CheckDevices(table); !found.ok()) return found;
   if (const int error = table.use_device(device); error != 0) {
     return absl::FailedPreconditionError(absl::StrCat("CUDA device ", device, ": ", table.error_text(error)));
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceKernels>> MakePluginKernels(const PluginTable& table, int device, void* stream) {
+  if (absl::Status usable = CheckDevice(table, device); !usable.ok()) return usable;
   return std::make_unique<PluginKernels>(table, device, stream);
+}
+
+absl::StatusOr<std::unique_ptr<DeviceKernels>> MakePluginKernels(const PluginTable& table, int device) {
+  if (absl::Status usable = CheckDevice(table, device); !usable.ok()) return usable;
+  auto kernels = std::make_unique<PluginKernels>(table, device, nullptr);
+  if (absl::Status created = kernels->UseOwnStream(); !created.ok()) return created;
+  return kernels;
 }
 
 }  // namespace downpour::cuda

@@ -16,6 +16,9 @@ namespace downpour::cuda {
 
 inline constexpr std::uint32_t kPluginVersion = 2;
 
+// The number of CUDA's error for it.
+inline constexpr int kOutOfMemory = 2;
+
 // The numbers of core::FrameCodec.
 inline constexpr std::int32_t kCodecFp32 = 1;
 inline constexpr std::int32_t kCodecBf16 = 2;
@@ -44,6 +47,15 @@ struct EncodeArguments {
   std::uint64_t kept;      // of kCodecTopK: how many values are, from 1 to `elements`
   void* scratch;           // encode_scratch bytes, aligned to 256
   GradientChecks* checks;  // written, also for no elements
+};
+
+// sum = weight x values, or sum + weight x values, each rounded on its own.
+struct SumArguments {
+  float* sum;           // `elements` of them
+  const float* values;  // likewise; does not overlap `sum`
+  std::uint64_t elements;
+  float weight;
+  std::int32_t first;  // not 0: `sum` is not read
 };
 
 enum StepRule : std::int32_t { kSgdRule = 0, kMomentumRule = 1, kNesterovRule = 2, kAdamRule = 3, kBufferRule = 4 };
@@ -92,10 +104,21 @@ struct PluginTable {
   int (*copy)(void* to, const void* from, std::uint64_t bytes, void* stream);
   int (*synchronize)(void* stream);
 
-  // For measurements: an event is a moment in a stream.
-  int (*create_event)(void** event);
+  int (*memory_info)(std::uint64_t* free, std::uint64_t* total);  // of the device, in bytes
+  // Page-locked memory of the host, from and to which copies go on while the host does something else.
+  int (*allocate_host)(void** memory, std::uint64_t bytes);
+  int (*release_host)(void* memory);  // null is nothing
+
+  // Of the device that the thread uses; neither it nor CUDA's default stream waits for the other.
+  int (*create_stream)(void** stream);
+  int (*destroy_stream)(void* stream);  // what is in it is done all the same
+
+  // An event is a moment in a stream: that of its newest record_event. One that was not recorded is over.
+  int (*create_event)(void** event, int timed);  // not 0: elapsed_ms may be asked of it
   int (*destroy_event)(void* event);
   int (*record_event)(void* event, void* stream);
+  int (*wait_event)(void* stream, void* event);  // what is put into `stream` from now on waits for the event
+  int (*query_event)(int* over, void* event);
   int (*elapsed_ms)(float* milliseconds, void* begin, void* end);  // both are over
 
   // Gradients. Bytes and `next` are those of trainer/core/codec, bit for bit, top-k included: the values kept are
@@ -105,14 +128,13 @@ struct PluginTable {
   std::uint64_t (*encode_scratch)(std::int32_t codec, std::uint64_t elements);
   int (*encode)(std::int32_t codec, const EncodeArguments* arguments, void* stream);
 
+  int (*sum)(const SumArguments* arguments, void* stream);
+
   // One step of an optimizer on any number of tensors, bit for bit that of trainer/core/optimizers. `tensors` is memory
   // of the host, read before this returns.
   int (*step)(const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count, void* stream);
 
-  // ---- sums of gradients over minibatches and ranks
-  // `to` = `weight` times `from`, or that more if `add` is not 0, rounded twice then. Neither overlaps the other.
-  int (*accumulate)(float* to, const float* from, std::uint64_t elements, float weight, int add, void* stream);
-  // All bytes are 0.
+  // All bytes become 0.
   int (*clear)(void* memory, std::uint64_t bytes, void* stream);
   // `ranges` is memory of the host, read before this returns.
   int (*sum_squares)(const SquaresRange* ranges, std::uint64_t count, void* stream);

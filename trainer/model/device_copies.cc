@@ -19,15 +19,16 @@ constexpr absl::Duration kSleep = absl::Microseconds(20);
 }  // namespace
 
 DeviceCopies::DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements)
-    : device_(device), stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true)) {
-  host_.reserve(elements.size());
-  for (const std::int64_t count : elements) {
-    host_.push_back(at::empty({count}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true)));
-  }
-}
+    : device_(device),
+      stream_(c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true)),
+      elements_(elements),
+      host_(elements.size()) {}
 
 void DeviceCopies::Start(std::size_t number, const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
+  if (!host_[number].defined()) {
+    host_[number] = at::empty({elements_[number]}, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
+  }
   c10::Event computed(device_.type());
   computed.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   computed.block(stream_);

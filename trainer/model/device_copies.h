@@ -21,7 +21,7 @@ namespace downpour::model {
 // than Next, if one has ended before the other begins. What LibTorch throws, its methods throw.
 class DeviceCopies {
  public:
-  // `elements`: of the tensor with each number, as which memory is reserved: 4 bytes for each.
+  // `elements`: of the tensor with each number. Each has 4 bytes an element from its first Start on.
   DeviceCopies(at::Device device, const std::vector<std::int64_t>& elements);
 
   // A tensor of that number, of any type and layout, which the current stream computes. It is kept until its copy is
@@ -48,6 +48,7 @@ class DeviceCopies {
 
   const at::Device device_;
   const c10::Stream stream_;
+  const std::vector<std::int64_t> elements_;
   std::vector<at::Tensor> host_;  // by number; page-locked
   std::vector<Pending> pending_;
   std::size_t next_ = 0;

@@ -1,5 +1,5 @@
 #include "trainer/cuda/kernels/gradient_block.cuh"
-#include "trainer/cuda/kernels/sums.cuh"
+#include "trainer/cuda/kernels/rounding.cuh"
 
 // As trainer/core/codec/bf16.h: the upper half, rounded to nearest, ties to even; what is finite stays finite.
 namespace downpour::cuda {

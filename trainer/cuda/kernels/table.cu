@@ -1,17 +1,35 @@
 #include "trainer/cuda/kernels/gradient_block.cuh"
 #include "trainer/cuda/kernels/optimizers.cuh"
-#include "trainer/cuda/kernels/sums.cuh"
+#include "trainer/cuda/kernels/rounding.cuh"
+#include "trainer/cuda/kernels/squares.cuh"
+#include "trainer/cuda/kernels/sum.cuh"
 #include "trainer/cuda/plugin_table.h"
 
 // What the library has to offer.
 namespace downpour::cuda {
 namespace {
 
+static_assert(kOutOfMemory == cudaErrorMemoryAllocation);
+
 cudaStream_t StreamOf(void* stream) { return static_cast<cudaStream_t>(stream); }
 cudaEvent_t EventOf(void* event) { return static_cast<cudaEvent_t>(event); }
 
 std::uint64_t EncodeScratch(std::int32_t codec, std::uint64_t elements) {
   return codec == kCodecTopK ? TopKScratch(elements) : PartialsBytes(elements);
+}
+
+int MemoryInfo(std::uint64_t* free, std::uint64_t* total) {
+  std::size_t free_bytes = 0, total_bytes = 0;
+  const cudaError_t error = cudaMemGetInfo(&free_bytes, &total_bytes);
+  *free = free_bytes;
+  *total = total_bytes;
+  return error;
+}
+
+int QueryEvent(int* over, void* event) {
+  const cudaError_t error = cudaEventQuery(EventOf(event));
+  *over = error == cudaSuccess ? 1 : 0;
+  return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
 int Encode(std::int32_t codec, const EncodeArguments* arguments, void* stream) {
@@ -49,18 +67,33 @@ constexpr PluginTable kTable = {
       return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, StreamOf(stream));
     },
     .synchronize = [](void* stream) -> int { return cudaStreamSynchronize(StreamOf(stream)); },
-    .create_event = [](void** event) -> int { return cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event)); },
+    .memory_info = &MemoryInfo,
+    .allocate_host = [](void** memory, std::uint64_t bytes) -> int {
+      return cudaHostAlloc(memory, bytes, cudaHostAllocPortable);
+    },
+    .release_host = [](void* memory) -> int { return cudaFreeHost(memory); },
+    .create_stream = [](void** stream) -> int {
+      return cudaStreamCreateWithFlags(reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking);
+    },
+    .destroy_stream = [](void* stream) -> int { return cudaStreamDestroy(StreamOf(stream)); },
+    .create_event = [](void** event, int timed) -> int {
+      return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event),
+                                      timed != 0 ? cudaEventDefault : cudaEventDisableTiming);
+    },
     .destroy_event = [](void* event) -> int { return cudaEventDestroy(EventOf(event)); },
     .record_event = [](void* event, void* stream) -> int { return cudaEventRecord(EventOf(event), StreamOf(stream)); },
+    .wait_event = [](void* stream, void* event) -> int {
+      return cudaStreamWaitEvent(StreamOf(stream), EventOf(event), 0);
+    },
+    .query_event = &QueryEvent,
     .elapsed_ms = [](float* milliseconds, void* begin, void* end) -> int {
       return cudaEventElapsedTime(milliseconds, EventOf(begin), EventOf(end));
     },
     .encode_scratch = &EncodeScratch,
     .encode = &Encode,
+    .sum = [](const SumArguments* arguments, void* stream) -> int { return AddTo(*arguments, StreamOf(stream)); },
     .step = [](const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count,
                void* stream) -> int { return StepTensors(*coefficients, tensors, count, StreamOf(stream)); },
-    .accumulate = [](float* to, const float* from, std::uint64_t elements, float weight, int add,
-                     void* stream) -> int { return Accumulate(to, from, elements, weight, add, StreamOf(stream)); },
     .clear = [](void* memory, std::uint64_t bytes, void* stream) -> int {
       return cudaMemsetAsync(memory, 0, bytes, StreamOf(stream));
     },

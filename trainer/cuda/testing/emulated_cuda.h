@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,9 @@ struct dim3 {  // NOLINT(readability-identifier-naming): as CUDA has it, like al
 // Of the thread that is run.
 extern dim3 threadIdx, blockIdx, gridDim;
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2 };
+enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
+enum : unsigned { cudaHostAllocPortable = 1, cudaStreamNonBlocking = 1 };
+enum : unsigned { cudaEventDefault = 0, cudaEventDisableTiming = 2 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 using cudaStream_t = struct Stream*;
 using cudaEvent_t = std::chrono::steady_clock::time_point*;
@@ -103,7 +106,21 @@ inline cudaError_t cudaMemsetAsync(void* memory, int value, std::uint64_t bytes,
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* event) {
+inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *free = *total = std::size_t{1} << 30;
+  return cudaSuccess;
+}
+inline cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) { return cudaMalloc(memory, bytes); }
+inline cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
+// All is done when a call returns.
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = nullptr;
+  return cudaSuccess;
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = new std::chrono::steady_clock::time_point();
   return cudaSuccess;
 }

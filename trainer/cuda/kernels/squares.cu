@@ -1,28 +1,12 @@
-#include "trainer/cuda/kernels/sums.cuh"
+#include "trainer/cuda/kernels/squares.cuh"
 
 #include <algorithm>
 
 #include "trainer/cuda/kernels/gradient_block.cuh"
 
-// Gradients are added up over minibatches, and their squares over all values.
+// Of gradients that lie in many places.
 namespace downpour::cuda {
 namespace {
-
-struct AccumulateArguments {
-  float* to;
-  const float* from;
-  std::uint64_t elements;
-  float weight;
-};
-
-template <bool kAdd>
-__global__ void AccumulateValues(AccumulateArguments a) {
-  const std::uint64_t stride = std::uint64_t{gridDim.x} * kThreads;
-  for (std::uint64_t i = std::uint64_t{blockIdx.x} * kThreads + threadIdx.x; i < a.elements; i += stride) {
-    const float product = a.weight * a.from[i];
-    a.to[i] = kAdd ? a.to[i] + product : product;
-  }
-}
 
 // Many ranges in one launch: those of the blocks with the same y are one range's.
 constexpr unsigned kRanges = 64;
@@ -56,14 +40,6 @@ __global__ void SumPartials(Ranges all) {
 }
 
 }  // namespace
-
-cudaError_t Accumulate(float* to, const float* from, std::uint64_t elements, float weight, int add,
-                       cudaStream_t stream) {
-  if (elements == 0) return cudaSuccess;
-  const AccumulateArguments arguments{to, from, elements, weight};
-  void (*const kernel)(AccumulateArguments) = add != 0 ? &AccumulateValues<true> : &AccumulateValues<false>;
-  return Launch(kernel, CeilDivide(elements, kThreads), 1, arguments, stream);
-}
 
 cudaError_t SumSquares(const SquaresRange* ranges, std::uint64_t count, cudaStream_t stream) {
   for (std::uint64_t at = 0; at < count; at += kRanges) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "trainer/core/optimizer.h"
+#include "trainer/cuda/device_event.h"
 #include "trainer/cuda/device_memory.h"
 #include "trainer/cuda/optimizer_step.h"
 
@@ -41,6 +42,9 @@ class DeviceVectors final : public core::ReplicaVectors {
   }
 
   absl::Status Allocate(int vectors) {
+    absl::StatusOr<DeviceEvent> event = DeviceEvent::Create(kernels_);
+    if (!event.ok()) return event.status();
+    event_ = *std::move(event);
     for (int i = 0; i <= vectors; ++i) {
       absl::StatusOr<DeviceMemory<float>> memory = DeviceMemory<float>::Allocate(kernels_, elements_);
       if (!memory.ok()) {
@@ -84,7 +88,7 @@ class DeviceVectors final : public core::ReplicaVectors {
       state->scalars[0].value = of.step.powers().beta1;
       state->scalars[1].value = of.step.powers().beta2;
     }
-    const absl::Status finished = kernels_->Finish();
+    const absl::Status finished = Finish();
     return copied.ok() ? finished : copied;
   }
 
@@ -121,13 +125,13 @@ class DeviceVectors final : public core::ReplicaVectors {
     return absl::OkStatus();
   }
 
-  absl::Status Finish() override { return kernels_->Finish(); }
+  absl::Status Finish() override { return event_.AwaitAll(); }
 
   absl::Status Read(absl::Span<const float> from, absl::Span<float> to) override {
     if (absl::Status copied = kernels_->Copy(to.data(), from.data(), to.size() * sizeof(float)); !copied.ok()) {
       return copied;
     }
-    return kernels_->Finish();
+    return Finish();
   }
 
   const float* tensor(std::size_t tensor) const override { return memory_.front().data() + tensors_[tensor]; }
@@ -143,6 +147,7 @@ class DeviceVectors final : public core::ReplicaVectors {
   float* At(std::size_t vector, const OfSlice& slice) const { return memory_[vector].data() + slice.begin; }
 
   DeviceKernels* const kernels_;
+  DeviceEvent event_;
   std::size_t elements_ = 0;
   std::vector<std::size_t> tensors_;  // where each begins
   std::vector<OfSlice> slices_;

@@ -19,7 +19,8 @@ namespace downpour::core {
 // the host (RingReplica); who takes the steps there. They have the bits of core/optimizers. Not thread-safe.
 //
 // Addresses of values and sums are of its memory, which the host need not be able to read. Errors: kInternal, what the
-// device says, of this call or of one before it; then nothing that is here is of use any more.
+// device says, of this call or of one before it, and kDeadlineExceeded, it hangs; then nothing that is here is of use
+// any more.
 class ReplicaVectors {
  public:
   ReplicaVectors() = default;

@@ -9,6 +9,8 @@ scaled      one worker, four, two, three: each update is counted once, and nothi
 gone        all workers are killed at once: the job goes on from its newest checkpoint
 divided     the optimizer's state divided among three workers: the model file is that of a job that divides nothing, byte for
             byte, also where the job was killed as a whole, and went on with another number of copies
+kernels     gradients, values and the optimizer's memory go the way of a GPU's, with the kernels' twins on the CPU: workers are
+            killed, come and leave, and the model file is that of a job without all that, byte for byte
 copies      with two copies of each part workers are killed one after the other, come and leave: nothing begins anew
 """
 
@@ -205,7 +207,41 @@ def gone(arguments, folder):
     check_counted(summary, epochs=6)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (exact, strategies, scaled, gone, divided, copies)}
+def kernels(arguments, folder):
+    # Each step has two updates of one minibatch: its sum has the same bits whoever computes them, and nothing is clipped.
+    update = {"updatesPerStep": 2, "optimizer": {"type": "Adam", "learningRate": 0.001}}
+    of_kernels = argparse.Namespace(**{**vars(arguments), "worker": arguments.kernels_worker})
+    whole, disturbed = [
+        rewritten(learning_job(programs, os.path.join(folder, name), "trained", samples=64000, update=update, epochs=3,
+                               uri=os.path.join(folder, name, "store")),
+                  lambda spec: {**without_servers(spec, 2), "elastic": {"minReplicas": 1, "maxReplicas": 3}})
+        for name, programs in (("whole", arguments), ("disturbed", of_kernels)) if os.makedirs(os.path.join(folder, name)) is None]
+    with whole.start() as run:
+        expected = run.end()
+    with disturbed.start() as run:
+        def trains_with(workers):
+            run.until(lambda: run.status().get("ring", {}).get("members") == workers and run.status()["ring"].get("formed"),
+                      f"a ring of {workers}")
+            made = run.progress()
+            run.until(lambda: run.progress() > made, f"{workers} train")
+            print(f"{workers} workers at {run.progress():.0%}", flush=True)
+        trains_with(2)
+        run.signal("worker-0")
+        trains_with(2)
+        subprocess.run([arguments.downpour, "scale", run.folder, "--workers=3"], check=True, timeout=60)
+        trains_with(3)
+        run.until(disturbed.checkpoints, "a checkpoint")
+        made = run.progress()
+        run.until(lambda: run.progress() > made, "updates that are lost")
+        run.kill()
+    with disturbed.start() as run:
+        summary = run.end()
+    check(summary["resumedFrom"], "it began anew")
+    check_same(expected, summary)
+    check(read(expected["modelPath"]) == read(summary["modelPath"]), "the model files differ")
+
+
+SCENARIOS = {scenario.__name__: scenario for scenario in (exact, strategies, scaled, gone, divided, copies, kernels)}
 
 
 def main():
@@ -214,6 +250,7 @@ def main():
     parser.add_argument("--server", required=True, help="coordinator and parameter server")
     parser.add_argument("--worker", required=True, help="the worker that learns")
     parser.add_argument("--counter-worker", required=True, help="the worker that counts")
+    parser.add_argument("--kernels-worker", required=True, help="the worker that learns with kernels of the host")
     parser.add_argument("--scenario", required=True, choices=SCENARIOS)
     arguments = parser.parse_args()
     folder = tempfile.mkdtemp(prefix="downpour-all-reduce-")

@@ -104,14 +104,18 @@ absl::Status Optimizer::Import(const OptimizerState& state) {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
                                                            std::uint32_t elements) {
   if (absl::Status valid = Check(config); !valid.ok()) return valid;
-  const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
-                                   [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
-  std::unique_ptr<Optimizer> optimizer = CreateWhole(config, decays ? config.weight_decay() : 0, elements);
+  std::unique_ptr<Optimizer> optimizer = CreateWhole(config, WeightDecayOf(config, tensor), elements);
   if (optimizer == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("optimizer ", v1::OptimizerType_Name(config.type()), " is not supported yet"));
   }
   return optimizer;
+}
+
+double WeightDecayOf(const v1::OptimizerConfig& config, absl::string_view tensor) {
+  const bool decays = std::none_of(config.no_decay().begin(), config.no_decay().end(),
+                                   [tensor](const std::string& pattern) { return MatchesName(pattern, tensor); });
+  return decays ? config.weight_decay() : 0;
 }
 
 std::string OptimizerStateType(const v1::OptimizerConfig& config) {

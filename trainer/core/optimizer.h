@@ -71,6 +71,9 @@ class Optimizer {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const v1::OptimizerConfig& config, absl::string_view tensor,
                                                            std::uint32_t elements);
 
+// The weight decay of that parameter.
+double WeightDecayOf(const v1::OptimizerConfig& config, absl::string_view tensor);
+
 // Optimizer::type of what CreateOptimizer makes of it: where it differs, state cannot be taken over.
 std::string OptimizerStateType(const v1::OptimizerConfig& config);
 

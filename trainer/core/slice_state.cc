@@ -149,9 +149,25 @@ void SliceState::TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdi
     for (std::size_t i = 0; i < updates.size(); ++i) optimizer_->Skip();
     TakeSum();
   }
+  Record(updates);
+}
+
+void SliceState::Record(absl::Span<const UpdateId> updates) {
   version_ += updates.size();
   for (const UpdateId& update : updates) table_.Insert(update);
   FindStep(step_);
+}
+
+void SliceState::RecordWholeStep(absl::Span<const UpdateId> updates, Verdict verdict) {
+  if (verdict != Verdict::kApply) skipped_ += updates.size();
+  Record(updates);
+}
+
+absl::Status SliceState::Replace(std::shared_ptr<std::vector<float>> value, const OptimizerState& state) {
+  if (absl::Status taken = optimizer_->Import(state); !taken.ok()) return taken;
+  value_ = std::move(value);
+  spare_.reset();
+  return absl::OkStatus();
 }
 
 SliceSnapshot SliceState::Export() const {

@@ -65,6 +65,13 @@ class SliceState {
   void TakeWholeStep(absl::Span<const UpdateId> updates, Verdict verdict, const EncodedGradient& mean,
                      const StepContext& context);
 
+  // The same where the value lives elsewhere, and changes there; the optimizer's skips remember nothing, and no sum is
+  // here.
+  void RecordWholeStep(absl::Span<const UpdateId> updates, Verdict verdict);
+  // The value and what the optimizer remembers, as they are elsewhere by now. kInvalidArgument: of another rule.
+  absl::Status Replace(std::shared_ptr<std::vector<float>> value, const OptimizerState& state);
+  OptimizerState ExportOptimizer() const { return optimizer_->Export(); }
+
   // What TakeWholeStep gives to the optimizer: `mean`, or that of what has come before as well.
   struct WholeStep {
     EncodedGradient gradient;  // good as long as what `mean` refers to
@@ -100,6 +107,8 @@ class SliceState {
              std::unique_ptr<Optimizer> optimizer, const DataPlan& plan);
 
   void TakeStep(const EncodedGradient& gradient, const StepContext& context);
+  // The updates of a step have been taken, or skipped.
+  void Record(absl::Span<const UpdateId> updates);
   // As far as it has come, if anything has.
   void TakeSum();
   // Of the steps from `step` on, the first that the table has not whole.

@@ -51,18 +51,27 @@ absl::Status DeviceKernels::Sum(const SumArguments& arguments) {
 }
 
 absl::Status DeviceKernels::Step(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) {
-  if (coefficients.rule < kSgdRule || coefficients.rule > kAdamRule) {
-    return absl::InvalidArgumentError(absl::StrCat("got rule ", coefficients.rule, " for a step, expected 0 to 3"));
+  if (coefficients.rule < kSgdRule || coefficients.rule > kBufferRule) {
+    return absl::InvalidArgumentError(absl::StrCat("got rule ", coefficients.rule, " for a step, expected 0 to 4"));
   }
+  const bool remembers = coefficients.rule != kSgdRule && coefficients.rule != kBufferRule;
   for (const StepTensor& t : tensors) {
     if (t.elements == 0) continue;
-    if (t.value == nullptr || t.gradient == nullptr || t.updated == nullptr ||
-        (coefficients.rule != kSgdRule && t.first == nullptr) ||
+    if (t.value == nullptr || t.gradient == nullptr || t.updated == nullptr || (remembers && t.first == nullptr) ||
         (coefficients.rule == kAdamRule && t.second == nullptr)) {
       return absl::InvalidArgumentError("a tensor of a step lacks a vector that its rule needs");
     }
   }
   return DoStep(coefficients, tensors);
+}
+
+absl::Status DeviceKernels::SumSquares(absl::Span<const SquaresRange> ranges) {
+  for (const SquaresRange& range : ranges) {
+    if (range.sum == nullptr || (range.elements != 0 && (range.values == nullptr || range.partials == nullptr))) {
+      return absl::InvalidArgumentError("a range of squares lacks its values, its partial sums or its sum");
+    }
+  }
+  return DoSumSquares(ranges);
 }
 
 absl::Status Await(DeviceKernels& kernels, void* event, absl::Duration limit) {

@@ -35,6 +35,8 @@ class DeviceKernels {
   virtual void FreeHost(void* memory) = 0;
   // Between device and host or within one of them.
   virtual absl::Status Copy(void* to, const void* from, std::size_t bytes) = 0;
+  // All bytes become 0.
+  virtual absl::Status Clear(void* memory, std::size_t bytes) = 0;
   // Waits until all that was asked for is done.
   virtual absl::Status Finish() = 0;
 
@@ -56,12 +58,16 @@ class DeviceKernels {
   absl::Status Sum(const SumArguments& arguments);
   // `tensors` is read before this returns. Coefficients: optimizer_step.h.
   absl::Status Step(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors);
+  // `ranges` is read before this returns.
+  absl::Status SumSquares(absl::Span<const SquaresRange> ranges);
+  static std::size_t PartialsOf(std::size_t elements) { return (elements + 255) / 256; }  // SquaresRange::partials
 
  protected:
   // Of arguments that were checked.
   virtual absl::Status DoEncode(core::FrameCodec codec, const EncodeArguments& arguments) = 0;
   virtual absl::Status DoSum(const SumArguments& arguments) = 0;
   virtual absl::Status DoStep(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) = 0;
+  virtual absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) = 0;
 };
 
 // Of the host: trainer/core/codec, and the rules of optimizer_rules.h. All is done when a call returns.

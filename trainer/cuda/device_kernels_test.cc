@@ -355,7 +355,7 @@ TEST_P(DeviceKernelsTest, RefuseWhatCannotBe) {
   expect_refused(FrameCodec::kInt8, bad);
 
   StepCoefficients step{};
-  step.rule = 4;
+  step.rule = 5;
   EXPECT_EQ(kernels_->Step(step, {}).code(), absl::StatusCode::kInvalidArgument);
   step.rule = kMomentumRule;
   const StepTensor tensor = {memory.as<float>(), memory.as<float>(), memory.as<float>(), nullptr, nullptr, 4, 0, 0};
@@ -498,6 +498,64 @@ TEST_P(DeviceKernelsTest, CopyBehindAnEventToMemoryOfTheHost) {
   }
   kernels_->DestroyEvent(*event);
   kernels_->FreeHost(*host);
+}
+
+TEST_P(DeviceKernelsTest, StepBuffersByTheirMeanDifference) {
+  std::mt19937 random(7);
+  for (const std::size_t size : {1, 7, 5001}) {
+    const std::vector<float> value = core::testing::RandomFloats(random, size);
+    const std::vector<float> sum = core::testing::RandomFloats(random, size);
+    const double samples = 1 + static_cast<double>(random() % 100'000);
+    std::vector<float> expected = value;
+    for (std::size_t i = 0; i < size; ++i) expected[i] -= static_cast<float>(sum[i] / samples);
+    const Memory values(*kernels_, value), sums(*kernels_, sum);
+    StepCoefficients coefficients{};
+    coefficients.rule = kBufferRule;
+    coefficients.samples = samples;
+    StepTensor tensor{};
+    tensor.value = tensor.updated = values.as<float>();
+    tensor.gradient = sums.as<float>();
+    tensor.elements = size;
+    const absl::Status taken = kernels_->Step(coefficients, {tensor});
+    ASSERT_TRUE(taken.ok()) << taken;
+    EXPECT_TRUE(SameBits(values.ReadFloats(), expected)) << size;
+  }
+}
+
+// As the checks of a gradient do.
+TEST_P(DeviceKernelsTest, SumSquaresOfManyRanges) {
+  std::mt19937_64 random(9);
+  std::vector<std::size_t> sizes(std::begin(kSizes), std::end(kSizes));
+  for (std::size_t i = 0; i < 70; ++i) sizes.push_back(i);  // more than go into one launch
+  const Memory sums(*kernels_, sizes.size() * sizeof(double));
+  std::vector<std::unique_ptr<Memory>> memory;
+  std::vector<SquaresRange> ranges;
+  std::vector<double> expected;
+  for (const std::size_t size : sizes) {
+    const std::vector<float> values = core::testing::RandomValues(random, size);
+    expected.push_back(Encode(FrameCodec::kBf16, 0, values, {}).checks.sum_of_squares);
+    memory.push_back(std::make_unique<Memory>(*kernels_, values));
+    memory.push_back(std::make_unique<Memory>(*kernels_, DeviceKernels::PartialsOf(size) * sizeof(double)));
+    ranges.push_back(
+        {memory[memory.size() - 2]->as<float>(), size, memory.back()->as<double>(), sums.as<double>() + ranges.size()});
+  }
+  const absl::Status summed = kernels_->SumSquares(ranges);
+  ASSERT_TRUE(summed.ok()) << summed;
+  const Bytes bytes = sums.Read();
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    double sum = 0;
+    std::memcpy(&sum, bytes.data() + i * sizeof(double), sizeof(sum));
+    EXPECT_EQ(sum, expected[i]) << sizes[i];
+  }
+  for (const std::unique_ptr<Memory>& one : memory) (void)one->Read();
+  ranges[0].sum = nullptr;
+  EXPECT_EQ(kernels_->SumSquares(ranges).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceKernelsTest, Clear) {
+  const Memory memory(*kernels_, std::vector<float>(1001, 3.0f));
+  ASSERT_TRUE(kernels_->Clear(memory.as<void>(), 1001 * sizeof(float)).ok());
+  EXPECT_EQ(memory.ReadFloats(), std::vector<float>(1001, 0.0f));
 }
 
 INSTANTIATE_TEST_SUITE_P(On, DeviceKernelsTest, ::testing::Values(Where::kHost, Where::kEmulated, Where::kDevice),

@@ -12,6 +12,7 @@
 #include "trainer/core/codec/int8.h"
 #include "trainer/core/codec/one_bit.h"
 #include "trainer/core/codec/top_k.h"
+#include "trainer/core/optimizers/kernel.h"
 #include "trainer/cuda/device_kernels.h"
 #include "trainer/cuda/optimizer_rules.h"
 
@@ -34,20 +35,38 @@ double AddLanes(std::array<double, kCount>& lanes) {
 }
 
 // In the order that GradientChecks says.
-GradientChecks Check(absl::Span<const float> gradient) {
-  GradientChecks checks{};
+DOWNPOUR_KERNEL double SumOfSquares(absl::Span<const float> gradient) {
   std::array<double, kThreads> blocks{};
   for (std::size_t block = 0; block * core::kCodecBlock < gradient.size(); ++block) {
     const absl::Span<const float> values = gradient.subspan(block * core::kCodecBlock, core::kCodecBlock);
     std::array<double, kLanes> lanes{};
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      lanes[i % kLanes] += double{values[i]} * double{values[i]};
-      if ((std::bit_cast<std::uint32_t>(values[i]) & 0x7f800000) == 0x7f800000) ++checks.not_finite;
+    for (std::size_t begin = 0; begin < values.size(); begin += kLanes) {
+      const std::size_t count = std::min(kLanes, values.size() - begin);
+      DOWNPOUR_INDEPENDENT_STEPS
+      for (std::size_t lane = 0; lane < count; ++lane) {
+        lanes[lane] += double{values[begin + lane]} * double{values[begin + lane]};
+      }
     }
     blocks[block % kThreads] += AddLanes(lanes);
   }
-  checks.sum_of_squares = AddLanes(blocks);
+  return AddLanes(blocks);
+}
+
+GradientChecks Check(absl::Span<const float> gradient) {
+  GradientChecks checks{};
+  checks.sum_of_squares = SumOfSquares(gradient);
+  for (const float value : gradient) {
+    checks.not_finite += (std::bit_cast<std::uint32_t>(value) & 0x7f800000) == 0x7f800000 ? 1 : 0;
+  }
   return checks;
+}
+
+DOWNPOUR_KERNEL void SumOf(const SumArguments a) {
+  DOWNPOUR_INDEPENDENT_STEPS
+  for (std::size_t i = 0; i < a.elements; ++i) {
+    const float part = a.weight * a.values[i];
+    a.sum[i] = a.first != 0 ? part : a.sum[i] + part;
+  }
 }
 
 // Writes the bytes; the sums become what is not in them.
@@ -100,6 +119,10 @@ class HostKernels final : public DeviceKernels {
     if (bytes != 0) std::memmove(to, from, bytes);
     return absl::OkStatus();
   }
+  absl::Status Clear(void* memory, std::size_t bytes) override {
+    if (bytes != 0) std::memset(memory, 0, bytes);
+    return absl::OkStatus();
+  }
   absl::Status Finish() override { return absl::OkStatus(); }
   absl::StatusOr<void*> AllocateHost(std::size_t bytes) override { return Allocate(bytes); }
   void FreeHost(void* memory) override { Free(memory); }
@@ -126,10 +149,7 @@ class HostKernels final : public DeviceKernels {
   }
 
   absl::Status DoSum(const SumArguments& a) override {
-    for (std::size_t i = 0; i < a.elements; ++i) {
-      const float part = a.weight * a.values[i];
-      a.sum[i] = a.first != 0 ? part : a.sum[i] + part;
-    }
+    SumOf(a);
     return absl::OkStatus();
   }
 
@@ -148,8 +168,16 @@ class HostKernels final : public DeviceKernels {
         case kAdamRule:
           StepOne<Adam>(coefficients, tensor, true, true);
           break;
+        case kBufferRule:
+          StepOne<BufferDifference>(coefficients, tensor, false, false);
+          break;
       }
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) override {
+    for (const SquaresRange& range : ranges) *range.sum = SumOfSquares({range.values, range.elements});
     return absl::OkStatus();
   }
 };

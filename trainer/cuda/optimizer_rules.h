@@ -52,6 +52,14 @@ struct Adam {
   }
 };
 
+// Of a buffer, whose differences have been added up over so many samples (core/buffer_update.h).
+struct BufferDifference {
+  DOWNPOUR_ON_BOTH static float Update(const StepCoefficients& c, const StepTensor&, float value, float gradient,
+                                       float&, float&) {
+    return value - static_cast<float>(static_cast<double>(gradient) / c.samples);
+  }
+};
+
 }  // namespace downpour::cuda
 
 #endif  // DOWNPOUR_TRAINER_CUDA_OPTIMIZER_RULES_H_

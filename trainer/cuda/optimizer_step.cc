@@ -49,10 +49,10 @@ const StepCoefficients& OptimizerStep::Next(double learning_rate, double factor)
   c.rate = static_cast<float>(learning_rate);
   c.plain_rate = static_cast<float>(learning_rate * factor);
   if (c.rule == kAdamRule) {
-    beta1_power_ *= beta1_;
-    beta2_power_ *= beta2_;
-    c.rate = static_cast<float>(learning_rate / (1 - beta1_power_));
-    c.root_bias = static_cast<float>(1 / std::sqrt(1 - beta2_power_));
+    powers_.beta1 *= beta1_;
+    powers_.beta2 *= beta2_;
+    c.rate = static_cast<float>(learning_rate / (1 - powers_.beta1));
+    c.root_bias = static_cast<float>(1 / std::sqrt(1 - powers_.beta2));
   }
   return c;
 }

@@ -17,6 +17,13 @@ class OptimizerStep {
   // How many vectors a tensor has beside its value: StepTensor::first and, of two, second; 0 before the first step.
   int vectors() const { return vectors_; }
 
+  // Of Adam, beta1 and beta2 to the power of the number of steps taken: what is remembered beside the vectors.
+  struct Powers {
+    double beta1 = 1, beta2 = 1;
+  };
+  const Powers& powers() const { return powers_; }
+  void set_powers(const Powers& powers) { powers_ = powers; }
+
   // Begins the next step: `learning_rate` and `factor` as in core::StepContext.
   const StepCoefficients& Next(double learning_rate, double factor);
   // For the step that has begun: fills `decay` and `lapse` of a tensor with this weight decay (0: its weights do not
@@ -31,7 +38,7 @@ class OptimizerStep {
   bool decoupled_ = false;
   double learning_rate_ = 0;
   double beta1_ = 0, beta2_ = 0;
-  double beta1_power_ = 1, beta2_power_ = 1;
+  Powers powers_;
 };
 
 }  // namespace downpour::cuda

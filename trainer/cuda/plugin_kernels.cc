@@ -62,6 +62,9 @@ class PluginKernels final : public DeviceKernels {
   absl::Status Copy(void* to, const void* from, std::size_t bytes) override {
     return Do("copy", [&] { return table_.copy(to, from, bytes, stream_); });
   }
+  absl::Status Clear(void* memory, std::size_t bytes) override {
+    return Do("clear", [&] { return table_.clear(memory, bytes, stream_); });
+  }
   absl::Status Finish() override {
     return Do("finish", [&] { return table_.synchronize(stream_); });
   }
@@ -109,6 +112,10 @@ class PluginKernels final : public DeviceKernels {
   }
   absl::Status DoStep(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) override {
     return Do("step", [&] { return table_.step(&coefficients, tensors.data(), tensors.size(), stream_); });
+  }
+
+  absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) override {
+    return Do("sum of squares", [&] { return table_.sum_squares(ranges.data(), ranges.size(), stream_); });
   }
 
   template <typename Call>

@@ -58,7 +58,7 @@ struct SumArguments {
   std::int32_t first;  // not 0: `sum` is not read
 };
 
-enum StepRule : std::int32_t { kSgdRule = 0, kMomentumRule = 1, kNesterovRule = 2, kAdamRule = 3 };
+enum StepRule : std::int32_t { kSgdRule = 0, kMomentumRule = 1, kNesterovRule = 2, kAdamRule = 3, kBufferRule = 4 };
 
 // What is the same for all tensors of a step; which number is used by which rule: optimizer_rules.h.
 struct StepCoefficients {
@@ -66,6 +66,8 @@ struct StepCoefficients {
   float rate, plain_rate, factor;
   float momentum;
   float beta1, rest1, beta2, rest2, epsilon, root_bias;
+  double samples;
+  bool operator==(const StepCoefficients&) const = default;
 };
 
 // `elements` floats behind each pointer; no two overlap, but `updated` may be `value`.
@@ -78,6 +80,13 @@ struct StepTensor {
   std::uint64_t elements;
   float decay;  // L2
   float lapse;  // AdamW's: rate x weight decay
+};
+
+struct SquaresRange {
+  const float* values;  // `elements` of them
+  std::uint64_t elements;
+  double* partials;  // one for each 256 values, or less
+  double* sum;       // of the squares, in the order of GradientChecks; written, also for no elements
 };
 
 struct PluginTable {
@@ -125,6 +134,10 @@ struct PluginTable {
   // of the host, read before this returns.
   int (*step)(const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count, void* stream);
 
+  // All bytes become 0.
+  int (*clear)(void* memory, std::uint64_t bytes, void* stream);
+  // `ranges` is memory of the host, read before this returns.
+  int (*sum_squares)(const SquaresRange* ranges, std::uint64_t count, void* stream);
   // `elements` values to bfloat16 and back, as trainer/core/codec/bf16.h has it. `to` and `from` do not overlap.
   int (*round_bf16)(const float* from, void* to, std::uint64_t elements, void* stream);
   int (*widen_bf16)(const void* from, float* to, std::uint64_t elements, void* stream);

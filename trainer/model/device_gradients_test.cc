@@ -116,6 +116,28 @@ TEST(DeviceGradients, ALossThatIsRefusedLeavesBackwardOut) {
   EXPECT_EQ(given, 10);
 }
 
+TEST(DeviceParameters, AreThoseThatTheHostWouldSet) {
+  for (const LayoutChoice layout : {LayoutChoice::kContiguous, LayoutChoice::kChannelsLast}) {
+    const std::unique_ptr<Model> model = Create(Options(kConvolutions, layout));
+    std::vector<std::vector<float>> values;
+    std::vector<const float*> addresses;
+    for (const Tensor& tensor : model->tensors()) {
+      std::vector<float>& one = values.emplace_back(static_cast<std::size_t>(tensor.elements()));
+      for (std::size_t i = 0; i < one.size(); ++i)
+        one[i] = static_cast<float>(values.size()) + 0.001f * static_cast<float>(i);
+    }
+    for (const std::vector<float>& one : values) addresses.push_back(one.data());
+    ASSERT_EQ(model->SetDeviceParameters(addresses), absl::OkStatus());
+    for (std::size_t tensor = 0; tensor < values.size(); ++tensor) {
+      std::vector<float> got(values[tensor].size());
+      model->GetParameter(tensor, absl::MakeSpan(got));
+      EXPECT_EQ(got, values[tensor]) << tensor;
+    }
+    addresses.pop_back();
+    EXPECT_EQ(model->SetDeviceParameters(addresses).code(), absl::StatusCode::kInvalidArgument);
+  }
+}
+
 TEST(DeviceGradients, RefuseAWrongBatch) {
   const std::unique_ptr<Model> model = Create(Options(kConvolutions));
   EXPECT_EQ(model->ComputeDeviceGradients(data::Batch{}, 1, nullptr, nullptr).status().code(),

@@ -139,6 +139,12 @@ class Model {
   // Whoever reads them in another stream has done so: memory that is given back is used again in compute_stream().
   virtual void ReleaseGradients() {}
 
+  // SetParameter of all tensors, from the memory that gradients are left in: row-major fp32, as many as each has. They
+  // are read behind what compute_stream() has at the call, which does not wait.
+  virtual absl::Status SetDeviceParameters(absl::Span<const float* const> /*values*/) {
+    return absl::FailedPreconditionError("this model takes its parameters from the host");
+  }
+
   // Where it computes: CUDA's number of the device, or none of the host.
   virtual std::optional<int> cuda_device() const { return std::nullopt; }
   // The stream of that device that the calling thread computes in, a cudaStream_t; null: CUDA's default stream, or the

@@ -23,6 +23,7 @@
 #include "trainer/model/copy_meter.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
+#include "trainer/model/device_values.h"
 #include "trainer/model/held_gradients.h"
 #include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
@@ -313,6 +314,10 @@ class TorchModel final : public Model {
   }
 
   void ReleaseGradients() override { held_.Release(); }
+
+  absl::Status SetDeviceParameters(absl::Span<const float* const> values) override {
+    return Caught(parts_.where, [&] { return CopyDeviceValues(values, values_); });
+  }
 
   std::optional<int> cuda_device() const override {
     return device_.is_cuda() ? std::optional<int>(device_.index()) : std::nullopt;

@@ -17,21 +17,6 @@ namespace {
 // What every rank says of a step, summed over all.
 enum Said : std::size_t { kBad, kSamples, kLoss, kCut, kSaidCount };
 
-// Of a gradient, those slices that lack the update; the others are zero. Only behind a checkpoint of parameter servers
-// some have it and others not.
-absl::Span<const float> Lacking(const core::RingReplica& replica, const core::UpdateId& update, std::size_t tensor,
-                                absl::Span<const float> gradient, std::vector<float>* scratch) {
-  bool copied = false;
-  for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
-    const core::Slice& slice = replica.slices()[number];
-    if (slice.tensor != tensor || replica.Lacks(number, update)) continue;
-    if (!copied) scratch->assign(gradient.begin(), gradient.end());
-    copied = true;
-    std::fill_n(scratch->begin() + static_cast<std::ptrdiff_t>(slice.offset), slice.elements, 0.0f);
-  }
-  return copied ? absl::MakeConstSpan(*scratch) : gradient;
-}
-
 bool AllLack(const core::RingReplica& replica, const core::UpdateId& update) {
   for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
     if (!replica.Lacks(number, update)) return false;
@@ -43,28 +28,56 @@ bool AllLack(const core::RingReplica& replica, const core::UpdateId& update) {
 
 struct RingStep::Computed {
   core::ComputeResult result;
-  std::vector<collective::Handle> under_way;
-  absl::Status group;  // the first error of it
+  absl::Status own;    // the first error of the device
+  absl::Status group;  // and of the group
+  std::vector<std::pair<collective::Collective*, collective::Handle>> under_way;
+
+  void Start(collective::Collective& side, const absl::StatusOr<collective::Handle>& handle) {
+    if (handle.ok()) under_way.emplace_back(&side, *handle);
+    if (group.ok()) group = handle.status();
+  }
 };
 
-RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader)
-    : options_(options), model_(model), loader_(loader), buckets_(LayoutOf(model->tensors())), said_(kSaidCount) {}
+RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader, GradientBuckets buckets)
+    : options_(options), model_(model), loader_(loader), buckets_(std::move(buckets)), said_(kSaidCount) {}
 
-absl::Status RingStep::SendReady(collective::Collective& group, Computed* computed) {
-  while (const std::optional<std::size_t> bucket = buckets_.TakeReady()) {
-    const absl::Span<float> values = buckets_.bucket(*bucket);
-    const bool of_parameters = *bucket < buckets_.layout().parameter_buckets();
+void RingStep::SendReady(collective::Collective& group, bool waits, Computed* computed) {
+  // The sum of one is there already.
+  while (group.size() > 1 && computed->own.ok() && computed->group.ok()) {
+    const absl::StatusOr<std::optional<std::size_t>> bucket = buckets_.TakeReady(waits);
+    computed->own = bucket.status();
+    if (!bucket.ok() || !bucket->has_value()) return;
+    const absl::Span<float> values = buckets_.bucket(**bucket);
+    const bool of_parameters = **bucket < buckets_.layout().parameter_buckets();
     const collective::Precision travels = of_parameters ? options_.travels : collective::Precision::kFloat32;
-    const absl::StatusOr<collective::Handle> handle =
-        divided_ && of_parameters ? group.StartReduceScatter(values, travels) : group.StartAllReduce(values, travels);
-    if (!handle.ok()) return handle.status();
-    computed->under_way.push_back(*handle);
+    computed->Start(group, divided_ && of_parameters ? group.StartReduceScatter(values, travels)
+                                                     : group.StartAllReduce(values, travels));
   }
-  return absl::OkStatus();
 }
 
-absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingReplica& replica,
-                                  collective::Collective& group, Computed* computed) {
+absl::Status RingStep::AddGradient(const core::RingReplica& replica, const core::UpdateId& update, std::size_t tensor,
+                                   const float* gradient, float weight) {
+  // Only behind a checkpoint of parameter servers some slices have an update that others lack.
+  std::vector<core::Range> lacking;
+  bool all = true;
+  for (std::uint32_t number = 0; number < replica.slices().size(); ++number) {
+    const core::Slice& slice = replica.slices()[number];
+    if (slice.tensor != tensor) continue;
+    const bool lacks = replica.Lacks(number, update);
+    all = all && lacks;
+    if (lacks) lacking.push_back({slice.offset, slice.offset + slice.elements});
+  }
+  if (all) return buckets_.Add(tensor, gradient, weight);
+  absl::Status added;
+  for (const core::Range& part : lacking) {
+    if (added.ok()) added = buckets_.AddPart(tensor, part, gradient, weight);
+  }
+  return added;
+}
+
+absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingReplica& replica, const RingGroup& sides,
+                                  Computed* computed) {
+  collective::Collective& group = *sides.values;
   const core::DataPlan& plan = replica.plan();
   core::ComputeResult& result = computed->result;
   std::vector<core::UpdateId> ahead = work.own;
@@ -74,7 +87,6 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
       ahead.push_back(behind[i]);
     }
   }
-  std::vector<float> scratch;
   core::Time begun = service::MonotonicNow();
   for (std::size_t own = 0; own < work.own.size(); ++own) {
     const core::UpdateId& update = work.own[own];
@@ -99,15 +111,26 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
         if (!std::isfinite(loss)) said_[kBad] = 1;
         return std::isfinite(loss);
       };
-      const auto on_gradient = [&](std::size_t tensor, absl::Span<const float> gradient) {
-        buckets_.Add(tensor, everywhere ? gradient : Lacking(replica, update, tensor, gradient, &scratch), samples);
-        if (!last) return;
-        buckets_.Complete(tensor);
-        if (computed->group.ok()) computed->group = SendReady(group, computed);
+      const auto on_gradient = [&](std::size_t tensor, const float* gradient) {
+        if (!computed->own.ok()) return;
+        computed->own = everywhere ? buckets_.Add(tensor, gradient, samples)
+                                   : AddGradient(replica, update, tensor, gradient, samples);
+        if (!last || !computed->own.ok()) return;
+        computed->own = buckets_.Complete(tensor);
+        // What a device has yet to compute is waited for once all of backward has been handed to it.
+        if (!sides.waits_for_device) SendReady(group, /*waits=*/false, computed);
       };
+      const std::uint64_t seed = plan.UpdateSeed(update, number);
       const absl::StatusOr<model::StepResult> step =
-          model_->ComputeGradients(*batch, plan.UpdateSeed(update, number), on_loss, on_gradient);
+          options_.on_device ? model_->ComputeDeviceGradients(*batch, seed, on_loss, on_gradient)
+                             : model_->ComputeGradients(*batch, seed, on_loss,
+                                                        [&](std::size_t tensor, absl::Span<const float> gradient) {
+                                                          on_gradient(tensor, gradient.data());
+                                                        });
+      // They have been read: in the same stream.
+      if (options_.on_device) model_->ReleaseGradients();
       if (!step.ok()) return step.status();
+      if (!computed->own.ok()) return computed->own;
       result.forward_seconds += step->forward_seconds;
       result.backward_seconds += step->backward_seconds;
       said_[kSamples] += samples;
@@ -118,9 +141,9 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
   return absl::OkStatus();
 }
 
-void RingStep::WaitAll(collective::Collective& group, Computed* computed) {
-  for (const collective::Handle handle : std::exchange(computed->under_way, {})) {
-    const absl::Status waited = group.Wait(handle, options_.limit);
+void RingStep::WaitAll(Computed* computed) {
+  for (const auto& [side, handle] : std::exchange(computed->under_way, {})) {
+    const absl::Status waited = side->Wait(handle, options_.limit);
     if (computed->group.ok()) computed->group = waited;
   }
 }
@@ -129,45 +152,44 @@ absl::Status RingStep::ShareSums(collective::Collective& group, std::uint32_t co
   const auto size = static_cast<std::uint32_t>(group.size());
   const auto rank = static_cast<std::uint32_t>(group.rank());
   Computed computed;
-  const auto start = [&computed](const absl::StatusOr<collective::Handle>& handle) {
-    if (handle.ok()) computed.under_way.push_back(*handle);
-    if (computed.group.ok()) computed.group = handle.status();
-  };
   for (std::uint32_t copy = 1; copy < core::CopiesOf(copies, size); ++copy) {
     const std::uint32_t behind = (rank + copy) % size, ahead = (rank + size - copy) % size;
     for (std::size_t number = 0; number < buckets_.layout().parameter_buckets(); ++number) {
       const core::GradientLayout::Bucket& bucket = buckets_.layout().buckets()[number];
       const absl::Span<float> own = buckets_.values(core::PartOfBucket(bucket, rank, size));
       const absl::Span<float> theirs = buckets_.values(core::PartOfBucket(bucket, ahead, size));
-      if (!own.empty()) start(group.StartSend(own, static_cast<int>(behind)));
-      if (!theirs.empty()) start(group.StartReceive(theirs, static_cast<int>(ahead)));
+      if (!own.empty()) computed.Start(group, group.StartSend(own, static_cast<int>(behind)));
+      if (!theirs.empty()) computed.Start(group, group.StartReceive(theirs, static_cast<int>(ahead)));
     }
   }
-  WaitAll(group, &computed);
+  WaitAll(&computed);
   return computed.group;
 }
 
-absl::StatusOr<double> RingStep::SumSquares(collective::Collective& group, bool divided) {
-  const auto size = static_cast<std::size_t>(group.size());
+absl::StatusOr<double> RingStep::SumSquares(collective::Collective& words, bool divided, bool* failed_here) {
+  const auto size = static_cast<std::size_t>(words.size());
+  const auto own = static_cast<std::size_t>(words.rank());
   const std::size_t buckets = buckets_.layout().parameter_buckets();
-  std::vector<double> squares(size * buckets);  // by rank, then bucket
-  for (std::size_t rank = 0; rank < size; ++rank) {
-    if (divided && rank != static_cast<std::size_t>(group.rank())) continue;
+  std::vector<core::Range> parts;  // by rank, then bucket
+  for (std::size_t rank = divided ? own : 0; rank < (divided ? own + 1 : size); ++rank) {
     for (std::size_t number = 0; number < buckets; ++number) {
-      const core::GradientLayout::Bucket& bucket = buckets_.layout().buckets()[number];
-      double& sum = squares[rank * buckets + number];
-      for (const float value : buckets_.values(
-               core::PartOfBucket(bucket, static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)))) {
-        sum += double{value} * value;
-      }
+      parts.push_back(core::PartOfBucket(buckets_.layout().buckets()[number], static_cast<std::uint32_t>(rank),
+                                         static_cast<std::uint32_t>(size)));
     }
   }
+  absl::StatusOr<std::vector<double>> squares_of_parts = buckets_.SumSquares(parts);
+  *failed_here = !squares_of_parts.ok();
+  if (!squares_of_parts.ok()) return squares_of_parts.status();
+  std::vector<double> squares = *std::move(squares_of_parts);
   if (divided) {
-    std::vector<float> words(2 * squares.size());
-    std::memcpy(words.data(), squares.data(), squares.size() * sizeof(double));
-    const absl::Status told = group.AllGather(absl::MakeSpan(words), options_.limit);
+    std::vector<double> all(size * buckets);
+    std::copy(squares.begin(), squares.end(), all.begin() + static_cast<std::ptrdiff_t>(own * buckets));
+    squares = std::move(all);
+    std::vector<float> bits(2 * squares.size());
+    std::memcpy(bits.data(), squares.data(), squares.size() * sizeof(double));
+    const absl::Status told = words.AllGather(absl::MakeSpan(bits), options_.limit);
     if (!told.ok()) return told;
-    std::memcpy(squares.data(), words.data(), squares.size() * sizeof(double));
+    std::memcpy(squares.data(), bits.data(), squares.size() * sizeof(double));
   }
   double sum = 0;
   for (std::size_t number = 0; number < buckets; ++number) {
@@ -189,25 +211,23 @@ void RingStep::CountSent(const collective::Collective& group, std::uint64_t copi
   result->sent_bytes = result->unencoded_bytes - (halves ? halved / 2 : 0);
 }
 
-absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, collective::Collective& group,
+absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, const RingGroup& sides,
                                                  core::RingReplica* replica, bool* failed_here) {
+  collective::Collective& group = *sides.values;
   Computed computed;
   divided_ = replica->divided();
   std::fill(said_.begin(), said_.end(), 0.0f);
   said_[kCut] = static_cast<float>(work.cut);
   buckets_.Begin();
-  const absl::Status own = ComputeOwn(work, *replica, group, &computed);
+  absl::Status own = ComputeOwn(work, *replica, sides, &computed);
+  if (own.ok()) own = buckets_.CompleteAll();
+  const core::Time begun = service::MonotonicNow();
+  if (own.ok()) SendReady(group, /*waits=*/true, &computed);
+  if (own.ok()) own = computed.own;
   *failed_here = !own.ok();
   if (!own.ok()) return own;
-  const core::Time begun = service::MonotonicNow();
-  buckets_.CompleteAll();
-  if (computed.group.ok()) computed.group = SendReady(group, &computed);
-  if (computed.group.ok()) {
-    const absl::StatusOr<collective::Handle> handle = group.StartAllReduce(absl::MakeSpan(said_));
-    if (handle.ok()) computed.under_way.push_back(*handle);
-    computed.group = handle.status();
-  }
-  WaitAll(group, &computed);
+  if (computed.group.ok()) computed.Start(*sides.words, sides.words->StartAllReduce(absl::MakeSpan(said_)));
+  WaitAll(&computed);
   if (!computed.group.ok()) return computed.group;
   if (divided_) {
     const absl::Status shared = ShareSums(group, replica->view().state_copies());
@@ -215,7 +235,7 @@ absl::StatusOr<RingStep::Sums> RingStep::Compute(const core::RingWork& work, col
     replica->Prepare(work.updates);
   }
   // With a divided state whoever has heard all of it knows that all are prepared.
-  const absl::StatusOr<double> squares = SumSquares(group, divided_);
+  const absl::StatusOr<double> squares = SumSquares(*sides.words, divided_, failed_here);
   if (!squares.ok()) return squares.status();
   // From here on every rank has the same, and does the same.
   Sums sums;
@@ -243,20 +263,21 @@ absl::Status RingStep::Exchange(const Sums& sums, collective::Collective& group,
   replica->UpdateHeld(sums.step, [&](std::uint32_t slice) { return SliceOf(*replica, slice); });
   Computed computed;
   for (std::size_t bucket = 0; computed.group.ok() && bucket < buckets_.layout().parameter_buckets(); ++bucket) {
-    const absl::StatusOr<collective::Handle> handle = group.StartAllGather(buckets_.bucket(bucket));
-    if (handle.ok()) computed.under_way.push_back(*handle);
-    computed.group = handle.status();
+    computed.Start(group, group.StartAllGather(buckets_.bucket(bucket)));
   }
-  WaitAll(group, &computed);
+  WaitAll(&computed);
   return computed.group;
 }
 
-void RingStep::Take(core::RingReplica* replica, Sums* sums) {
+absl::Status RingStep::Take(core::RingReplica* replica, Sums* sums) {
   replica->TakeStep(sums->step, [&](std::uint32_t slice) { return SliceOf(*replica, slice); });
-  LoadModel(*replica, model_);
+  if (absl::Status loaded = LoadModel(replica, model_); !loaded.ok()) return loaded;
   const std::vector<core::UpdateId> next = replica->NextStep();
   const bool whole = next.empty() || next.front().dataset_epoch != sums->step.updates.front().dataset_epoch;
-  if (whole) sums->result.digest = DigestOf(*replica);
+  if (!whole) return absl::OkStatus();
+  if (absl::Status here = replica->ToHost(); !here.ok()) return here;
+  sums->result.digest = DigestOf(*replica);
+  return absl::OkStatus();
 }
 
 void RingStep::Finish(const core::TakenStep& as, core::RingReplica* replica) {
@@ -278,23 +299,30 @@ std::uint32_t DigestOf(const core::RingReplica& replica) {
   return digest;
 }
 
-void LoadModel(const core::RingReplica& replica, model::Model* model) {
+absl::Status LoadModel(core::RingReplica* replica, model::Model* model) {
+  if (const core::ReplicaVectors* const vectors = replica->vectors(); vectors != nullptr) {
+    if (absl::Status there = replica->FromHost(); !there.ok()) return there;
+    std::vector<const float*> values;
+    for (std::size_t tensor = 0; tensor < model->tensors().size(); ++tensor) values.push_back(vectors->tensor(tensor));
+    return model->SetDeviceParameters(values);
+  }
   std::vector<float> whole;
   std::uint32_t slice = 0;
   for (std::size_t tensor = 0; tensor < model->tensors().size(); ++tensor) {
     const auto elements = static_cast<std::size_t>(model->tensors()[tensor].elements());
-    if (replica.slices()[slice].elements == elements) {
-      model->SetParameter(tensor, *replica.value(slice++));
+    if (replica->slices()[slice].elements == elements) {
+      model->SetParameter(tensor, *replica->value(slice++));
       continue;
     }
     whole.clear();
     whole.reserve(elements);
     while (whole.size() < elements) {
-      const auto part = replica.value(slice++);
+      const auto part = replica->value(slice++);
       whole.insert(whole.end(), part->begin(), part->end());
     }
     model->SetParameter(tensor, whole);
   }
+  return absl::OkStatus();
 }
 
 }  // namespace downpour::worker

@@ -14,7 +14,6 @@
 #include "absl/synchronization/notification.h"
 #include "proto/host_port.h"
 #include "spdlog/spdlog.h"
-#include "trainer/collective/tcp.h"
 #include "trainer/core/ring/ring_worker.h"
 #include "trainer/service/metrics.h"
 #include "trainer/service/process.h"
@@ -24,6 +23,8 @@
 #include "trainer/worker/gpu_metrics.h"
 #include "trainer/worker/ledger_server.h"
 #include "trainer/worker/ring_checkpoints.h"
+#include "trainer/worker/ring_device.h"
+#include "trainer/worker/ring_forming.h"
 #include "trainer/worker/ring_heal.h"
 #include "trainer/worker/ring_step.h"
 #include "trainer/worker/task_work.h"
@@ -41,8 +42,9 @@ constexpr absl::Duration kLeaveGrace = absl::Seconds(5);
 constexpr absl::Duration kHandOverGrace = absl::Seconds(25);
 constexpr absl::Duration kMetricsPeriod = absl::Seconds(1);
 
-RingStep::Options StepOptionsOf(const v1::TrainingConfig& config) {
+RingStep::Options StepOptionsOf(const v1::TrainingConfig& config, bool on_device) {
   RingStep::Options options;
+  options.on_device = on_device;
   options.batch_size = config.batch_size();
   options.clip_norm = config.clip_norm();
   options.limit = kStepLimit;
@@ -54,17 +56,18 @@ class RingTraining final : public TrainingLoop {
  public:
   // `host`: at which the others reach this worker. `store`: of the job's checkpoints, may be null.
   RingTraining(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<data::Dataset> test,
-               std::unique_ptr<model::Model> model, std::unique_ptr<collective::Member> member, std::string host,
-               std::unique_ptr<checkpoint::Store> store)
+               std::unique_ptr<model::Model> model, RingDevice device, GradientBuckets buckets, RingMembers members,
+               std::string host, std::unique_ptr<checkpoint::Store> store)
       : options_(std::move(options)),
         host_(std::move(host)),
         train_(std::move(train)),
         test_(std::move(test)),
         model_(std::move(model)),
-        member_(std::move(member)),
+        device_(std::move(device)),
+        members_(std::move(members)),
         tasks_(options_.config, options_.index, model_.get(), test_.get()),
         loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
-        step_(StepOptionsOf(options_.config), model_.get(), &loader_),
+        step_(StepOptionsOf(options_.config, device_.on_device), model_.get(), &loader_, std::move(buckets)),
         core_(CoreOptions(), [] { return service::RandomSession(); }),
         timer_([this] { OnTimer(); }),
         calls_(options_.coordinator),
@@ -144,7 +147,8 @@ class RingTraining final : public TrainingLoop {
     core_options.tensors = TensorSpecsOf(*model_);
     core_options.device = DeviceOf(*model_);
     core_options.devices = static_cast<std::uint32_t>(model_->devices());
-    core_options.address = JoinHostPort(host_, member_->port());
+    core_options.address = JoinHostPort(host_, members_.tcp->port());
+    core_options.make_vectors = device_.make_vectors();
     return core_options;
   }
 
@@ -169,7 +173,7 @@ class RingTraining final : public TrainingLoop {
   // Whatever waits in the group, or for it, returns.
   void AbortWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (stop_ != nullptr && !stop_->HasBeenNotified()) stop_->Notify();
-    if (group_ != nullptr) group_->Abort();
+    ring_.Abort();
   }
 
   void SendSync(core::SyncCall call) {
@@ -184,6 +188,7 @@ class RingTraining final : public TrainingLoop {
   void OnTimer() {
     With([](core::RingWorkerCore& core, core::Time now, core::RingOutput* output) { core.OnTimer(now, output); });
     v1::WorkerStats stats;
+    bool nccl = false;
     {
       absl::MutexLock lock(&mutex_);
       const core::Time now = service::MonotonicNow();
@@ -195,7 +200,9 @@ class RingTraining final : public TrainingLoop {
       if (now < next_housekeeping_) return;
       next_housekeeping_ = now + kMetricsPeriod;
       stats = core_.meter().stats();
+      nccl = ring_.transport().nccl;
     }
+    metrics_.SetGauge("downpour_worker_ring_nccl", "1: gradients are summed by NCCL. 0: by TCP.", {}, nccl ? 1 : 0);
     Publish(stats, loader_, *train_, &metrics_);
     gpu_metrics_.Publish();
   }
@@ -231,7 +238,7 @@ class RingTraining final : public TrainingLoop {
         break;
       }
       case Kind::kAlign: {
-        const auto positions = TellPositions(*group_, position(), kStepLimit);
+        const auto positions = TellPositions(words(), position(), kStepLimit);
         answer([&](auto& core, auto now, auto* output) { core.OnAligned(work.token, positions, now, output); });
         break;
       }
@@ -251,7 +258,7 @@ class RingTraining final : public TrainingLoop {
         break;
       }
       case Kind::kGather: {
-        auto slices = GatherState(*group_, work.cut, kStepLimit, *replica());
+        auto slices = GatherState(words(), work.cut, kStepLimit, *replica());
         answer(
             [&](auto& core, auto now, auto* output) { core.OnGathered(work.token, std::move(slices), now, output); });
         break;
@@ -279,12 +286,11 @@ class RingTraining final : public TrainingLoop {
   }
 
   absl::Status Form(const core::RingWork& work) {
-    std::unique_ptr<collective::Collective> before;  // ends, and whoever waits in it hears so
     {
+      FormedRing before;  // ends, and whoever waits in it hears so
       absl::MutexLock lock(&mutex_);
-      before = std::move(group_);
+      before = std::move(ring_);
     }
-    before.reset();
     const std::shared_ptr<absl::Notification> stop = this->stop();
     const v1::View& view = work.view;
     collective::GroupOptions options;
@@ -295,17 +301,20 @@ class RingTraining final : public TrainingLoop {
     options.host = host_;
     options.limit = kFormLimit;
     options.stop = stop.get();
-    absl::StatusOr<std::unique_ptr<collective::Collective>> group = member_->Form(options);
-    if (!group.ok()) {
-      spdlog::warn("the ring of view {} was not formed: {}", options.view, group.status().ToString());
-      return group.status();
+    absl::StatusOr<FormedRing> ring = FormedRing::Form(members_, device_, options);
+    if (!ring.ok()) {
+      spdlog::warn("the ring of view {} was not formed: {}", options.view, ring.status().ToString());
+      return ring.status();
     }
-    spdlog::info("rank {} of {} in the ring of view {}", work.rank, options.size, options.view);
+    spdlog::info("rank {} of {} in the ring of view {}: gradients are summed by {}, as {}", work.rank, options.size,
+                 options.view, ring->transport().nccl ? "NCCL" : "TCP", ring->transport().why);
     absl::MutexLock lock(&mutex_);
     if (stop->HasBeenNotified()) return absl::AbortedError("another view has come");
-    group_ = *std::move(group);
+    ring_ = *std::move(ring);
     return absl::OkStatus();
   }
+
+  collective::Collective& words() const { return *ring_.sides().words; }
 
   absl::Status Begin(const core::RingWork& work) {
     core::RingReplica& replica = *this->replica();  // that has no values, so that nobody reads it
@@ -319,15 +328,17 @@ class RingTraining final : public TrainingLoop {
         replica.Initialise(number, core::Payload::OfFloats(part, nullptr));
       }
     }
-    LoadModel(replica, model_.get());
-    return absl::OkStatus();
+    return LoadModel(&replica, model_.get());
   }
 
   absl::Status Heal(const core::RingWork& work) {
     core::RingReplica& replica = *this->replica();
     if (replica.divided()) return HealDivided(work, &replica);
+    if (words().rank() == work.source) {
+      if (absl::Status here = replica.ToHost(); !here.ok()) return DeviceFailed(here);
+    }
     const absl::StatusOr<std::vector<core::SliceSnapshot>> state =
-        ShareState(*group_, work.source, kStepLimit, replica);
+        ShareState(words(), work.source, kStepLimit, replica);
     if (!state.ok()) return state.status();
     {
       absl::MutexLock still(&replica_mutex_);
@@ -335,8 +346,8 @@ class RingTraining final : public TrainingLoop {
         if (absl::Status taken = replica.Import(snapshot); !taken.ok()) return taken;
       }
     }
-    LoadModel(replica, model_.get());
-    if (group_->rank() != work.source) {
+    if (absl::Status loaded = LoadModel(&replica, model_.get()); !loaded.ok()) return DeviceFailed(loaded);
+    if (words().rank() != work.source) {
       spdlog::info("has the state of rank {}: {} updates", work.source, replica.updates());
     }
     return absl::OkStatus();
@@ -349,14 +360,14 @@ class RingTraining final : public TrainingLoop {
       step_.Finish(recovery.last, replica);
     }
     core::RingReplica::Assembly assembly(*replica, recovery.share);
-    absl::Status shared = ShareDivided(*group_, work.source, recovery.fragments, kStepLimit, *replica, &assembly);
+    absl::Status shared = ShareDivided(words(), work.source, recovery.fragments, kStepLimit, *replica, &assembly);
     if (!shared.ok()) return shared;
     {
       absl::MutexLock still(&replica_mutex_);
       if (absl::Status taken = replica->Install(std::move(assembly), recovery.keeps); !taken.ok()) return taken;
       replica->RememberLast(recovery.last);
     }
-    LoadModel(*replica, model_.get());
+    if (absl::Status loaded = LoadModel(replica, model_.get()); !loaded.ok()) return DeviceFailed(loaded);
     spdlog::info("has the state of {} updates, and of the optimizer's what is this rank's", replica->updates());
     return absl::OkStatus();
   }
@@ -364,25 +375,31 @@ class RingTraining final : public TrainingLoop {
   // Whoever hears that has heard that all others have come to it.
   absl::Status Settle() {
     std::array<float, 1> healed = {1};
-    return group_->AllReduce(absl::MakeSpan(healed), kStepLimit);
+    return words().AllReduce(absl::MakeSpan(healed), kStepLimit);
   }
 
   absl::StatusOr<core::RingWorkerCore::StepResult> Step(const core::RingWork& work) {
     core::RingReplica& replica = *this->replica();
     bool failed_here = false;
-    absl::StatusOr<RingStep::Sums> sums = step_.Compute(work, *group_, &replica, &failed_here);
+    absl::StatusOr<RingStep::Sums> sums = step_.Compute(work, ring_.sides(), &replica, &failed_here);
     if (!sums.ok()) {
       if (failed_here) Fail(sums.status());
       if (!failed_here) spdlog::warn("{}", sums.status().ToString());
       return sums.status();
     }
-    absl::Status exchanged = step_.Exchange(*sums, *group_, &replica);
+    absl::Status exchanged = step_.Exchange(*sums, *ring_.sides().values, &replica);
     absl::MutexLock still(&replica_mutex_);
-    step_.Take(&replica, &*sums);
+    if (absl::Status taken = step_.Take(&replica, &*sums); !taken.ok()) return DeviceFailed(taken);
     if (!exchanged.ok()) replica.LoseOthers();
     if (!exchanged.ok()) return exchanged;
     if (!replica.whole()) return absl::AbortedError("what parameter servers had of a step is to be put together");
     return sums->result;
+  }
+
+  // Then nothing that is on it is of use any more: the process ends, and the others go on.
+  absl::Status DeviceFailed(absl::Status status) {
+    Fail(status);
+    return status;
   }
 
   // What cannot be computed here will not be computable elsewhere either; the process ends and says why.
@@ -398,7 +415,8 @@ class RingTraining final : public TrainingLoop {
   const std::string host_;
   std::unique_ptr<data::Dataset> train_, test_;
   std::unique_ptr<model::Model> model_;
-  std::unique_ptr<collective::Member> member_;
+  RingDevice device_;
+  RingMembers members_;
   std::vector<std::vector<float>> initial_;  // values of the model, by tensor
   TaskWork tasks_;
   BatchLoader loader_;
@@ -416,7 +434,7 @@ class RingTraining final : public TrainingLoop {
   bool leave_expired_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   // Written by the thread that calls Run, under the lock; aborted by any.
-  std::unique_ptr<collective::Collective> group_;
+  FormedRing ring_;
 
   service::Metrics metrics_;
   GpuMetrics gpu_metrics_{*model_, &metrics_};
@@ -453,10 +471,18 @@ absl::StatusOr<std::unique_ptr<TrainingLoop>> MakeRingTraining(WorkerProcessOpti
     if (!opened.ok()) return opened.status();
     store = *std::move(opened);
   }
-  absl::StatusOr<std::unique_ptr<collective::Member>> member = collective::NewTcpMember(options.ring_listen);
-  if (!member.ok()) return member.status();
+  RingDevice device = FindRingDevice(options.config, *model, options.kernels);
+  if (!device.why_not.empty()) {
+    spdlog::warn("gradients are summed, and steps taken, by the CPU: {}", device.why_not);
+  }
+  absl::StatusOr<RingMembers> members = MakeRingMembers(options.ring_listen, device, *model, options.nccl);
+  if (!members.ok()) return members.status();
+  if (!members->why_no_nccl.empty()) spdlog::warn("this worker has no NCCL: {}", members->why_no_nccl);
+  absl::StatusOr<GradientBuckets> buckets = GradientBuckets::Create(LayoutOf(model->tensors()), device.kernels.get());
+  if (!buckets.ok()) return buckets.status();
   auto training = std::make_unique<RingTraining>(std::move(options), std::move(train), std::move(test),
-                                                 std::move(model), *std::move(member), host, std::move(store));
+                                                 std::move(model), std::move(device), *std::move(buckets),
+                                                 *std::move(members), host, std::move(store));
   if (absl::Status served = training->Serve(); !served.ok()) return served;
   return training;
 }

@@ -27,7 +27,7 @@ void AddTo(const OptimizerState& state, SliceSnapshot* snapshot) {
 RingReplica::RingReplica(v1::View view, DataPlan plan, std::vector<Slice> slices)
     : view_(std::move(view)), plan_(std::move(plan)), slices_(std::move(slices)), layout_(LayoutOf(view_, slices_)) {}
 
-absl::StatusOr<RingReplica> RingReplica::Create(const v1::View& view) {
+absl::StatusOr<RingReplica> RingReplica::Create(const v1::View& view, const MakeReplicaVectors& make_vectors) {
   absl::StatusOr<std::vector<Slice>> slices = CutTensors(view);
   if (!slices.ok()) return slices.status();
   absl::StatusOr<DataPlan> plan = DataPlan::Create(view.data());
@@ -57,6 +57,13 @@ absl::StatusOr<RingReplica> RingReplica::Create(const v1::View& view) {
     replica.states_.back().SetStepWidth(StepWidth(view));
   }
   replica.SetLearningRate();
+  if (make_vectors == nullptr) return replica;
+  if (replica.divided()) {
+    return absl::InvalidArgumentError("an optimizer's state that is divided lives in the memory of the host");
+  }
+  absl::StatusOr<std::unique_ptr<ReplicaVectors>> vectors = make_vectors(view, replica.slices_);
+  if (!vectors.ok()) return vectors.status();
+  replica.mirror_.emplace(*std::move(vectors), replica.slices_.size());
   return replica;
 }
 
@@ -67,7 +74,13 @@ absl::Status RingReplica::SetView(const v1::View& view) {
   }
   view_ = view;
   if (divided()) HeedSums();
-  for (SliceState& state : states_) state.SetStepWidth(StepWidth(view_));
+  for (SliceState& state : states_) {
+    if (mirror_.has_value() && state.has_sum() && state.step_width() != StepWidth(view_)) {
+      if (absl::Status here = Note(mirror_->ToHost(&state)); !here.ok()) return here;
+      mirror_->OnHost(state.number());
+    }
+    state.SetStepWidth(StepWidth(view_));
+  }
   SetLearningRate();
   return absl::OkStatus();
 }
@@ -79,7 +92,7 @@ void RingReplica::HeedSums() {
 }
 
 void RingReplica::Initialise(std::uint32_t slice, const Payload& value) {
-  states_[slice].Initialise(value);
+  if (states_[slice].Initialise(value) && mirror_.has_value()) mirror_->OnHost(slice);
   if (optimizers_[slice] != nullptr) optimizers_[slice]->Begin();
   if (divided()) shares_ = {StateShare()};
 }
@@ -160,37 +173,79 @@ StepContext RingReplica::ContextOf(std::uint32_t slice, const Step& step, absl::
 }
 
 void RingReplica::TakeStep(const Step& step, absl::FunctionRef<absl::Span<const float>(std::uint32_t slice)> sum) {
-  std::vector<float> scaled;
+  (void)FromHost();  // status() says what went wrong
+  std::vector<ReplicaVectors::SliceStep> elsewhere;
   for (SliceState& state : states_) {
     const std::uint32_t number = state.number();
     const std::vector<UpdateId> lacking = LackingOf(number, step);
     if (lacking.empty()) continue;
-    StepContext context = ContextOf(number, step, lacking);
-    EncodedGradient gradient;
-    if (step.verdict == Verdict::kApply) {
-      absl::Span<const float> values = sum(number);
-      if (IsBuffer(number)) {  // whose update knows no factor
-        const auto samples = static_cast<double>(SamplesFor(number, lacking));
-        scaled.assign(values.begin(), values.end());
-        for (float& value : scaled) value = static_cast<float>(value / samples);
-        values = scaled;
-        context.factor = 1;
-      }
-      gradient = EncodedGradient(Payload::OfFloats(values, nullptr));
-    }
-    if (optimizers_[number] != nullptr) {
+    const absl::Span<const float> values = step.verdict == Verdict::kApply ? sum(number) : absl::Span<const float>();
+    if (!mirror_.has_value()) {
+      TakeHere(&state, lacking, step, values);
+    } else if (!state.has_sum()) {
       if (step.verdict == Verdict::kApply) {
-        optimizers_[number]->ExpectValues();
-        state.ForgetSum();
-      } else if (state.has_sum()) {
-        whole_ = false;
+        const StepContext context = ContextOf(number, step, lacking);
+        elsewhere.push_back({number, values, context.learning_rate, context.factor, SamplesFor(number, lacking)});
       }
+      state.RecordWholeStep(lacking, step.verdict);
+    } else if (Note(mirror_->ToHost(&state)).ok()) {
+      // Some of it came before, to a parameter server: once, after such a checkpoint.
+      std::vector<float> read(values.size());
+      if (!Note(mirror_->vectors().Read(values, absl::MakeSpan(read))).ok()) break;
+      TakeHere(&state, lacking, step, read);
+      mirror_->OnHost(number);
     }
-    state.TakeWholeStep(lacking, step.verdict, gradient, context);
   }
+  if (mirror_.has_value() && status_.ok()) (void)Note(mirror_->Step(elsewhere));
+  (void)FromHost();
   prepared_.reset();
   last_ = {step.verdict, step.factor, static_cast<std::uint32_t>(step.updates.size())};
   Retire();
+}
+
+void RingReplica::TakeHere(SliceState* state, absl::Span<const UpdateId> lacking, const Step& step,
+                           absl::Span<const float> values) {
+  const std::uint32_t number = state->number();
+  StepContext context = ContextOf(number, step, lacking);
+  EncodedGradient gradient;
+  std::vector<float> scaled;
+  if (step.verdict == Verdict::kApply) {
+    if (IsBuffer(number)) {  // whose update knows no factor
+      const auto samples = static_cast<double>(SamplesFor(number, lacking));
+      scaled.assign(values.begin(), values.end());
+      for (float& value : scaled) value = static_cast<float>(value / samples);
+      values = scaled;
+      context.factor = 1;
+    }
+    gradient = EncodedGradient(Payload::OfFloats(values, nullptr));
+  }
+  if (optimizers_[number] != nullptr) {
+    if (step.verdict == Verdict::kApply) {
+      optimizers_[number]->ExpectValues();
+      state->ForgetSum();
+    } else if (state->has_sum()) {
+      whole_ = false;
+    }
+  }
+  state->TakeWholeStep(lacking, step.verdict, gradient, context);
+}
+
+absl::Status RingReplica::Note(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+  return status_;
+}
+
+absl::Status RingReplica::ToHost() {
+  for (SliceState& state : states_) {
+    if (!mirror_.has_value() || !status_.ok()) break;
+    (void)Note(mirror_->ToHost(&state));
+  }
+  return status_;
+}
+
+absl::Status RingReplica::FromHost() {
+  if (mirror_.has_value() && status_.ok()) (void)Note(mirror_->FromHost(states_));
+  return status_;
 }
 
 void RingReplica::Prepare(std::vector<UpdateId> updates) {
@@ -244,6 +299,7 @@ absl::Status RingReplica::Import(const SliceSnapshot& snapshot) {
   SliceState& state = states_[snapshot.number];
   absl::Status taken = state.Import(snapshot, learning_rate_->At(UpdateId()));
   if (taken.ok()) state.SettleSum();
+  if (taken.ok() && mirror_.has_value()) mirror_->OnHost(snapshot.number);
   Retire();
   if (taken.ok() && optimizers_[snapshot.number] != nullptr && !snapshot.optimizer.type.empty()) {
     shares_ = {StateShare()};

@@ -17,6 +17,8 @@
 #include "trainer/core/optimizer.h"
 #include "trainer/core/ring/divided_optimizer.h"
 #include "trainer/core/ring/gradient_layout.h"
+#include "trainer/core/ring/replica_mirror.h"
+#include "trainer/core/ring/replica_vectors.h"
 #include "trainer/core/ring/state_shares.h"
 #include "trainer/core/schedule.h"
 #include "trainer/core/slice_snapshot.h"
@@ -32,13 +34,17 @@ namespace downpour::core {
 // Where the view divides the optimizer's state, a member has that of its share alone (state_shares.h). Then a step is
 // prepared first: this member has the sums of its share. Once all have said so the step counts, and whoever was
 // prepared can take it, also later and without those who were lost. Values of other shares come from those whose they
-// are; until they are there the replica is not whole. Not thread-safe.
+// are; until they are there the replica is not whole.
+//
+// Values and what the optimizer remembers may live elsewhere (replica_vectors.h), unless the state is divided; then
+// steps are taken there, and the host has what ToHost has fetched. Not thread-safe.
 class RingReplica {
  public:
   static constexpr std::size_t kMostShares = 8;
 
-  // Without values. kInvalidArgument: the view's tensors, plan or optimizer are none.
-  static absl::StatusOr<RingReplica> Create(const v1::View& view);
+  // Without values; `make_vectors` may be null: they live here. kInvalidArgument: the view's tensors, plan or optimizer
+  // are none, or its state is divided and is to live elsewhere. Otherwise what `make_vectors` says.
+  static absl::StatusOr<RingReplica> Create(const v1::View& view, const MakeReplicaVectors& make_vectors = nullptr);
 
   // Another view of the same generation: other members, another scale of the learning rate, another number of updates a
   // step, another end.
@@ -50,7 +56,15 @@ class RingReplica {
   bool initialised() const;
   // The first value of a slice; as many floats as it has.
   void Initialise(std::uint32_t slice, const Payload& value);
+  // Of vectors that live elsewhere: as of ToHost, as with all that is exported.
   std::shared_ptr<const std::vector<float>> value(std::uint32_t slice) const { return states_[slice].value(); }
+
+  // ---- vectors that live elsewhere; otherwise all of this is nothing
+  const ReplicaVectors* vectors() const { return mirror_.has_value() ? &mirror_->vectors() : nullptr; }
+  // What is there comes here, or goes there, if it is newer. Once one of them, or a step, has failed, all do.
+  absl::Status ToHost();
+  absl::Status FromHost();
+  const absl::Status& status() const { return status_; }
 
   // ---- where it stands
   // Applied by every slice; skipped ones too.
@@ -76,7 +90,8 @@ class RingReplica {
   };
   // `sum`: of a slice's gradients, each times its samples, over those that SamplesFor counts; as many floats as the
   // slice has, good until the next call. Not asked for where nothing is applied. Of parameters whose state is divided:
-  // the new values instead.
+  // the new values instead. Of vectors that live elsewhere: there, and good until the step after. Whether that can take
+  // the step: status().
   void TakeStep(const Step& step, absl::FunctionRef<absl::Span<const float>(std::uint32_t slice)> sum);
 
   // ---- a step with a divided state
@@ -157,6 +172,11 @@ class RingReplica {
   StepContext ContextOf(std::uint32_t slice, const Step& step, absl::Span<const UpdateId> lacking) const;
   // Epochs that are whole are so for good.
   void Retire();
+  // The first error stays.
+  absl::Status Note(absl::Status status);
+  // The step of a slice, by its SliceState. `values`: its sum, of the memory of the host.
+  void TakeHere(SliceState* state, absl::Span<const UpdateId> lacking, const Step& step,
+                absl::Span<const float> values);
 
   v1::View view_;
   DataPlan plan_;
@@ -164,6 +184,8 @@ class RingReplica {
   std::vector<SliceState> states_;
   std::optional<LearningRate> learning_rate_;
   GradientLayout layout_;
+  std::optional<ReplicaMirror> mirror_;
+  absl::Status status_;
   // Of a divided state.
   std::vector<DividedOptimizer*> optimizers_;  // of `states_`; null: of a buffer
   std::vector<StateShare> shares_;

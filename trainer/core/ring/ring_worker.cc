@@ -434,6 +434,11 @@ bool RingWorkerCore::TakeCut(RingOutput* output) {
   if (!replica_->divided()) {
     if (!ordered) return false;
     cut_taken_ = true;
+    if (absl::Status here = replica_->ToHost(); !here.ok()) {
+      cut_state_.set_error(std::string(here.message()));
+      sync_urgent_ = true;
+      return false;
+    }
     output->cut = DescribeCut();
     for (std::uint32_t slice = 0; slice < replica_->slices().size(); ++slice)
       output->cut->slices.push_back(replica_->Export(slice));
@@ -487,7 +492,8 @@ void RingWorkerCore::Pump(Time now, RingOutput* output) {
           took_.reset();
           looked_ = RingPosition();
           digest_.reset();
-          absl::StatusOr<RingReplica> replica = RingReplica::Create(view_);
+          replica_.reset();  // there may not be memory for both
+          absl::StatusOr<RingReplica> replica = RingReplica::Create(view_, options_.make_vectors);
           if (replica.ok()) {
             replica_ = *std::move(replica);
           } else {

@@ -29,6 +29,7 @@ struct RingWorkerOptions : WorkerIdentity {
   absl::Duration sync_deadline = absl::Seconds(1);
   int skips_until_failure = 100;  // updates in a row that are not finite
   PlantedBug bug = PlantedBug::kNone;
+  MakeReplicaVectors make_vectors = nullptr;  // see RingReplica::Create
 };
 
 // What the shell does next, one at a time; answered once, by the call named beside it.

@@ -42,6 +42,26 @@ __device__ inline std::uint64_t BlockStride() { return std::uint64_t{gridDim.x} 
 // Of the block `block`, the value `i` of this lane.
 __device__ inline std::uint64_t IndexOf(std::uint64_t block, unsigned i) { return block * kBlock + i * 32 + Lane(); }
 
+// Of one value of each lane, in the order of GradientChecks. By all lanes of a warp together.
+__device__ inline double AddLanes(double squares) {
+  for (unsigned apart = 16; apart > 0; apart /= 2) squares += __shfl_xor_sync(kAllLanes, squares, apart);
+  return squares;
+}
+
+// The sums of blocks, in the order of GradientChecks. By all threads of one block of threads together; what thread 0
+// returns counts.
+__device__ inline double AddUpPartials(const double* partials, std::uint64_t count) {
+  __shared__ double sums[kThreads];
+  double sum = 0;
+  for (std::uint64_t block = threadIdx.x; block < count; block += kThreads) sum += partials[block];
+  sums[threadIdx.x] = sum;
+  for (unsigned apart = kThreads / 2; apart > 0; apart /= 2) {
+    __syncthreads();
+    if (threadIdx.x < apart) sums[threadIdx.x] += sums[threadIdx.x + apart];
+  }
+  return sums[0];
+}
+
 // What is encoded: gradient + residual; 0 behind the last value.
 __device__ inline void LoadSums(const EncodeArguments& a, std::uint64_t block, float (&sums)[kPerLane]) {
 #pragma unroll
@@ -66,7 +86,7 @@ __device__ inline void LoadAndCheck(const EncodeArguments& a, std::uint64_t bloc
     sums[i] = gradient;
     if (a.residual != nullptr && index < a.elements) sums[i] += a.residual[index];
   }
-  for (unsigned apart = 16; apart > 0; apart /= 2) squares += __shfl_xor_sync(kAllLanes, squares, apart);
+  squares = AddLanes(squares);
   if (Lane() == 0) static_cast<double*>(a.scratch)[block] = squares;
   // Integers add up to the same in any order.
   if (not_finite != 0) atomicAdd(&a.checks->not_finite, std::uint64_t{not_finite});

@@ -48,6 +48,9 @@ cudaError_t StepTensors(const StepCoefficients& coefficients, const StepTensor* 
     case kAdamRule:
       kernel = &Step<Adam, 2>;
       break;
+    case kBufferRule:
+      kernel = &Step<BufferDifference, 0>;
+      break;
     default:
       return cudaErrorInvalidValue;
   }

@@ -1,6 +1,7 @@
 #include "trainer/cuda/kernels/bf16.cuh"
 #include "trainer/cuda/kernels/gradient_block.cuh"
 #include "trainer/cuda/kernels/optimizers.cuh"
+#include "trainer/cuda/kernels/squares.cuh"
 #include "trainer/cuda/kernels/sum.cuh"
 #include "trainer/cuda/plugin_table.h"
 
@@ -93,6 +94,12 @@ constexpr PluginTable kTable = {
     .sum = [](const SumArguments* arguments, void* stream) -> int { return AddTo(*arguments, StreamOf(stream)); },
     .step = [](const StepCoefficients* coefficients, const StepTensor* tensors, std::uint64_t count,
                void* stream) -> int { return StepTensors(*coefficients, tensors, count, StreamOf(stream)); },
+    .clear = [](void* memory, std::uint64_t bytes, void* stream) -> int {
+      return cudaMemsetAsync(memory, 0, bytes, StreamOf(stream));
+    },
+    .sum_squares = [](const SquaresRange* ranges, std::uint64_t count, void* stream) -> int {
+      return SumSquares(ranges, count, StreamOf(stream));
+    },
     .round_bf16 = [](const float* from, void* to, std::uint64_t elements, void* stream) -> int {
       return RoundBf16(from, static_cast<std::uint16_t*>(to), elements, StreamOf(stream));
     },

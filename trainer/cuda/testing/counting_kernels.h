@@ -40,6 +40,9 @@ class CountingKernels final : public DeviceKernels {
   absl::Status Copy(void* to, const void* from, std::size_t bytes) override {
     return Fails() ? Planted() : host_->Copy(to, from, bytes);
   }
+  absl::Status Clear(void* memory, std::size_t bytes) override {
+    return Fails() ? Planted() : host_->Clear(memory, bytes);
+  }
   absl::Status Finish() override { return Fails() ? Planted() : host_->Finish(); }
   void Abandon() override { counts_->abandoned = true; }
   absl::StatusOr<void*> CreateEvent() override {
@@ -72,6 +75,9 @@ class CountingKernels final : public DeviceKernels {
   absl::Status DoSum(const SumArguments& arguments) override { return Fails() ? Planted() : host_->Sum(arguments); }
   absl::Status DoStep(const StepCoefficients& coefficients, absl::Span<const StepTensor> tensors) override {
     return Fails() ? Planted() : host_->Step(coefficients, tensors);
+  }
+  absl::Status DoSumSquares(absl::Span<const SquaresRange> ranges) override {
+    return Fails() ? Planted() : host_->SumSquares(ranges);
   }
 
   Counts* const counts_;

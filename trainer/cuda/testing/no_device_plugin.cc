@@ -32,6 +32,8 @@ constexpr downpour::cuda::PluginTable kTable = {
     .encode = nullptr,
     .sum = nullptr,
     .step = nullptr,
+    .clear = nullptr,
+    .sum_squares = nullptr,
     .round_bf16 = nullptr,
     .widen_bf16 = nullptr,
 };

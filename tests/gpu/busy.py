@@ -1,6 +1,7 @@
 """The share of the time in which the GPU works, by what device_times.cc notes of a worker that trains."""
 
 import array
+import re
 from pathlib import Path
 
 from peers import PEERS, write_manifest
@@ -73,7 +74,8 @@ def profile(session: Session, peer_name: str) -> str:
         return "nothing to note without a GPU"
     files = sorted(noted.parent.glob(f"{noted.name}.*"), key=lambda path: path.stat().st_size)
     if not library.exists() or not files:
-        raise Failure(f"nothing was noted of what the GPU did; by nvidia-smi it was busy {row['byNvidiaSmi']}")
+        why = re.findall(r"device_times: .*", run.log("worker-0"))
+        raise Failure(f"nothing was noted of what the GPU did {why}; by nvidia-smi it was busy {row['byNvidiaSmi']}")
     found = shares(read(files[-1]), MEASURED_SECONDS)
     row |= found
     return f"busy {found['busy']:.0%} of the time, with kernels {found['kernels']:.0%}, {found['kernelsASecond']:,.0f} a second"

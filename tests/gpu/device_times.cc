@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -66,27 +68,28 @@ void CUPTIAPI TakeBuffer(CUcontext context, std::uint32_t stream, std::uint8_t* 
   std::free(buffer);
   const std::size_t bytes = entries.size() * sizeof(Entry);
   if (bytes > 0 && write(file, entries.data(), bytes) != static_cast<ssize_t>(bytes)) {
-    std::perror("device_times: write");
+    std::fprintf(stderr, "device_times: write: %s\n", std::strerror(errno));
   }
 }
 
 }  // namespace
 
-// Called by CUDA when it begins.
+// Called by CUDA when it begins. The process goes on where nothing can be noted, and says why: it is not there for
+// that.
 extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   const char* path = std::getenv("DOWNPOUR_DEVICE_TIMES");
   if (path == nullptr) return 1;
   file = open((std::string(path) + "." + std::to_string(getpid())).c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC,
               0644);
   if (file < 0) {
-    std::perror(path);
-    return 0;
+    std::fprintf(stderr, "device_times: %s: %s\n", path, std::strerror(errno));
+    return 1;
   }
   bool begun = Succeeds(cuptiActivityRegisterCallbacks(GiveBuffer, TakeBuffer), "cuptiActivityRegisterCallbacks");
   for (const CUpti_ActivityKind kind :
        {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET}) {
     begun = begun && Succeeds(cuptiActivityEnable(kind), "cuptiActivityEnable");
   }
-  begun = begun && Succeeds(cuptiActivityFlushPeriod(kFlushMilliseconds), "cuptiActivityFlushPeriod");
-  return begun ? 1 : 0;
+  if (begun) Succeeds(cuptiActivityFlushPeriod(kFlushMilliseconds), "cuptiActivityFlushPeriod");
+  return 1;
 }

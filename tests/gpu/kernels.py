@@ -28,8 +28,8 @@ def folder_of(session: Session) -> Path:
 
 
 def environment(session: Session) -> dict[str, str]:
-    plugin = folder_of(session) / ("libdownpour_cuda.so" if session.on_gpu else "emulated.so")
-    return {**session.downpour.environment, "DOWNPOUR_CUDA_PLUGIN": str(plugin)}
+    folder = folder_of(session)
+    return session.downpour.environment | ({} if session.on_gpu else {"DOWNPOUR_CUDA_PLUGIN": str(folder / "emulated.so")})
 
 
 def execute(command: list[str], variables: dict[str, str], seconds: float) -> str:
@@ -40,8 +40,9 @@ def execute(command: list[str], variables: dict[str, str], seconds: float) -> st
     except subprocess.TimeoutExpired:
         raise Failure(f"{' '.join(command)}: not done after {seconds:.0f} s") from None
     if process.returncode != 0:
-        raise Failure(f"{' '.join(command)}: exit code {process.returncode}\n" +
-                      "\n".join(process.stdout.splitlines()[-40:]))
+        said = process.stdout.splitlines()
+        raise Failure("\n".join([f"{' '.join(command)}: exit code {process.returncode}: {said[-1] if said else 'no output'}",
+                                 *said[-40:]]))
     return process.stdout
 
 
@@ -97,5 +98,8 @@ def check_with(tool: str, session: Session) -> str:
 
 
 def check(session: Session) -> None:
+    if not session.on_gpu:
+        session.steps.say("check: left out, it is about GPUs")
+        return
     for tool in TOOLS:
         session.steps.do(f"kernels: {tool}", lambda: check_with(tool, session))

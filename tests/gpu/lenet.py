@@ -14,14 +14,10 @@ LEAST_ACCURACY = 0.85
 
 def seconds_an_epoch(progress: list[dict[str, Any]], samples: int) -> float:
     """Of those after the first, which waits for what happens once. `samples`: of an epoch."""
-    points = [(float(point["samples"]), float(point["seconds"])) for point in progress]
-    for (before, begin), (after, end) in zip(points, points[1:]):
-        if before <= samples < after:
-            first_ended = begin + (end - begin) * (samples - before) / (after - before)
-            last, last_seconds = points[-1]
-            if last >= 2 * samples:
-                return (last_seconds - first_ended) / (last / samples - 1)
-    raise Failure("the run was too short to measure")
+    later = [point for point in progress if point["samples"] >= samples]
+    if not later or later[-1]["samples"] - later[0]["samples"] < samples:
+        raise Failure("the run was too short to measure")
+    return float(samples * (later[-1]["seconds"] - later[0]["seconds"]) / (later[-1]["samples"] - later[0]["samples"]))
 
 
 def uses_shared_memory(log: str) -> bool:

@@ -112,7 +112,7 @@ class Measurement:
         """Milliseconds a step."""
         run = self.session.downpour.run(
             write_manifest(self.session, self.peer, strategy, self.precision), self.session.on_device(),
-            measured_seconds=WARM_UP_SECONDS + self.session.size(MEASURED_SECONDS, 2))
+            measured_seconds=WARM_UP_SECONDS + self.session.size(MEASURED_SECONDS, 3))
         if strategy == "ParameterServer":
             if not uses_shared_memory(run.log("worker-0")):
                 raise Failure("worker-0 used the network alone")

@@ -73,6 +73,7 @@ class Downpour:
         search = [str(programs / "lib"), str(torch_lib), str(nvidia / "cu13/lib"), str(nvidia / "nccl/lib"),
                   os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, search))
+        self.environment["DOWNPOUR_CUDA_PLUGIN"] = str(programs / "kernels/libdownpour_cuda.so")
         self.environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # in which nvidia-smi counts
         for name in ("DOWNPOUR_BINARY_DIR", "DOWNPOUR_LIBTORCH_CUDA", "NVIDIA_TF32_OVERRIDE",
                      "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"):

@@ -36,6 +36,17 @@ bench-all-reduce: setup
 	cmake --build --preset release --target downpour downpour-server downpour-worker
 	python3 tests/bench/all_reduce.py --bin $(BUILD)/bin --output build/bench-all-reduce.json
 
+# What tests/gpu/run needs on a machine with a GPU, into build/gpu.
+.PHONY: gpu-pack
+GPU_TARGETS := downpour downpour-server downpour-worker kernels_bench cuda_kernels_test counting_network device_times
+gpu-pack: setup
+	cmake --preset gpu-release >/dev/null
+	if ninja -C build/gpu-release -t targets all | grep '^nccl_device_test:' >/dev/null; then
+	  cmake --build --preset gpu-release --target nccl_device_test
+	fi
+	cmake --build --preset gpu-release --target $(GPU_TARGETS)
+	tests/gpu/run pack
+
 # A job with standbys whose processes are killed and stopped, and where nft and ss are there cut off, for ten minutes, or
 # SOAK_SECONDS. STRATEGY=AllReduce: without parameter servers; then COPIES=2: with an optimizer's state that is divided.
 .PHONY: soak

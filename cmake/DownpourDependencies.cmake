@@ -49,6 +49,7 @@ if(DOWNPOUR_CUDA AND DOWNPOUR_TORCH AND NOT DOWNPOUR_SANITIZE AND CMAKE_CXX_COMP
   set(DOWNPOUR_CUDA_TOOLKIT ${CMAKE_SOURCE_DIR}/.deps/cuda-toolkit-13.0 CACHE PATH "CUDA, as docker/setup.sh lays it out")
   if(EXISTS ${DOWNPOUR_CUDA_TOOLKIT}/complete)
     set(DOWNPOUR_CUDA_ROOT ${DOWNPOUR_CUDA_TOOLKIT})
+    set(DOWNPOUR_CUPTI_INCLUDE ${CMAKE_SOURCE_DIR}/.deps/cupti-13.0/nvidia/cu13/include)
     include(DownpourCuda)
   else()
     message(STATUS "The CUDA compiler is not in ${DOWNPOUR_CUDA_TOOLKIT} (docker/setup.sh): no kernels for GPUs")

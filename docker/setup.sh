@@ -14,6 +14,7 @@ arrow_version=26.0.1
 arrow_directory="$root/.deps/arrow-$arrow_version"
 cuda_version=13.0
 cuda_directory="$root/.deps/cuda-toolkit-$cuda_version"
+cupti_directory="$root/.deps/cupti-$cuda_version"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -104,6 +105,10 @@ unpack_cuda_toolkit() { # WHEELS TREE
   chmod +x "$2"/nvidia/cu13/bin/* "$2"/nvidia/cu13/nvvm/bin/*
 }
 
+unpack_cupti() { # WHEELS TREE
+  unzip -q "$1"/nvidia_cuda_cupti-*.whl 'nvidia/cu13/include/*' '*.dist-info/*icense*' -d "$2"
+}
+
 install_libtorch() {
   [ -f "$torch_directory/complete" ] && return
   say "installing LibTorch $torch_version (CPU part, about 540 MB to download) into .deps/"
@@ -122,7 +127,14 @@ install_cuda_toolkit() {
   install_wheels "$here/cuda-toolkit.txt" "$cuda_directory" unpack_cuda_toolkit
 }
 
+install_cupti() {
+  [ -f "$cupti_directory/complete" ] && return
+  say "installing the headers of CUPTI $cuda_version (about 10 MB to download) into .deps/"
+  install_wheels "$here/cupti.txt" "$cupti_directory" unpack_cupti
+}
+
 install_packages
 install_libtorch
 install_arrow
 install_cuda_toolkit
+install_cupti

@@ -10,17 +10,23 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
 import idx
 
 ROOT = Path(__file__).resolve().parents[2]
 DATASET = Path("/usr/share/datasets/fashion-mnist")
-IMAGES = {"images": {"train": 6000, "t10k": 1000}, "few-images": {"train": 100}}  # by folder and part
+# By folder and part.
+IMAGES = {"images": {"train": 60000, "t10k": 10000}, "few-images": {"train": 100, "t10k": 100}}
 PROGRAMS = ["downpour", "downpour-server", "downpour-worker"]
 # The kernels, what tests and measures them, and the same kernels for a CPU; below the folder of the build.
 KERNELS = ["bin/libdownpour_cuda.so", "bin/kernels_bench", "tests/cuda_kernels_test", "tests/cuda/emulated.so"]
-SCRIPTS = ["run", "kernels.py", "measure.py", "report.py", "runs.py", "tensors.py"]
+# Likewise, what only some parts need.
+TESTS = ["tests/gpu/counting_network.so", "tests/gpu/device_times.so", "tests/nccl_device_test"]
+SCRIPTS = ["run", "busy.py", "counter.py", "equality.py", "kernels.py", "lenet.py", "machine.py", "measure.py", "memory.py",
+           "nccl.py", "peer.py", "peers.py", "rates.py", "report.py", "runs.py", "session.py", "steps.py", "tensors.py"]
 LIMIT_BYTES = 64 << 20
 # Of glibc, which is always that of the machine.
 GLIBC = re.compile(r"(linux-vdso|ld-linux-x86-64|lib(c|m|mvec|dl|pthread|rt|resolv|util|anl|nsl))\.so(\.\d+)?")
@@ -45,6 +51,13 @@ def libtorch_of(worker: Path) -> Path:
     if cpu is None:
         sys.exit(f"pack: {worker} is not linked with libtorch_cpu.so")
     return cpu.resolve().parents[2]
+
+
+def refuse_arrow(program: Path) -> None:
+    arrow = [name for name in loaded_libraries(program) if name.startswith(("libarrow", "libparquet"))]
+    if arrow:
+        sys.exit(f"pack: {program} was built with Apache Arrow ({', '.join(arrow)}), which alone is larger than all that may be "
+                 "packed; configure with -DDOWNPOUR_ARROW=OFF, as 'make gpu-pack' does")
 
 
 def libtorch_version(libtorch: Path) -> str:
@@ -84,6 +97,13 @@ def pack_images(parts: dict[str, int], output: Path) -> None:
                 sys.exit(f"pack: {DATASET / name}: {error}")
 
 
+def pack_archive(folder: Path, archive: Path) -> None:
+    """What is in it is a third of the size."""
+    with tarfile.open(archive, "w:xz") as file:
+        for path in sorted(folder.iterdir()):
+            file.add(path, path.name)
+
+
 def check_size(output: Path) -> int:
     sizes = {path.relative_to(output): path.stat().st_size for path in output.rglob("*") if path.is_file()}
     total = sum(sizes.values())
@@ -96,13 +116,14 @@ def check_size(output: Path) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="run pack")
-    parser.add_argument("--bin", type=Path, default=ROOT / "build/release/bin")
+    parser.add_argument("--bin", type=Path, default=ROOT / "build/gpu-release/bin")
     parser.add_argument("--output", type=Path, default=ROOT / "build/gpu")
     options = parser.parse_args()
     binaries, output = options.bin.resolve(), options.output.resolve()
     for program in PROGRAMS:
         if not os.access(binaries / program, os.X_OK):
-            sys.exit(f"pack: no program {binaries / program}; build it first")
+            sys.exit(f"pack: no program {binaries / program}; 'make gpu-pack' builds what is needed")
+        refuse_arrow(binaries / program)
     if output.exists() and any(output.iterdir()) and not (output / "pack.json").exists():
         sys.exit(f"pack: {output} holds what was not packed; name another --output, or remove it")
     shutil.rmtree(output, ignore_errors=True)
@@ -116,13 +137,16 @@ def main() -> None:
         "commit": subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, stdout=subprocess.PIPE,
                                  text=True, check=False).stdout.strip(),
     }, indent=2) + "\n")
-    pack_programs([binaries / program for program in PROGRAMS], libtorch, output, "bin")
-    kernels = [binaries.parent / kernel for kernel in KERNELS]
-    missing = [path for path in kernels if not path.exists()]
-    if missing:
-        print(f"pack: without the part 'kernels', for which there is no {missing[0]}", file=sys.stderr)
-    else:
-        pack_programs(kernels, libtorch, output, "kernels")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pack_programs([binaries / program for program in PROGRAMS], libtorch, folder, "bin")
+        for part, files in {"kernels": KERNELS, "tests": TESTS}.items():
+            paths = [binaries.parent / file for file in files]
+            for path in paths:
+                if not path.exists():
+                    print(f"pack: without {path}, which is not built", file=sys.stderr)
+            pack_programs([path for path in paths if path.exists()], libtorch, folder, part)
+        pack_archive(folder, output / "programs.tar.xz")
     for folder, parts in IMAGES.items():
         pack_images(parts, output / folder)
     shutil.copytree(ROOT / "tests/gpu/manifests", output / "manifests")

@@ -66,6 +66,13 @@ class Both {
     ASSERT_TRUE(begun.ok()) << begun;
   }
 
+  // Other slices, without a word to the device: it forgets those that are others by itself.
+  void Change(const std::vector<Slice>& from, const std::vector<Slice>& to) {
+    for (std::uint32_t number = 0; number < from.size(); ++number) {
+      if (number >= to.size() || !(from[number] == to[number])) host_.Forget(number);
+    }
+  }
+
   // `ask`: how often the bytes are asked for.
   void Compute(std::uint32_t number, const std::vector<float>& gradient, bool flush, std::uint64_t ask) {
     const absl::Status started = device_.Start(number, gradient.data(), flush);
@@ -109,8 +116,14 @@ void ExpectSameAsOnTheHost(FrameCodec codec, std::uint64_t seed, const std::shar
   std::vector<Slice> slices = SomeSlices(random);
   for (int update = 0; update < 12; ++update) {
     if (random() % 8 == 0) {
-      slices = SomeSlices(random);
-      both.OnBoth([](core::GradientEncoder& encoder) { encoder.Clear(); });
+      std::vector<Slice> others = SomeSlices(random);
+      if (random() % 2 == 0) {
+        both.OnBoth([](core::GradientEncoder& encoder) { encoder.Clear(); });
+      } else {
+        if (others.size() > 1) others[0] = slices[0];
+        both.Change(slices, others);
+      }
+      slices = std::move(others);
     }
     ASSERT_NO_FATAL_FAILURE(both.Begin(slices));
     const bool flush = random() % 6 == 0;

@@ -97,25 +97,25 @@ absl::StatusOr<model::StepResult> DeviceGradients::Compute(const data::Batch& ba
 }
 
 void DeviceGradients::Take(std::size_t tensor, const float* values, float weight) {
-  if (taking_.ok()) taking_ = Begin(tensor, values, weight);
+  if (taking_.ok()) taking_ = Start(tensor, values, weight);
 }
 
-absl::Status DeviceGradients::Begin(std::size_t tensor, const float* values, float weight) {
-  absl::Status begun = kernels_->WaitFor(model_->compute_stream());
+absl::Status DeviceGradients::Start(std::size_t tensor, const float* values, float weight) {
+  absl::Status started = kernels_->WaitFor(model_->compute_stream());
   const bool sums = minibatches_ > 1 && !is_buffer(tensor);
-  if (begun.ok() && sums) {
+  if (started.ok() && sums) {
     auto* const sum = static_cast<float*>(sums_[tensor]);
     const auto elements = static_cast<std::uint64_t>(model_->tensors()[tensor].elements());
-    begun = kernels_->Sum({sum, values, elements, weight, minibatch_ == 0 ? 1 : 0});
+    started = kernels_->Sum({sum, values, elements, weight, minibatch_ == 0 ? 1 : 0});
     values = sum;
   }
   if (last() || is_buffer(tensor)) {
-    for (std::uint32_t number = first_[tensor]; begun.ok() && number < first_[tensor + 1]; ++number) {
-      begun = feedback_.Start(number, values + slices_[number].offset, flush_);
+    for (std::uint32_t number = first_[tensor]; started.ok() && number < first_[tensor + 1]; ++number) {
+      started = feedback_.Start(number, values + slices_[number].offset, flush_);
     }
     taken_.push_back(tensor);
   }
-  return begun.ok() ? kernels_->Record(done_) : begun;
+  return started.ok() ? kernels_->Record(done_) : started;
 }
 
 absl::StatusOr<DeviceGradients::Arrived> DeviceGradients::Await(std::size_t tensor) {

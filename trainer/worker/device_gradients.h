@@ -58,7 +58,8 @@ class DeviceGradients {
   // The memory of sums, by tensor; empty where there are none.
   absl::Status AllocateSums();
   void Take(std::size_t tensor, const float* values, float weight);
-  absl::Status Begin(std::size_t tensor, const float* values, float weight);
+  // All that is done with a gradient on the device is asked for.
+  absl::Status Start(std::size_t tensor, const float* values, float weight);
   absl::StatusOr<Arrived> Await(std::size_t tensor);
   absl::Status AwaitAll(const std::function<void(const Arrived&)>& on_arrived);
   // Nothing reads what the model gave any more.
@@ -68,7 +69,7 @@ class DeviceGradients {
 
   model::Model* const model_;
   const std::vector<core::Slice> slices_;
-  std::vector<std::uint32_t> first_;  // of the slices of each tensor, and their number
+  std::vector<std::uint32_t> first_;  // slice of each tensor, and the number of slices
   const std::shared_ptr<cuda::DeviceKernels> kernels_;
   cuda::DeviceErrorFeedback feedback_;
 

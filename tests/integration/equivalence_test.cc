@@ -25,6 +25,7 @@
 #include "trainer/core/step_id.h"
 #include "trainer/cuda/device_kernels.h"
 #include "trainer/data/open_dataset.h"
+#include "trainer/model/devices.h"
 #include "trainer/model/model.h"
 #include "trainer/model/testing/plain_optimizer.h"
 #include "trainer/ps/server.h"
@@ -158,6 +159,7 @@ struct Rule {
   bool bf16 = false;               // gradients travel so
   v1::Codec push = v1::CODEC_FP32;
   std::shared_ptr<cuda::DeviceKernels> kernels = nullptr;  // of the worker
+  int devices = 1;                                         // likewise
 };
 
 // As torch.optim.lr_scheduler.CosineAnnealingLR has it of the update number `update` of `plan`.
@@ -179,7 +181,7 @@ std::unique_ptr<model::Model> MakeModel(const Trained& trained, const Rule& rule
   options.seed = kSeed;
   options.local_optimizer = rule.local;
   if (rule.local.has_value()) options.local_optimizer->clip_norm = rule.clip_norm;
-  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModel(options);
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::CreateModelOnDevices(options, rule.devices);
   EXPECT_TRUE(model.ok()) << model.status();
   return model.ok() ? *std::move(model) : nullptr;
 }
@@ -603,6 +605,20 @@ TEST(DeviceGradientsTest, AreClippedAsThoseOfASequentialLoop) {
   const Weights expected = TrainSequentially(Smooth().back(), rule);
   rule.kernels = cuda::MakeHostKernels();
   ExpectTheSame(Smooth().back(), rule, expected);
+}
+
+// Threads of the CPU in the place of GPUs. The last minibatch does not divide.
+TEST(SeveralDevicesTest, AWorkerTrainsAsWithOne) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  for (const Trained& trained : {Smooth().front(), EveryKind().back()}) {
+    for (const int devices : {2, 3}) {
+      SCOPED_TRACE(absl::StrCat(trained.what, " on ", devices));
+      const Rule rule{.accumulate = 2, .samples = 1590, .devices = devices};
+      ExpectTheSame(trained, rule, TrainSequentially(trained, rule), 1e-5);
+    }
+  }
+  const Rule together{.samples = 3340, .updates_per_step = 2, .workers = 2, .updates_per_shard = 10, .devices = 2};
+  ExpectTheSame(Smooth().front(), together, TrainWithLargeBatches(Smooth().front(), together), 1e-5);
 }
 
 // Each sum is off by two roundings to eight places at most, or the values would be those of float32.

@@ -141,8 +141,8 @@ def main() -> None:
     finally:
         results.write()
         shutil.rmtree(scratch, ignore_errors=True)
-    for name in results.not_reached:
-        print(f"gpu: not reached: {name}")
+    if results.not_reached:
+        print(f"gpu: not reached: --parts {','.join(results.not_reached)}")
     print(f"gpu: {'all holds' if results.holds else 'NOT all holds'}: {options.results / 'results.md'}", flush=True)
     sys.exit(0 if results.holds else 1)
 

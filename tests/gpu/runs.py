@@ -16,7 +16,7 @@ PACKED = Path(__file__).resolve().parent
 RUN_LIMIT_SECONDS = 75
 END_SECONDS = 10  # that a run may take to end when it is asked to
 WARM_UP_SECONDS = 2
-TAIL_LINES = 10
+TAIL_LINES = 20
 
 
 class Failure(Exception):

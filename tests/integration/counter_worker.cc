@@ -13,10 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "trainer/cuda/device_kernels.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/worker/program.h"
@@ -34,6 +36,8 @@ constexpr char kTimesVariable[] = "DOWNPOUR_COUNTER_TIMES";
 // Of the large tensor, each of 4000 bytes.
 constexpr char kRowsVariable[] = "DOWNPOUR_COUNTER_ROWS";
 constexpr std::int64_t kRows = 2500;
+// "host": gradients go the way that those of a GPU go, with the kernels of the host. None: the usual one.
+constexpr char kKernelsVariable[] = "DOWNPOUR_COUNTER_KERNELS";
 constexpr std::size_t kSliceElements = std::size_t{1} << 20;
 
 // Sample i is the number i.
@@ -81,6 +85,25 @@ class CounterModel final : public model::Model {
   }
   absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
+    return Compute(batch, on_loss, [&](std::size_t tensor) { on_gradient(tensor, gradients_[tensor]); });
+  }
+  absl::StatusOr<model::StepResult> ComputeDeviceGradients(const data::Batch& batch, std::uint64_t,
+                                                           const OnLoss& on_loss,
+                                                           const OnDeviceGradient& on_gradient) override {
+    return Compute(batch, on_loss, [&](std::size_t tensor) { on_gradient(tensor, gradients_[tensor].data()); });
+  }
+  absl::Status SetDeviceParameters(absl::Span<const float* const> values) override {
+    for (std::size_t tensor = 0; tensor < values_.size(); ++tensor) {
+      std::copy_n(values[tensor], values_[tensor].size(), values_[tensor].begin());
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
+  std::string description() const override { return "counter"; }
+
+ private:
+  absl::StatusOr<model::StepResult> Compute(const data::Batch& batch, const OnLoss& on_loss,
+                                            absl::FunctionRef<void(std::size_t)> on_gradient) {
     const auto begin = std::chrono::steady_clock::now();
     absl::SleepFor(step_);
     if (times_.is_open()) {
@@ -94,13 +117,10 @@ class CounterModel final : public model::Model {
     model::StepResult result;
     result.loss = 1;
     if (!on_loss(result.loss)) return result;
-    for (std::size_t tensor = tensors_.size(); tensor-- > 0;) on_gradient(tensor, gradients_[tensor]);
+    for (std::size_t tensor = tensors_.size(); tensor-- > 0;) on_gradient(tensor);
     return result;
   }
-  absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
-  std::string description() const override { return "counter"; }
 
- private:
   const absl::Duration step_;
   std::ofstream times_;
   std::vector<model::Tensor> tensors_;
@@ -124,6 +144,12 @@ absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> CreateCounter(worker::Wor
     if (!ReadNumber(variable, least, number)) {
       return absl::InvalidArgumentError(absl::StrCat(variable, ": must be a number of at least ", least));
     }
+  }
+  if (const char* kernels = std::getenv(kKernelsVariable); kernels != nullptr) {
+    if (std::string(kernels) != "host") {
+      return absl::InvalidArgumentError(absl::StrCat(kKernelsVariable, ": got \"", kernels, "\", expected host"));
+    }
+    options.kernels = cuda::MakeHostKernels();
   }
   return worker::WorkerProcess::Create(
       std::move(options), std::make_unique<CounterDataset>(samples), nullptr,

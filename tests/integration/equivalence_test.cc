@@ -23,6 +23,7 @@
 #include "trainer/coordinator/server.h"
 #include "trainer/core/data_plan.h"
 #include "trainer/core/step_id.h"
+#include "trainer/cuda/device_kernels.h"
 #include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/model/testing/plain_optimizer.h"
@@ -155,6 +156,8 @@ struct Rule {
   bool adam = false;
   std::uint32_t state_copies = 0;  // by all-reduce: of each part of the optimizer's state
   bool bf16 = false;               // gradients travel so
+  v1::Codec push = v1::CODEC_FP32;
+  std::shared_ptr<cuda::DeviceKernels> kernels = nullptr;  // of the worker
 };
 
 // As torch.optim.lr_scheduler.CosineAnnealingLR has it of the update number `update` of `plan`.
@@ -196,7 +199,7 @@ v1::TrainingConfig MakeConfig(const Rule& rule, std::uint32_t ps_count, const st
   config.mutable_optimizer()->set_type(v1::SGD);
   config.mutable_optimizer()->set_learning_rate(rule.learning_rate);
   config.set_accumulate(rule.accumulate);
-  if (rule.bf16) config.mutable_codec()->set_push(v1::CODEC_BF16);
+  config.mutable_codec()->set_push(rule.bf16 ? v1::CODEC_BF16 : rule.push);
   config.mutable_local_steps()->set_count(rule.local_steps);
   config.mutable_local_steps()->set_fetch_every(rule.fetch_every);
   if (rule.local.has_value()) config.mutable_local_steps()->set_learning_rate(rule.local->learning_rate);
@@ -411,6 +414,7 @@ void TrainThroughServers(const Trained& trained, const Rule& rule, std::uint32_t
     options.config = config;
     options.index = index;
     options.coordinator = (*coordinator)->address();
+    options.kernels = rule.kernels;
     auto worker =
         worker::WorkerProcess::Create(options, TrainingSamples(trained, rule), nullptr, MakeModel(trained, rule));
     ASSERT_TRUE(worker.ok()) << worker.status();
@@ -571,6 +575,34 @@ TEST(DividedStateTest, HasTheBitsOfAWholeOne) {
       }
     }
   }
+}
+
+// Encoded where they are computed: with running statistics, several minibatches an update and what codecs leave over.
+TEST(DeviceGradientsTest, GiveTheBitsOfGradientsThatTheHostEncodes) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  const Trained trained = Smooth().back();
+  for (const v1::Codec codec : {v1::CODEC_FP32, v1::CODEC_BF16, v1::CODEC_INT8, v1::CODEC_TOP_K, v1::CODEC_ONE_BIT}) {
+    for (const std::uint32_t accumulate : {1u, 3u}) {
+      SCOPED_TRACE(absl::StrCat(v1::Codec_Name(codec), ", ", accumulate, " minibatches"));
+      Rule rule{.accumulate = accumulate, .samples = 1590, .push = codec};
+      checkpoint::LoadedFile host;
+      ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 2, &host));
+      rule.kernels = cuda::MakeHostKernels();
+      checkpoint::LoadedFile device;
+      ASSERT_NO_FATAL_FAILURE(TrainThroughServers(trained, rule, 2, &device));
+      ASSERT_EQ(device.tensors.size(), host.tensors.size());
+      for (const auto& [name, tensor] : host.tensors) EXPECT_EQ(device.tensors.at(name).values, tensor.values) << name;
+    }
+  }
+}
+
+// Their norm is added up in another order.
+TEST(DeviceGradientsTest, AreClippedAsThoseOfASequentialLoop) {
+  if (FashionMnist() == nullptr) FAIL() << kFashionMnist << " is not installed";
+  Rule rule{.accumulate = 3, .clip_norm = 0.25, .samples = 1590};
+  const Weights expected = TrainSequentially(Smooth().back(), rule);
+  rule.kernels = cuda::MakeHostKernels();
+  ExpectTheSame(Smooth().back(), rule, expected);
 }
 
 // Each sum is off by two roundings to eight places at most, or the values would be those of float32.

@@ -25,6 +25,7 @@
 #include "proto/member_channel.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/coordinator/server.h"
+#include "trainer/cuda/testing/counting_kernels.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/ps/server.h"
@@ -145,11 +146,13 @@ class LateFailuresTest : public ::testing::Test {
     ps_ = *std::move(server);
   }
 
-  absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> MakeWorker(const v1::TrainingConfig& config,
-                                                                    std::uint32_t index, float gradient) {
+  absl::StatusOr<std::unique_ptr<worker::WorkerProcess>> MakeWorker(
+      const v1::TrainingConfig& config, std::uint32_t index, float gradient,
+      std::shared_ptr<cuda::DeviceKernels> kernels = nullptr) {
     worker::WorkerProcessOptions options;
     options.config = config;
     options.index = index;
+    options.kernels = std::move(kernels);
     options.coordinator = coordinator_ == nullptr ? "127.0.0.1:1" : coordinator_->address();
     return worker::WorkerProcess::Create(options, std::make_unique<Zeros>(),
                                          config.evaluate() ? std::make_unique<Zeros>() : nullptr,
@@ -258,6 +261,26 @@ TEST_F(LateFailuresTest, TheModelIsWrittenByAnotherWorkerWhereOneCannot) {
   const auto model = checkpoint::ReadSafetensors(end.model_path());
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ(model->tensors.at("moving").values, std::vector<float>(3, 1 - 0.5f * kSamples));
+}
+
+TEST_F(LateFailuresTest, AWorkerWithoutMemoryOnItsDeviceSaysSoAndEndsAlone) {
+  const v1::TrainingConfig config = MakeConfig(Folder("output"));
+  ASSERT_NO_FATAL_FAILURE(StartServers(config));
+  cuda::testing::CountingKernels::Counts counts;
+  counts.fails_at = 1;  // the first memory
+  auto first = MakeWorker(config, 0, 1, std::make_shared<cuda::testing::CountingKernels>(&counts));
+  ASSERT_TRUE(first.ok()) << first.status();
+  const absl::Status ended = (*first)->Run();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(ended.message()),
+              HasSubstr("there is no memory to encode gradients on the device, for which "));
+  first->reset();  // as its process ends
+  const auto second = MakeWorker(config, 1, 1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const Running running(second->get());
+  const v1::ProgressReply end = AwaitEnd();
+  Finish();
+  EXPECT_EQ(end.phase(), v1::PHASE_DONE) << end.message();
 }
 
 TEST_F(LateFailuresTest, AnOutputFolderThatCannotTakeTheModelIsRefusedBeforeTraining) {

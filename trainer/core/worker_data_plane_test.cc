@@ -333,6 +333,45 @@ TEST_F(WorkerDataPlaneTest, AResidualIsKeptIfTheStepWasTakenForCertain) {
   EXPECT_FALSE(data_->HasResidual());
 }
 
+// Which has the gradients itself.
+class Encoder final : public GradientEncoder {
+ public:
+  EncodedGradient Encode(std::uint32_t slice, std::uint32_t elements, const Payload&, bool flush) override {
+    said.push_back(absl::StrCat(flush ? "flush " : "encode ", slice));
+    return {FrameCodec::kBf16, OwningPayload(std::vector<std::uint8_t>(2 * elements, 9))};
+  }
+  void Keep(std::uint32_t slice) override { said.push_back(absl::StrCat("keep ", slice)); }
+  void Undo(std::uint32_t slice) override { said.push_back(absl::StrCat("undo ", slice)); }
+  void Forget(std::uint32_t slice) override { said.push_back(absl::StrCat("forget ", slice)); }
+  void Clear() override { said.emplace_back("clear"); }
+  bool HasResidual() const override { return true; }
+  std::vector<std::string> said;
+};
+
+TEST_F(WorkerDataPlaneTest, AnEncoderOfTheOptionsIsAskedForAllParameters) {
+  Encoder encoder;
+  WorkerDataPlane::Options options;
+  options.encoder = &encoder;
+  Use(options);
+  EXPECT_TRUE(data_->HasResidual());
+  BeginPushing();
+  for (const ExchangeCall& call : Push()) {
+    for (const Frame& frame : call.frames) {
+      const bool buffer = frame.header.slice == 2;
+      EXPECT_EQ(frame.header.codec, buffer ? FrameCodec::kFp32 : FrameCodec::kBf16);
+      EXPECT_EQ(frame.payload.segments()[0][0] == 9, !buffer);
+    }
+    Answer(call, ReplyStatus::kApplied);
+  }
+  work_.flushes = true;
+  BeginPushing();
+  Push();
+  data_->Drop(work_);
+  EXPECT_EQ(encoder.said, (std::vector<std::string>{"clear", "encode 0", "encode 1", "keep 0", "keep 1", "keep 2",
+                                                    "flush 0", "flush 1", "forget 0", "forget 1", "forget 2"}));
+  data_.reset();
+}
+
 TEST_F(WorkerDataPlaneTest, WhatWasOnItsWayGoesToWhoeverHasTheSlice) {
   BeginPushing();
   const Calls before = Push();

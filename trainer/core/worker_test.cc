@@ -828,11 +828,13 @@ INSTANTIATE_TEST_SUITE_P(Codecs, LossyWorkerTest,
 // Asked to leave when some slices were encoded already, it does one more update.
 TEST_F(CodecWorkerTest, OneMoreUpdateWhereSomethingWasEncodedAlready) {
   Begin(FrameCodec::kTopK);
+  EXPECT_FALSE(work_->flushes);
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply, /*leave_between=*/true));
   EXPECT_EQ(codecs_[1][0], FrameCodec::kFp32) << "had not left yet";
   EXPECT_EQ(codecs_[1][1], FrameCodec::kTopK);
   ASSERT_TRUE(work_.has_value());
+  EXPECT_TRUE(work_->flushes) << "whoever encodes in backward knows by then";
   ASSERT_NO_FATAL_FAILURE(Step(Verdict::kApply));
   EXPECT_EQ(codecs_[2][1], FrameCodec::kFp32);
   EXPECT_TRUE(worker_->finished().has_value());

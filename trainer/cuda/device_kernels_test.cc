@@ -537,6 +537,45 @@ TEST_P(DeviceKernelsTest, RoundAndWiden) {
   }
 }
 
+TEST_P(DeviceKernelsTest, AddUpAsTheHostDoes) {
+  std::mt19937_64 random(8);
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{257}, LargeSize()}) {
+    const std::vector<float> first = Gradient(random, size), second = Gradient(random, size);
+    const Memory sum(*kernels_, size * sizeof(float));
+    const Memory firsts(*kernels_, first), seconds(*kernels_, second);
+    ASSERT_TRUE(kernels_->Sum({sum.as<float>(), firsts.as<float>(), size, 0.3f, 1}).ok());
+    ASSERT_TRUE(kernels_->Sum({sum.as<float>(), seconds.as<float>(), size, 0.7f, 0}).ok());
+    std::vector<float> expected(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      const float part = 0.3f * first[i], other = 0.7f * second[i];
+      expected[i] = part + other;
+    }
+    EXPECT_TRUE(SameBits(sum.ReadFloats(), expected)) << size;
+  }
+  EXPECT_EQ(kernels_->Sum({nullptr, nullptr, 1, 1, 1}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_P(DeviceKernelsTest, CopyBehindAnEventToMemoryOfTheHost) {
+  const std::vector<float> values(100000, 1.5f);
+  const Memory memory(*kernels_, values);
+  const absl::StatusOr<void*> host = kernels_->AllocateHost(values.size() * sizeof(float));
+  ASSERT_TRUE(host.ok()) << host.status();
+  const absl::StatusOr<void*> event = kernels_->CreateEvent();
+  ASSERT_TRUE(event.ok()) << event.status();
+  EXPECT_TRUE(*kernels_->IsOver(*event)) << "it was not recorded";
+  for (const float* const from : {values.data(), memory.as<const float>()}) {
+    std::memset(*host, 0, values.size() * sizeof(float));
+    ASSERT_TRUE(kernels_->WaitFor(nullptr).ok());
+    ASSERT_TRUE(kernels_->Copy(*host, from, values.size() * sizeof(float)).ok());
+    ASSERT_TRUE(kernels_->Record(*event).ok());
+    const absl::Status over = Await(*kernels_, *event, absl::Seconds(30));
+    EXPECT_TRUE(over.ok()) << over;
+    EXPECT_EQ(std::memcmp(*host, values.data(), values.size() * sizeof(float)), 0);
+  }
+  kernels_->DestroyEvent(*event);
+  kernels_->FreeHost(*host);
+}
+
 INSTANTIATE_TEST_SUITE_P(On, DeviceKernelsTest, ::testing::Values(Where::kHost, Where::kEmulated, Where::kDevice),
                          [](const ::testing::TestParamInfo<Where>& where) {
                            return where.param == Where::kHost       ? "Host"

@@ -64,6 +64,7 @@ core::Payload ParameterStore::InitialValue(std::uint32_t, const core::Slice& sli
 core::Payload ParameterStore::Gradient(std::uint32_t, const core::Slice& slice) {
   absl::MutexLock lock(&mutex_);
   const auto& gradient = gradients_[slice.tensor];
+  if (gradient == nullptr) return {};
   return core::Payload::OfFloats(absl::MakeConstSpan(*gradient).subspan(slice.offset, slice.elements), gradient);
 }
 

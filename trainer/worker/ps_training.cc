@@ -10,6 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "spdlog/spdlog.h"
+#include "trainer/core/layout.h"
 #include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/core/worker.h"
@@ -22,6 +23,7 @@
 #include "trainer/wire/local_first_client.h"
 #include "trainer/worker/batch_loader.h"
 #include "trainer/worker/coordinator_calls.h"
+#include "trainer/worker/device_gradients.h"
 #include "trainer/worker/parameter_store.h"
 #include "trainer/worker/task_work.h"
 #include "trainer/worker/worker_metrics.h"
@@ -54,6 +56,31 @@ std::unique_ptr<wire::DataClient> NewDataClient(const WorkerProcessOptions& opti
   return wire::WithSharedMemory(std::move(local), wire::MakeGrpcDataClient());
 }
 
+core::CodecOptions CodecOf(const v1::CodecConfig& config) {
+  core::CodecOptions codec;
+  codec.codec = ToFrameCodec(config.push());
+  if (config.top_k() > 0) codec.top_k = std::min(config.top_k(), 1.0);
+  return codec;
+}
+
+// Null: gradients are encoded on the host. So is what local steps add up to, which is no gradient of the model's.
+std::unique_ptr<DeviceGradients> NewDeviceGradients(const WorkerProcessOptions& options, model::Model* model) {
+  if (core::HasLocalSteps(options.config)) return nullptr;
+  std::shared_ptr<cuda::DeviceKernels> kernels = options.kernels;
+  if (kernels == nullptr) {
+    absl::StatusOr<std::shared_ptr<cuda::DeviceKernels>> found = KernelsOf(*model);
+    if (!found.ok()) spdlog::warn("gradients are encoded on the CPU: {}", std::string(found.status().message()));
+    if (!found.ok() || *found == nullptr) return nullptr;
+    kernels = *std::move(found);
+  }
+  // As the coordinator's view has them, which is compared with the model.
+  absl::StatusOr<std::vector<core::Slice>> slices = core::CutTensors(TensorSpecsOf(*model));
+  if (!slices.ok()) return nullptr;
+  spdlog::info("gradients are encoded where they are computed");
+  return std::make_unique<DeviceGradients>(model, *std::move(slices), CodecOf(options.config.codec()),
+                                           std::move(kernels));
+}
+
 class PsTraining final : public TrainingLoop {
  public:
   PsTraining(WorkerProcessOptions options, std::unique_ptr<data::Dataset> train, std::unique_ptr<data::Dataset> test,
@@ -63,6 +90,7 @@ class PsTraining final : public TrainingLoop {
         test_(std::move(test)),
         model_(std::move(model)),
         store_(model_.get()),
+        device_(NewDeviceGradients(options_, model_.get())),
         tasks_(options_.config, options_.index, model_.get(), test_.get()),
         loader_(train_.get(), options_.config.batch_size(), PrefetchOf(options_.config.dataset())),
         core_(CoreOptions(), &store_),
@@ -132,10 +160,9 @@ class PsTraining final : public TrainingLoop {
     core_options.sample_count = static_cast<std::uint64_t>(train_->size());
     core_options.tensors = TensorSpecsOf(*model_);
     core_options.device = DeviceOf(*model_);
-    const v1::CodecConfig& codec = options_.config.codec();
-    core_options.codec.codec = ToFrameCodec(codec.push());
-    if (codec.top_k() > 0) core_options.codec.top_k = std::min(codec.top_k(), 1.0);
-    core_options.bf16_values = codec.pull() == v1::CODEC_BF16;
+    core_options.codec = CodecOf(options_.config.codec());
+    if (device_ != nullptr) core_options.encoder = device_->encoder();
+    core_options.bf16_values = options_.config.codec().pull() == v1::CODEC_BF16;
     return core_options;
   }
 
@@ -203,6 +230,9 @@ class PsTraining final : public TrainingLoop {
     const std::uint32_t count = plan->minibatches_in_update(work.update, options_.config.batch_size());
     const bool local = core::HasLocalSteps(options_.config);
     if (local) KeepStart();
+    if (device_ != nullptr) {
+      if (absl::Status ready = device_->Begin(count, work.flushes); !ready.ok()) return Fail(ready);
+    }
     bool finite = true;
     double squares = 0;
     const auto on_loss = [&finite](double loss) { return finite = std::isfinite(loss); };
@@ -229,14 +259,20 @@ class PsTraining final : public TrainingLoop {
         if (buffer && !last) moved.emplace_back(tensor, std::vector<float>(gradient.begin(), gradient.end()));
         if (!finite || !last) return;
         if (!buffer && options_.config.clip_norm() > 0) squares += store_.SumOfSquares(tensor);
-        With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
-          core.OnGradient(work.token, static_cast<std::uint32_t>(tensor), now, output);
-        });
+        TellGradient(work.token, tensor);
+      };
+      const auto on_arrived = [&](const DeviceGradients::Arrived& arrived) {
+        if (!arrived.buffer.empty()) return on_gradient(arrived.tensor, arrived.buffer);
+        finite = arrived.finite && finite;
+        squares += arrived.sum_of_squares;
+        if (finite) TellGradient(work.token, arrived.tensor);
       };
       if (local) model_->SetLearningRate(learning_rate->At(work.update, static_cast<double>(number) / count));
       const std::uint64_t seed = plan->UpdateSeed(work.update, number);
       const absl::StatusOr<model::StepResult> step =
-          local ? model_->TakeStep(batch, seed, on_loss) : model_->ComputeGradients(batch, seed, on_loss, on_gradient);
+          local                ? model_->TakeStep(batch, seed, on_loss)
+          : device_ != nullptr ? device_->Compute(batch, seed, static_cast<float>(part), on_loss, on_arrived)
+                               : model_->ComputeGradients(batch, seed, on_loss, on_gradient);
       if (!step.ok()) return Fail(step.status());
       for (const auto& [tensor, difference] : moved) MoveBuffer(tensor, difference);
       result.loss += part * step->loss;
@@ -251,6 +287,13 @@ class PsTraining final : public TrainingLoop {
     result.factor = ClipFactor(squares);
     With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
       core.OnComputed(work.token, result, now, output);
+    });
+  }
+
+  // The gradient of the tensor is complete.
+  void TellGradient(std::uint64_t token, std::size_t tensor) {
+    With([&](core::WorkerCore& core, core::Time now, core::WorkerOutput* output) {
+      core.OnGradient(token, static_cast<std::uint32_t>(tensor), now, output);
     });
   }
 
@@ -320,6 +363,7 @@ class PsTraining final : public TrainingLoop {
   std::unique_ptr<data::Dataset> test_;
   std::unique_ptr<model::Model> model_;
   ParameterStore store_;
+  const std::unique_ptr<DeviceGradients> device_;  // null: gradients are encoded on the host
   TaskWork tasks_;
   BatchLoader loader_;
   std::vector<std::vector<float>> start_;  // see KeepStart

@@ -92,6 +92,12 @@ class CounterModel final : public model::Model {
                                                            const OnDeviceGradient& on_gradient) override {
     return Compute(batch, on_loss, [&](std::size_t tensor) { on_gradient(tensor, gradients_[tensor].data()); });
   }
+  absl::Status SetDeviceParameters(absl::Span<const float* const> values) override {
+    for (std::size_t tensor = 0; tensor < values_.size(); ++tensor) {
+      std::copy_n(values[tensor], values_[tensor].size(), values_[tensor].begin());
+    }
+    return absl::OkStatus();
+  }
   absl::StatusOr<model::EvaluationResult> Evaluate(const data::Batch&) override { return model::EvaluationResult{}; }
   std::string description() const override { return "counter"; }
 

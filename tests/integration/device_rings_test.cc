@@ -23,12 +23,15 @@
 #include "trainer/collective/fake_nccl.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/cuda/device_kernels.h"
+#include "trainer/cuda/testing/counting_kernels.h"
 #include "trainer/data/dataset.h"
 #include "trainer/model/model.h"
 #include "trainer/worker/worker.h"
 
 namespace downpour {
 namespace {
+
+using cuda::testing::CountingKernels;
 
 constexpr char kJobUid[] = "0123456789abcdef0123456789abcdef";
 constexpr std::int64_t kSamples = 512;
@@ -120,13 +123,15 @@ absl::Status FinishWhenDone(const std::string& address) {
   return absl::DeadlineExceededError(why);
 }
 
-// The model file; `nccl_calls`: communicators that were made.
-std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_t* communicators = nullptr) {
+// The model file. `communicators`: of NCCL's, that were made. `failing`: of the last worker, which is lost by it.
+std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_t* communicators = nullptr,
+                  CountingKernels::Counts* failing = nullptr) {
   std::string directory = absl::StrCat(::testing::TempDir(), "/rings.XXXXXX");
   EXPECT_NE(mkdtemp(directory.data()), nullptr);
   core::CoordinatorOptions coordinator_options;
   coordinator_options.config = ConfigOf(job, workers.size(), directory);
-  coordinator_options.lease = absl::Seconds(30);  // a loaded machine must not change who is there
+  // A loaded machine must not change who is there.
+  coordinator_options.lease = failing == nullptr ? absl::Seconds(30) : absl::Seconds(3);
   auto coordinator = coordinator::CoordinatorServer::Start(coordinator_options, "127.0.0.1:0", "");
   EXPECT_TRUE(coordinator.ok()) << coordinator.status();
   collective::FakeNccl nccl;
@@ -138,7 +143,9 @@ std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_
       options.config = coordinator_options.config;
       options.index = static_cast<std::uint32_t>(index);
       options.coordinator = (*coordinator)->address();
+      const bool fails = failing != nullptr && index + 1 == workers.size();
       if (workers[index] != Where::kHost) options.kernels = cuda::MakeHostKernels();
+      if (fails) options.kernels = std::make_shared<CountingKernels>(failing);
       if (workers[index] == Where::kKernelsAndNccl) {
         devices.push_back(std::make_unique<collective::FakeNcclDevice>(&nccl));
         options.nccl = devices.back().get();
@@ -156,16 +163,23 @@ std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_
       processes.push_back(*std::move(process));
     }
     std::vector<std::thread> threads;
-    for (const auto& process : processes) {
-      threads.emplace_back([&process] {
+    for (auto& process : processes) {
+      threads.emplace_back([&process, fails = failing != nullptr && &process == &processes.back()] {
         const absl::Status finished = process->Run();
-        EXPECT_TRUE(finished.ok()) << finished;
+        if (!fails) {
+          EXPECT_TRUE(finished.ok()) << finished;
+          return;
+        }
+        EXPECT_EQ(finished.message(), "planted: the device is gone");
+        process.reset();  // as a process that ends
       });
     }
     const absl::Status finished = FinishWhenDone((*coordinator)->address());
     EXPECT_TRUE(finished.ok()) << finished;
     if (!finished.ok()) {
-      for (const auto& process : processes) process->Leave();
+      for (const auto& process : processes) {
+        if (process != nullptr) process->Leave();
+      }
     }
     for (std::thread& thread : threads) thread.join();
     processes.clear();
@@ -219,6 +233,22 @@ TEST(DeviceRingsTest, SeveralTrainByNcclAsByTcp) {
     std::int64_t communicators = 0;
     EXPECT_TRUE(Train(job, {Where::kKernelsAndNccl, Where::kKernelsAndNccl}, &communicators) == expected);
     EXPECT_EQ(communicators, job.type == v1::LAMB ? 0 : 2);
+  }
+}
+
+// In the middle of a step, at whatever it is that fails first: what goes through the host for its sum breaks the ring,
+// and the next step ends the worker.
+TEST(DeviceRingsTest, ADeviceThatFailsEndsItsWorkerAndTheOtherGoesOn) {
+  const Job job{v1::MOMENTUM, 0, 1, 2, false};
+  const std::string expected = Train(job, {Where::kHost, Where::kHost});
+  for (const int call : {300, 304, 309}) {
+    SCOPED_TRACE(call);
+    CountingKernels::Counts failing;
+    failing.fails_at = call;
+    failing.stays = true;
+    EXPECT_TRUE(Train(job, {Where::kKernels, Where::kKernels}, nullptr, &failing) == expected);
+    EXPECT_GT(failing.calls, call);
+    EXPECT_EQ(failing.held, 0);
   }
 }
 

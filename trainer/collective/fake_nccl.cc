@@ -162,6 +162,11 @@ NcclResult FakeNcclDevice::OnComm(const std::string& call, NcclComm comm, const 
   return ResultOf(*fault);
 }
 
+NcclResult FakeNcclDevice::Address(std::string* address) {
+  *address = address_.empty() ? absl::StrCat("device ", number_) : address_;
+  return NcclResult::kSuccess;
+}
+
 NcclResult FakeNcclDevice::UseDevice() {
   return Give("UseDevice", [this] {
     threads_.insert(std::this_thread::get_id());

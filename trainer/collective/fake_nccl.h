@@ -74,7 +74,11 @@ class FakeNcclDevice : public NcclApi {
   // How often `call` was called.
   std::int64_t Count(const std::string& call) const;
 
+  // Each has one of its own, unless it is given another one's.
+  void SetAddress(const std::string& address) { address_ = address; }
+
   NcclResult UseDevice() override;
+  NcclResult Address(std::string* address) override;
   std::string LastError() override { return ""; }
   NcclResult GetUniqueId(NcclUniqueId* id) override;
   NcclResult CommInitRank(NcclComm* comm, int size, const NcclUniqueId& id, int rank) override;
@@ -119,6 +123,7 @@ class FakeNcclDevice : public NcclApi {
   const int number_;
   std::function<void(const std::string& call)> hook_;
   bool rounds_ = true;
+  std::string address_;
   // Under the lock of the state.
   FakeNcclFault fault_;
   bool faulty_ = false;

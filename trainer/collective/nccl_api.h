@@ -47,6 +47,9 @@ class NcclApi {
   virtual ~NcclApi() = default;
 
   virtual NcclResult UseDevice() = 0;
+  // Of the device, on its machine's bus: "0000:1b:00.0". NCCL refuses, or waits for ever for, two ranks with one
+  // device.
+  virtual NcclResult Address(std::string* address) = 0;
   // For people: what the last call that failed on this thread has to say. "": nothing.
   virtual std::string LastError() = 0;
 

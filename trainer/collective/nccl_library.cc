@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <bit>
 #include <climits>
 #include <cstring>
@@ -68,6 +69,7 @@ struct Functions {
   int (*receive)(void*, std::size_t, int type, int peer, void* comm, void* stream) = nullptr;
 
   int (*set_device)(int) = nullptr;
+  int (*device_get_pci_bus_id)(char* id, int size, int device) = nullptr;
   const char* (*get_error_string)(int) = nullptr;
   int (*cuda_get_last_error)() = nullptr;
   int (*stream_create)(void** stream, unsigned int flags) = nullptr;
@@ -146,6 +148,7 @@ absl::Status LoadCudaFunctions(const std::string& file, Functions* functions) {
   Library library;
   if (absl::Status status = library.Open(file); !status.ok()) return status;
   library.Find("cudaSetDevice", &functions->set_device);
+  library.Find("cudaDeviceGetPCIBusId", &functions->device_get_pci_bus_id);
   library.Find("cudaGetErrorString", &functions->get_error_string);
   library.Find("cudaGetLastError", &functions->cuda_get_last_error);
   library.Find("cudaStreamCreateWithFlags", &functions->stream_create);
@@ -179,6 +182,12 @@ class NcclLibrary : public NcclApi {
   NcclLibrary(const NcclLibraryOptions& options, const Functions& functions) : options_(options), call_(functions) {}
 
   NcclResult UseDevice() override { return Cuda(call_.set_device(options_.device)); }
+  NcclResult Address(std::string* address) override {
+    std::array<char, 32> id = {};
+    const NcclResult result = Cuda(call_.device_get_pci_bus_id(id.data(), id.size() - 1, options_.device));
+    *address = id.data();
+    return result;
+  }
   std::string LastError() override {
     const char* const text =
         last_cuda_error != 0 ? call_.get_error_string(last_cuda_error) : call_.get_last_error(nullptr);

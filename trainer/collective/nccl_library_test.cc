@@ -59,6 +59,10 @@ TEST(NcclLibraryTest, GivesTheLibrariesWhatTheirHeadersSay) {
   const auto api = LoadNccl(Stub()).value();
   EXPECT_EQ(api->UseDevice(), NcclResult::kSuccess);
   EXPECT_EQ(Said(), "device 3");
+  std::string address;
+  EXPECT_EQ(api->Address(&address), NcclResult::kSuccess);
+  EXPECT_EQ(Said(), "address of 3");
+  EXPECT_EQ(address, "0000:03:00.0");
   NcclUniqueId id = {};
   EXPECT_EQ(api->GetUniqueId(&id), NcclResult::kSuccess);
   EXPECT_EQ(id[127], 127);

@@ -1,7 +1,7 @@
 #include "trainer/worker/ring_forming.h"
 
-#include <algorithm>
-#include <cstdint>
+#include <bit>
+#include <fstream>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -11,6 +11,7 @@
 #include "trainer/collective/nccl_library.h"
 #include "trainer/collective/tcp.h"
 #include "trainer/cuda/plugin.h"
+#include "trainer/wire/crc32c.h"
 #include "trainer/worker/staged_collective.h"
 
 namespace downpour::worker {
@@ -26,13 +27,33 @@ absl::StatusOr<std::unique_ptr<collective::NcclApi>> LoadNcclFor(const model::Mo
   return collective::LoadNccl(options);
 }
 
+// Of its place on the bus and of the machine, which containers have in common.
+absl::StatusOr<std::uint32_t> DeviceNumber(collective::NcclApi& api) {
+  std::string address;
+  if (api.Address(&address) != collective::NcclResult::kSuccess) {
+    return absl::FailedPreconditionError(absl::StrCat("the address of a GPU: ", api.LastError()));
+  }
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(boot, id);
+  absl::StrAppend(&id, " ", address);
+  return wire::Crc32c({reinterpret_cast<const std::uint8_t*>(id.data()), id.size()});
+}
+
 }  // namespace
 
-RingTransport DecideTransport(const std::vector<bool>& without_nccl) {
-  if (without_nccl.size() == 1) return {false, "one worker sums nothing"};
-  const auto without = std::find(without_nccl.begin(), without_nccl.end(), true);
-  if (without == without_nccl.end()) return {true, "every worker has its gradients on a device with NCCL"};
-  return {false, absl::StrCat("rank ", without - without_nccl.begin(), " has not its gradients on a device with NCCL")};
+RingTransport DecideTransport(const std::vector<RankNccl>& ranks) {
+  if (ranks.size() == 1) return {false, "one worker sums nothing"};
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].port == 0) {
+      return {false, absl::StrCat("rank ", rank, " has not its gradients on a device with NCCL")};
+    }
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (ranks[other].device != ranks[rank].device) continue;
+      return {false, absl::StrCat("ranks ", other, " and ", rank, " have one device, which NCCL does not take twice")};
+    }
+  }
+  return {true, "every worker has its gradients on a device of its own, with NCCL"};
 }
 
 absl::StatusOr<RingMembers> MakeRingMembers(const std::string& listen, const RingDevice& device,
@@ -49,6 +70,11 @@ absl::StatusOr<RingMembers> MakeRingMembers(const std::string& listen, const Rin
     given = members.nccl_api.get();
   }
   if (given == nullptr) return members;
+  const absl::StatusOr<std::uint32_t> number = DeviceNumber(*given);
+  if (!number.ok()) {
+    members.why_no_nccl = std::string(number.status().message());
+    return members;
+  }
   const absl::StatusOr<HostPort> host = SplitHostPort(listen);
   if (!host.ok()) return host.status();
   collective::NcclOptions options;
@@ -56,6 +82,7 @@ absl::StatusOr<RingMembers> MakeRingMembers(const std::string& listen, const Rin
   absl::StatusOr<std::unique_ptr<collective::Member>> nccl = collective::NewNcclMember(given, options);
   if (!nccl.ok()) return nccl.status();
   members.nccl = *std::move(nccl);
+  members.device = *number;
   return members;
 }
 
@@ -66,20 +93,22 @@ absl::StatusOr<FormedRing> FormedRing::Form(const RingMembers& members, const Ri
   if (!tcp.ok()) return tcp.status();
   ring.tcp_ = *std::move(tcp);
   ring.sides_ = {ring.tcp_.get(), ring.tcp_.get(), false};
-  // Of each rank the port at which its NCCL is met; 0: it has none. Exact as a float.
-  std::vector<float> ports(static_cast<std::size_t>(options.size));
-  ports[static_cast<std::size_t>(options.rank)] =
-      members.nccl == nullptr ? 0.0f : static_cast<float>(members.nccl->port());
-  if (absl::Status told = ring.tcp_->AllGather(absl::MakeSpan(ports), options.limit); !told.ok()) return told;
-  std::vector<bool> without;
-  for (const float port : ports) without.push_back(port == 0);
-  ring.transport_ = DecideTransport(without);
+  std::vector<float> words(2 * static_cast<std::size_t>(options.size));
+  float* const own = words.data() + 2 * options.rank;
+  own[0] = std::bit_cast<float>(static_cast<std::uint32_t>(members.nccl == nullptr ? 0 : members.nccl->port()));
+  own[1] = std::bit_cast<float>(members.device);
+  if (absl::Status told = ring.tcp_->AllGather(absl::MakeSpan(words), options.limit); !told.ok()) return told;
+  std::vector<RankNccl> ranks;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    ranks.push_back({std::bit_cast<int>(words[i]), std::bit_cast<std::uint32_t>(words[i + 1])});
+  }
+  ring.transport_ = DecideTransport(ranks);
   if (ring.transport_.nccl) {
     collective::GroupOptions on_devices = options;
     on_devices.view = absl::StrCat(options.view, " by NCCL");
     const absl::StatusOr<HostPort> store = SplitHostPort(options.store);
     if (!store.ok()) return store.status();
-    on_devices.store = JoinHostPort(store->host, static_cast<int>(ports.front()));
+    on_devices.store = JoinHostPort(store->host, ranks.front().port);
     absl::StatusOr<std::unique_ptr<collective::Collective>> nccl = members.nccl->Form(on_devices);
     if (!nccl.ok()) return nccl.status();
     ring.nccl_ = *std::move(nccl);

@@ -1,6 +1,7 @@
 #ifndef DOWNPOUR_TRAINER_WORKER_RING_FORMING_H_
 #define DOWNPOUR_TRAINER_WORKER_RING_FORMING_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,19 +14,25 @@
 
 namespace downpour::worker {
 
+// What a member has, as it tells the others.
+struct RankNccl {
+  int port = 0;              // at which its NCCL is met; 0: it has none
+  std::uint32_t device = 0;  // the same where two have the same device
+};
+
 // By what the members of a view sum their gradients, and why, for people. All of them decide the same.
 struct RingTransport {
   bool nccl = false;
   std::string why;
 };
-// `without_nccl`: of each rank, whether it has none.
-RingTransport DecideTransport(const std::vector<bool>& without_nccl);
+RingTransport DecideTransport(const std::vector<RankNccl>& ranks);
 
 // The ways into the groups of one process, for its whole life.
 struct RingMembers {
   std::unique_ptr<collective::Member> tcp;
   std::unique_ptr<collective::NcclApi> nccl_api;
   std::unique_ptr<collective::Member> nccl;  // null: it has none
+  std::uint32_t device = 0;                  // RankNccl::device
   std::string why_no_nccl;                   // of gradients that are on a device; otherwise empty
 };
 

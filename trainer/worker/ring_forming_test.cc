@@ -22,16 +22,48 @@ using ::testing::StartsWith;
 // Reaching it is a hang.
 constexpr absl::Duration kNotHung = absl::Seconds(30);
 
-TEST(DecideTransportTest, NcclIsForRingsOfWhichAllHaveIt) {
-  EXPECT_TRUE(DecideTransport({false, false}).nccl);
-  EXPECT_TRUE(DecideTransport({false, false, false, false}).nccl);
-  for (const std::vector<bool>& without :
-       {std::vector<bool>{false, true}, {true, false}, {true, true}, {false, true, false}, {false, true, true}}) {
-    EXPECT_FALSE(DecideTransport(without).nccl);
+TEST(DecideTransportTest, NcclIsForRingsOfWhichAllHaveItOnDevicesOfTheirOwn) {
+  EXPECT_TRUE(DecideTransport({{1, 7}, {2, 8}}).nccl);
+  EXPECT_TRUE(DecideTransport({{1, 7}, {1, 8}, {1, 9}, {1, 0}}).nccl);
+  for (const std::vector<RankNccl>& ranks : {std::vector<RankNccl>{{1, 7}, {0, 0}},
+                                             {{0, 0}, {1, 7}},
+                                             {{0, 0}, {0, 0}},
+                                             {{1, 7}, {0, 0}, {1, 8}},
+                                             {{1, 7}, {1, 8}, {1, 7}}}) {
+    EXPECT_FALSE(DecideTransport(ranks).nccl);
   }
-  EXPECT_THAT(DecideTransport({false, false, true, true}).why, StartsWith("rank 2 has not"));
-  EXPECT_FALSE(DecideTransport({false}).nccl) << "there is nothing to sum";
-  EXPECT_THAT(DecideTransport({true}).why, HasSubstr("one worker"));
+  EXPECT_THAT(DecideTransport({{1, 7}, {1, 8}, {0, 0}, {0, 0}}).why, StartsWith("rank 2 has not"));
+  EXPECT_THAT(DecideTransport({{1, 7}, {1, 8}, {1, 9}, {1, 8}}).why, StartsWith("ranks 1 and 3 have one device"));
+  EXPECT_FALSE(DecideTransport({{1, 7}}).nccl) << "there is nothing to sum";
+  EXPECT_THAT(DecideTransport({{0, 0}}).why, HasSubstr("one worker"));
+}
+
+// As of a GPU that is shared: NCCL would fail, or wait for ever.
+TEST(MakeRingMembersTest, TellsDevicesApart) {
+  collective::FakeNccl nccl;
+  collective::FakeNcclDevice one(&nccl), another(&nccl), same(&nccl);
+  one.SetAddress("0000:1b:00.0");
+  same.SetAddress("0000:1b:00.0");
+  RingDevice device;
+  device.kernels = cuda::MakeHostKernels();
+  device.on_device = true;
+  model::ModelOptions options;
+  options.model.layers = R"([{"type": "dense", "units": 2}])";
+  options.fields = {{{"x", data::ElementType::kF32, {3}}}, {{"label", data::ElementType::kI64, {}, 2}}};
+  const auto model = model::CreateModel(options);
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::vector<std::uint32_t> numbers;
+  for (collective::FakeNcclDevice* const nccl_device : {&one, &another, &same}) {
+    const auto members = MakeRingMembers("127.0.0.1:0", device, **model, nccl_device);
+    ASSERT_TRUE(members.ok()) << members.status();
+    ASSERT_NE(members->nccl, nullptr);
+    numbers.push_back(members->device);
+  }
+  EXPECT_NE(numbers[0], numbers[1]);
+  EXPECT_EQ(numbers[0], numbers[2]);
+  const auto without = MakeRingMembers("127.0.0.1:0", device, **model, nullptr);
+  ASSERT_TRUE(without.ok()) << without.status();
+  EXPECT_EQ(without->nccl, nullptr) << "the model computes on the CPU";
 }
 
 class FormedRingTest : public ::testing::Test {
@@ -47,9 +79,13 @@ class FormedRingTest : public ::testing::Test {
     collective::NcclOptions options;
     options.address = "127.0.0.1:0";
     worker.members.nccl = *collective::NewNcclMember(worker.nccl.get(), options);
+    worker.members.device = static_cast<std::uint32_t>(workers_.size());
   }
 
   void TearDown() override {
+    // Together, as each waits for the others to leave.
+    Together([this](std::size_t rank) { workers_[rank].ring = FormedRing(); });
+    Together([this](std::size_t rank) { workers_[rank].members = RingMembers(); });
     workers_.clear();
     EXPECT_EQ(nccl_.Complaints() + nccl_.Leaks(), "");
   }
@@ -70,6 +106,7 @@ class FormedRingTest : public ::testing::Test {
       options.store = absl::StrCat("127.0.0.1:", workers_[0].members.tcp->port());
       options.limit = kNotHung;
       Worker& worker = workers_[rank];
+      worker.ring = FormedRing();
       auto ring = FormedRing::Form(worker.members, worker.device, options);
       ASSERT_TRUE(ring.ok()) << ring.status();
       worker.ring = *std::move(ring);

@@ -328,7 +328,10 @@ class RingTraining final : public TrainingLoop {
         replica.Initialise(number, core::Payload::OfFloats(part, nullptr));
       }
     }
-    return LoadModel(&replica, model_.get());
+    const absl::Status loaded = LoadModel(&replica, model_.get());
+    if (loaded.ok()) return loaded;
+    // Which says nothing about the checkpoint.
+    return absl::AbortedError(DeviceFailed(loaded).message());
   }
 
   absl::Status Heal(const core::RingWork& work) {
@@ -387,13 +390,19 @@ class RingTraining final : public TrainingLoop {
       if (!failed_here) spdlog::warn("{}", sums.status().ToString());
       return sums.status();
     }
-    absl::Status exchanged = step_.Exchange(*sums, *ring_.sides().values, &replica);
-    absl::MutexLock still(&replica_mutex_);
-    if (absl::Status taken = step_.Take(&replica, &*sums); !taken.ok()) return DeviceFailed(taken);
-    if (!exchanged.ok()) replica.LoseOthers();
+    const absl::Status exchanged = step_.Exchange(*sums, *ring_.sides().values, &replica);
+    const absl::Status taken = Take(exchanged, &replica, &*sums);
+    if (!taken.ok()) return DeviceFailed(taken);
     if (!exchanged.ok()) return exchanged;
     if (!replica.whole()) return absl::AbortedError("what parameter servers had of a step is to be put together");
     return sums->result;
+  }
+
+  absl::Status Take(const absl::Status& exchanged, core::RingReplica* replica, RingStep::Sums* sums) {
+    absl::MutexLock still(&replica_mutex_);
+    absl::Status taken = step_.Take(replica, sums);
+    if (!exchanged.ok()) replica->LoseOthers();
+    return taken;
   }
 
   // Then nothing that is on it is of use any more: the process ends, and the others go on.

@@ -8,12 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "downpour/v1/config.pb.h"
-#include "trainer/collective/nccl_api.h"
-#include "trainer/cuda/device_kernels.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/open_dataset.h"
 #include "trainer/model/model.h"
 
+namespace downpour::collective {
+class NcclApi;
+}
 namespace downpour::cuda {
 class DeviceKernels;
 }
@@ -33,10 +34,10 @@ struct WorkerProcessOptions {
   std::string local_data;                                              // see service::ProcessFlags
   data::ArrowReaders arrow;                                            // empty: data that need Apache Arrow are refused
   std::optional<std::uint32_t> initial_weights_crc32c = std::nullopt;  // of the file that the model has begun with
-  // Where gradients, values and what optimizers remember are while it trains; null: on the GPU of a model that computes
-  // on one, otherwise on the host. With kernels of the host a test takes the way of a GPU.
+  // For tests: gradients go through these, on whatever device the model computes; with all-reduce values and what the
+  // optimizer remembers are there too. Null: those of the GPU that it computes on, if it does.
   std::shared_ptr<cuda::DeviceKernels> kernels = nullptr;
-  // By what a ring sums gradients that are there, instead of the machine's NCCL; outlives the worker.
+  // For tests: what sums gradients that are there, instead of the machine's NCCL; outlives the worker.
   collective::NcclApi* nccl = nullptr;
 };
 

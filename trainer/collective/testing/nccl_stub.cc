@@ -84,6 +84,10 @@ int ncclRecv(void* to, std::size_t count, int type, int peer, void* comm, void* 
 }
 
 int cudaSetDevice(int device) { return Say("device %d", device) + (device == 99 ? 101 : 0); }
+int cudaDeviceGetPCIBusId(char* id, int size, int device) {
+  std::snprintf(id, static_cast<std::size_t>(size), "0000:0%d:00.0", device);
+  return Say("address of %d", device);
+}
 const char* cudaGetErrorString(int error) { return error == 101 ? "invalid device ordinal" : "another error"; }
 int cudaGetLastError() { return Say("last error"); }
 int cudaStreamCreateWithFlags(void** stream, unsigned int flags) {

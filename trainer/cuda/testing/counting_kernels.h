@@ -19,7 +19,8 @@ class CountingKernels final : public DeviceKernels {
   struct Counts {
     std::atomic<int> held{0};  // memory of any kind, and events
     std::atomic<int> calls{0};
-    int fails_at = -1;  // the call with this number, from 0 on
+    int fails_at = -1;   // the call with this number, from 0 on
+    bool stays = false;  // all behind it fail too
     bool hangs = false;
     std::atomic<bool> abandoned{false};
   };
@@ -67,7 +68,10 @@ class CountingKernels final : public DeviceKernels {
 
  private:
   static absl::Status Planted() { return absl::InternalError("planted: the device is gone"); }
-  bool Fails() { return counts_->calls++ == counts_->fails_at; }
+  bool Fails() {
+    const int call = counts_->calls++;
+    return call == counts_->fails_at || (counts_->stays && call > counts_->fails_at);
+  }
 
   absl::Status DoEncode(core::FrameCodec codec, const EncodeArguments& arguments) override {
     return Fails() ? Planted() : host_->Encode(codec, arguments);

@@ -56,7 +56,7 @@ struct ModelOptions {
   ModelSpec model;
   data::SampleFields fields;  // of the data set
   DeviceChoice device = DeviceChoice::kAuto;
-  bool pin_memory = false;  // batches go to a GPU through page-locked memory, and the host goes on meanwhile
+  bool pin_memory = true;  // batches go to a GPU through page-locked memory, the next one while this one computes
   PrecisionChoice precision = PrecisionChoice::kFp32;
   int threads = 0;              // 0: one
   std::int64_t batch_size = 0;  // for choosing the layout by measurement; 0: no measurement, kAuto is kContiguous
@@ -102,7 +102,8 @@ class Model {
   virtual void SetFrozen(std::size_t /*index*/, absl::Span<const float> /*values*/) {}
 
   // Row-major (contiguous) values, whatever layout the backend computes in; exactly tensors()[tensor].elements() of
-  // them.
+  // them. What is set is copied before SetParameter returns, and from there to a device by itself; what goes wrong with
+  // that is an error of the next computation.
   virtual void SetParameter(std::size_t tensor, absl::Span<const float> values) = 0;
   virtual void GetParameter(std::size_t tensor, absl::Span<float> values) const = 0;
 
@@ -118,6 +119,12 @@ class Model {
   // kInternal carries what the backend said; kInvalidArgument: a batch of other fields or a label outside the classes.
   virtual absl::StatusOr<StepResult> ComputeGradients(const data::Batch& batch, std::uint64_t update_seed,
                                                       const OnLoss& on_loss, const OnGradient& on_gradient) = 0;
+
+  // Where the minibatch that comes next is to be had, or null while it is not here: asked in ComputeGradients and
+  // TakeStep, once the device has been given all of a step, so that the next is on its way there while it computes. It
+  // is what it is given as long as it is the same object. A model on the CPU does not ask.
+  using NextBatch = std::function<std::shared_ptr<const data::Batch>()>;
+  virtual void StageFrom(NextBatch /*next*/) {}
 
   // One step of options.local_optimizer by the gradient of `batch`: the values of parameters and buffers move on, and
   // what the optimizer remembers (moments) is kept for the next. Where `on_loss` returns false nothing moves. Errors as

@@ -20,6 +20,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "trainer/core/name_pattern.h"
+#include "trainer/model/copied_model.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
 #include "trainer/model/local_optimizer.h"
@@ -27,6 +28,8 @@
 #include "trainer/model/network.h"
 #include "trainer/model/own_network.h"
 #include "trainer/model/plugin_network.h"
+#include "trainer/model/staged_batches.h"
+#include "trainer/model/staged_values.h"
 #include "trainer/model/thrown.h"
 #include "trainer/model/torch_script_network.h"
 #include "trainer/model/torch_types.h"
@@ -40,11 +43,14 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The status of `body`, or kInternal with what was thrown; `where` says by whom.
+// The status of `body`, or kInternal with what was thrown; `where` says by whom. kResourceExhausted: the device has no
+// more memory.
 template <typename Body>
 auto Caught(const std::string& where, const Body& body) -> decltype(body()) {
   try {
     return body();
+  } catch (const c10::OutOfMemoryError& error) {
+    return OutOfMemory(where, error);
   } catch (...) {
     return absl::InternalError(absl::StrCat(where, ": ", WhatWasThrown()));
   }
@@ -162,12 +168,12 @@ struct Parts {
 
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelOptions& options, Parts parts, at::Device device, std::string without_gpu)
+  TorchModel(const ModelOptions& options, Parts parts, at::Device device, std::string without_gpu,
+             const MakeQueue& make_queue)
       : parts_(std::move(parts)),
         without_gpu_(std::move(without_gpu)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
-        pinned_(options.pin_memory && device.is_cuda()),
         device_(device),
         network_(parts_.network.get()) {
     for (const NamedTensor& named : network_->Parameters()) {
@@ -202,6 +208,11 @@ class TorchModel final : public Model {
       elements.push_back(1);  // the loss
       copies_ = std::make_unique<DeviceCopies>(device_, elements);
     }
+    if (make_queue != nullptr) {
+      staged_values_ = std::make_unique<StagedValues>(make_queue(), values_);
+      uses_told_ = network_->TellUse([this](const std::string& layer) { UseLayer(layer); });
+      if (options.pin_memory) staged_batches_ = std::make_unique<StagedBatches>(make_queue());
+    }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
     if (options.layout != LayoutChoice::kAuto) {
@@ -234,14 +245,14 @@ class TorchModel final : public Model {
 
   void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
     CheckSize(tensors_[tensor], values.size());
+    if (staged_values_ != nullptr) return staged_values_->Set(tensor, values);
     const at::NoGradGuard no_grad;
-    const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat);
-    // From page-locked memory the copy goes on by itself, in front of the next forward.
-    values_[tensor].copy_(device_.is_cpu() ? host : host.pin_memory(), !device_.is_cpu());
+    values_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
     CheckSize(tensors_[tensor], values.size());
+    if (staged_values_ != nullptr) staged_values_->Use(tensor);
     const at::NoGradGuard no_grad;
     at::from_blob(values.data(), tensors_[tensor].shape, at::kFloat).copy_(values_[tensor]);
   }
@@ -252,6 +263,7 @@ class TorchModel final : public Model {
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
       SeedDraws(update_seed);
+      UseBuffers();
       StepResult result;
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
@@ -267,6 +279,7 @@ class TorchModel final : public Model {
       if (!loss.has_value()) return result;
       on_gradient_ = &on_gradient;
       const double backward = Seconds(CLOCK_MONOTONIC);
+      StageNext();
       loss->backward();
       ReportAbsent(on_gradient);
       for (const auto& [index, change] : BufferChanges(buffers.values())) Report(index, change);
@@ -282,6 +295,7 @@ class TorchModel final : public Model {
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
       SeedDraws(update_seed);
+      UseBuffers();
       StepResult result;
       std::vector<at::Tensor> moved;
       {
@@ -293,6 +307,7 @@ class TorchModel final : public Model {
         loss->backward();
         if (clip_norm_ > 0) ClipNorm(Trained(), clip_norm_);
         local_->step();
+        StageNext();
         for (const NamedTensor& named : network_->Buffers()) {
           if (IsShared(named.value)) moved.push_back(named.value.clone());
         }
@@ -303,6 +318,8 @@ class TorchModel final : public Model {
       return result;
     });
   }
+
+  void StageFrom(NextBatch next) override { next_batch_ = std::move(next); }
 
   void SetLearningRate(double learning_rate) override {
     if (local_ == nullptr) return;
@@ -319,11 +336,12 @@ class TorchModel final : public Model {
       SetThreads();
       // Not InferenceMode: what a network of the user's own keeps for later must be good for training too.
       const at::NoGradGuard no_grad;
+      UseBuffers();
       const BuffersAsBefore buffers(*network_);  // one that was traced may change them here too
       network_->Train(false);
       const auto end = absl::MakeCleanup([this] { network_->Train(true); });
       const at::Tensor output = Output(batch);
-      const at::Tensor target = Target(batch);
+      const at::Tensor target = this->target();
       EvaluationResult result;
       result.loss = SumOfLosses(output, target);
       for (const Metric& metric : parts_.objective.metrics) {
@@ -341,6 +359,30 @@ class TorchModel final : public Model {
   std::string without_gpu() const override { return without_gpu_; }
 
  private:
+  // What the device is given from now on finds the newest values: of the buffers, the first that is asked for, and
+  // where nobody tells when a layer's parameters are, of these too.
+  void UseBuffers() {
+    if (staged_values_ == nullptr) return;
+    if (!uses_told_) return staged_values_->UseAll();
+    for (std::size_t tensor = parameters_; tensor < values_.size(); ++tensor) staged_values_->Use(tensor);
+  }
+
+  void UseLayer(const std::string& layer) {
+    for (std::size_t tensor = 0; tensor < parameters_; ++tensor) {
+      const std::string& name = tensors_[tensor].name;
+      if (name.starts_with(layer) && name[layer.size()] == '.') staged_values_->Use(tensor);
+    }
+  }
+
+  // The next minibatch is on its way while the device computes. One that is wrong is so when its turn comes.
+  void StageNext() {
+    if (staged_batches_ == nullptr || next_batch_ == nullptr) return;
+    std::shared_ptr<const data::Batch> next = next_batch_();
+    if (next == nullptr || staged_batches_->IsStaged(*next) || !Check(*next).ok()) return;
+    const std::vector<at::Tensor> arrays = ArraysOf(*next);
+    staged_batches_->Stage(std::move(next), arrays);
+  }
+
   void SetThreads() const {
     // LibTorch keeps this a thread of the program, so it is set where the work is done.
     if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
@@ -406,6 +448,7 @@ class TorchModel final : public Model {
     on_gradient_ = &on_gradient;
     loss.backward();
     for (const auto& [index, change] : BufferChanges(before)) copies_->Start(index, change);
+    StageNext();
     result->loss = double{copies_->Next(kDeviceLimit)->values.front()};
     const double forward = Seconds(CLOCK_MONOTONIC);
     result->forward_seconds = forward - start;
@@ -484,16 +527,26 @@ class TorchModel final : public Model {
     }
   }
 
-  // What LibTorch has pinned it keeps until the copy from it is done, and then for the next one.
-  at::Tensor Pinned(const at::Tensor& host) const { return pinned_ ? host.contiguous().pin_memory() : host; }
+  // Of the host.
+  static std::vector<at::Tensor> ArraysOf(const data::Batch& batch) {
+    return {View(batch.inputs.front()), View(batch.targets.front())};
+  }
+
+  // The arrays of a batch on the device, in the types of the batch; until the next call.
+  void Begin(const data::Batch& batch) const {
+    std::vector<at::Tensor> arrays;
+    if (staged_batches_ == nullptr || !staged_batches_->IsStaged(batch)) arrays = ArraysOf(batch);
+    here_ = staged_batches_ == nullptr ? std::move(arrays) : staged_batches_->Begin(batch, arrays);
+    for (at::Tensor& array : here_) array = array.to(device_);
+  }
 
   Flow Samples(const data::Batch& batch) const {
     const data::Array& array = batch.inputs.front();
-    at::Tensor samples = View(array);
+    at::Tensor samples = here_.front();
     Flow flow;
     if (!array.lengths.empty()) {
       flow.lengths = at::tensor(array.lengths, at::kLong);
-      flow.value = Pinned(samples).to(device_, pinned_);
+      flow.value = samples;
       return flow;
     }
     const std::vector<std::int64_t>& used = network_->used_shape();
@@ -508,20 +561,24 @@ class TorchModel final : public Model {
       flow.value = at::empty_strided({batch.size(), channels, height, width},
                                      {channels * height * width, 1, channels * width, channels},
                                      samples.options().dtype(type).device(device_))
-                       .copy_(Pinned(samples), pinned_);
+                       .copy_(samples);
     } else {
-      flow.value = Pinned(samples.contiguous()).to(device_, pinned_).to(type);
+      flow.value = samples.contiguous().to(type);
     }
     if (pixels) flow.value.div_(255);
     return flow;
   }
 
-  at::Tensor Target(const data::Batch& batch) const { return Pinned(View(batch.targets.front())).to(device_, pinned_); }
+  // Of the batch that Output was last given.
+  const at::Tensor& target() const { return here_.back(); }
 
   at::Tensor Output(const data::Batch& batch) const {
+    Begin(batch);
     const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
-    return network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+    const at::Tensor output = network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+    if (staged_values_ != nullptr) staged_values_->UseAll();  // of layers that had no part as well
+    return output;
   }
 
   // None: nobody wants to go on with this loss.
@@ -537,8 +594,8 @@ class TorchModel final : public Model {
   at::Tensor Loss(const data::Batch& batch) const {
     const at::Tensor output = Output(batch);
     const std::string& own = parts_.objective.own_loss;
-    if (own.empty()) return LossOf(parts_.objective, output, Target(batch), at::Reduction::Mean);
-    const Sum measured = model::MeasureOwn(*FindNamed(parts_.own->losses, own), output, Target(batch));
+    if (own.empty()) return LossOf(parts_.objective, output, target(), at::Reduction::Mean);
+    const Sum measured = model::MeasureOwn(*FindNamed(parts_.own->losses, own), output, target());
     return measured.sum / measured.count;
   }
 
@@ -611,7 +668,6 @@ class TorchModel final : public Model {
   const std::string without_gpu_;
   const int threads_;
   const bool bf16_;
-  const bool pinned_;
   const at::Device device_;
   Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;
@@ -623,7 +679,12 @@ class TorchModel final : public Model {
   LayoutChoice layout_ = LayoutChoice::kContiguous;
   const OnGradient* on_gradient_ = nullptr;  // during backward
   std::vector<bool> delivered_;
-  std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
+  std::unique_ptr<DeviceCopies> copies_;           // of a device that is not the CPU
+  std::unique_ptr<StagedValues> staged_values_;    // likewise
+  bool uses_told_ = false;                         // UseLayer is called
+  std::unique_ptr<StagedBatches> staged_batches_;  // null: each is copied when it is computed with
+  NextBatch next_batch_;
+  mutable std::vector<at::Tensor> here_;  // see Begin
 };
 
 absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice, std::string* without_gpu) {
@@ -694,7 +755,7 @@ absl::StatusOr<Parts> MakeParts(const ModelOptions& options, at::Device device) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) {
+absl::StatusOr<std::unique_ptr<Model>> CreateCopiedModel(const ModelOptions& options, const MakeQueue& given_queue) {
   return Caught("LibTorch", [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     // Operations run one after another, each on its own threads. May be set once a process, before the first work.
     static std::once_flag once;
@@ -715,8 +776,14 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
       return absl::FailedPreconditionError(
           "the fused layout is for convolution, ReLU and average pooling of 2 in a row");
     }
-    return std::make_unique<TorchModel>(options, *std::move(parts), *device, std::move(without_gpu));
+    MakeQueue make_queue = given_queue;
+    if (make_queue == nullptr && !device->is_cpu()) make_queue = [at = *device] { return MakeCopyQueue(at); };
+    return std::make_unique<TorchModel>(options, *std::move(parts), *device, std::move(without_gpu), make_queue);
   });
+}
+
+absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) {
+  return CreateCopiedModel(options, nullptr);
 }
 
 }  // namespace downpour::model

@@ -48,7 +48,9 @@ struct RingStep::Computed {
 };
 
 RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader)
-    : options_(options), model_(model), loader_(loader), buckets_(LayoutOf(model->tensors())), said_(kSaidCount) {}
+    : options_(options), model_(model), loader_(loader), buckets_(LayoutOf(model->tensors())), said_(kSaidCount) {
+  model_->StageFrom([loader] { return loader->Ahead(); });
+}
 
 absl::Status RingStep::SendReady(collective::Collective& group, Computed* computed) {
   while (const std::optional<std::size_t> bucket = buckets_.TakeReady()) {
@@ -83,12 +85,13 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
     const std::uint32_t count = plan.minibatches_in_update(update, options_.batch_size);
     result.samples += plan.samples_in_update(update);
     for (std::uint32_t number = 0; number < count; ++number) {
-      const absl::StatusOr<data::Batch> batch = loader_->Take(plan, {update, number});
-      if (!batch.ok()) return batch.status();
+      const auto read = loader_->Take(plan, {update, number});
+      if (!read.ok()) return read.status();
+      const data::Batch& batch = **read;
       loader_->Prefetch(plan, {update, number + 1}, ahead);
       result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
       // All of its samples are broken, and skipped: there is no gradient of none.
-      if (batch->size() == 0) said_[kBad] = 1;
+      if (batch.size() == 0) said_[kBad] = 1;
       if (said_[kBad] != 0) return absl::OkStatus();
       // Of the samples that are planned: those that are left out as broken ones do not make it weigh less.
       const std::uint64_t first = std::uint64_t{number} * options_.batch_size;
@@ -106,7 +109,7 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
         if (computed->group.ok()) computed->group = SendReady(group, computed);
       };
       const absl::StatusOr<model::StepResult> step =
-          model_->ComputeGradients(*batch, plan.UpdateSeed(update, number), on_loss, on_gradient);
+          model_->ComputeGradients(batch, plan.UpdateSeed(update, number), on_loss, on_gradient);
       if (!step.ok()) return step.status();
       result.forward_seconds += step->forward_seconds;
       result.backward_seconds += step->backward_seconds;

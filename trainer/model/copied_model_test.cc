@@ -13,6 +13,7 @@
 #include "trainer/model/network.h"
 #include "trainer/model/testing/late_copies.h"
 #include "trainer/model/testing/steps.h"
+#include "trainer/model/tf32.h"
 
 namespace downpour::model {
 namespace {
@@ -158,6 +159,14 @@ TEST(CopiedModel, ANetworkOfLayersTellsBeforeEachUsesItsTensors) {
   ASSERT_TRUE(network->TellUse([&used](const std::string& layer) { used.push_back(layer); }));
   network->Forward({at::zeros({2, 2, 6, 6}), {}}, false);
   EXPECT_THAT(used, ::testing::ElementsAre("conv", "norm", "inner", "dense"));
+}
+
+TEST(CopiedModel, Tf32IsForAllProductsOrForNone) {
+  for (const bool allow : {true, false, true, false}) {
+    AllowTf32(allow);
+    EXPECT_EQ(at::globalContext().allowTF32CuBLAS(), allow);
+    EXPECT_EQ(at::globalContext().allowTF32CuDNN(), allow);
+  }
 }
 
 TEST(CopiedModel, WhatGoesWrongWithACopyIsAnErrorOfTheNextStep) {

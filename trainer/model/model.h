@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/fields.h"
 #include "trainer/model/model_plan.h"
 
@@ -35,7 +36,10 @@ struct Tensor {
 };
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };
-enum class PrecisionChoice { kFp32, kBf16 };
+// kTf32: fp32, but for the factors of products on a GPU, which are rounded to 10 bits; elsewhere kFp32.
+enum class PrecisionChoice { kFp32, kTf32, kBf16 };
+// Whether a device holds a whole data set. kAuto: one that is small against its memory.
+enum class HoldChoice { kAuto, kNever, kAlways };
 // How convolutions are computed. kAuto takes the fastest of the others by a short measurement at creation. kFused:
 // convolution, ReLU and average pooling in one pass over the samples, fp32 on the CPU only.
 enum class LayoutChoice { kAuto, kContiguous, kChannelsLast, kFused };
@@ -125,6 +129,12 @@ class Model {
   // is what it is given as long as it is the same object. A model on the CPU does not ask.
   using NextBatch = std::function<std::shared_ptr<const data::Batch>()>;
   virtual void StageFrom(NextBatch /*next*/) {}
+
+  // Before the first minibatch of a data set with options.fields. A model on a GPU has it deferred (Dataset::Defer) and
+  // does what is left for each minibatch there. True: it holds all samples as well, and minibatches are to be those of
+  // data::MakeIndexDataset from now on. kFailedPrecondition: it may not hold them, with kAlways; else the errors of
+  // the data set. On the CPU nothing is done.
+  virtual absl::StatusOr<bool> TakeData(data::Dataset* /*dataset*/, HoldChoice /*hold*/) { return false; }
 
   // One step of options.local_optimizer by the gradient of `batch`: the values of parameters and buffers move on, and
   // what the optimizer remembers (moments) is kept for the next. Where `on_loss` returns false nothing moves. Errors as

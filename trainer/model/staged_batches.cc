@@ -1,5 +1,6 @@
 #include "trainer/model/staged_batches.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -21,7 +22,7 @@ void StagedBatches::Copy(const std::vector<at::Tensor>& arrays, Slot* slot) {
   // What is copied from this memory: done long before, as a rule.
   queue_->Await(*slot->copied, kCopyLimit);
   slot->arrays.clear();
-  slot->buffers.resize(arrays.size());
+  slot->buffers.resize(std::max(slot->buffers.size(), arrays.size()));
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const auto bytes = static_cast<std::int64_t>(arrays[i].nbytes());
     Buffer& buffer = slot->buffers[i];

@@ -20,9 +20,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "trainer/core/name_pattern.h"
+#include "trainer/model/batch_check.h"
 #include "trainer/model/copied_model.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
+#include "trainer/model/device_data.h"
 #include "trainer/model/local_optimizer.h"
 #include "trainer/model/model.h"
 #include "trainer/model/network.h"
@@ -30,6 +32,7 @@
 #include "trainer/model/plugin_network.h"
 #include "trainer/model/staged_batches.h"
 #include "trainer/model/staged_values.h"
+#include "trainer/model/tf32.h"
 #include "trainer/model/thrown.h"
 #include "trainer/model/torch_script_network.h"
 #include "trainer/model/torch_types.h"
@@ -174,6 +177,7 @@ class TorchModel final : public Model {
         without_gpu_(std::move(without_gpu)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
+        tf32_(options.precision == PrecisionChoice::kTf32),
         device_(device),
         network_(parts_.network.get()) {
     for (const NamedTensor& named : network_->Parameters()) {
@@ -219,6 +223,8 @@ class TorchModel final : public Model {
       SetLayout(options.layout);
     } else if (device_.is_cpu() && options.batch_size > 0) {
       ChooseLayout(options.batch_size);
+    } else if (!device_.is_cpu() && options.precision != PrecisionChoice::kFp32) {
+      SetLayout(LayoutChoice::kChannelsLast);  // as tensor cores take it
     }
   }
   // The hooks hold `this`.
@@ -321,6 +327,26 @@ class TorchModel final : public Model {
 
   void StageFrom(NextBatch next) override { next_batch_ = std::move(next); }
 
+  absl::StatusOr<bool> TakeData(data::Dataset* dataset, HoldChoice hold) override {
+    if (staged_values_ == nullptr) return false;  // on the CPU
+    return Caught("LibTorch", [&]() -> absl::StatusOr<bool> {
+      data::Deferred deferred = dataset->Defer();
+      std::string why = deferred.inputs.empty() ? "it does not say what its samples are"
+                                                : WhyNotHeld(deferred, dataset->size(), FreeMemory(device_), hold);
+      if (!deferred.inputs.empty()) device_data_ = std::make_unique<DeviceData>(device_, std::move(deferred));
+      if (why.empty()) {
+        const absl::Status held = device_data_->Hold(*dataset);
+        if (held.ok()) return true;
+        if (!absl::IsFailedPrecondition(held)) return held;
+        device_data_->Release();
+        why = std::string(held.message());
+      }
+      if (hold != HoldChoice::kAlways) return false;
+      return absl::FailedPreconditionError(
+          absl::StrCat("spec.dataset.onDevice: Always, but the device cannot hold the data set: ", why));
+    });
+  }
+
   void SetLearningRate(double learning_rate) override {
     if (local_ == nullptr) return;
     for (torch::optim::OptimizerParamGroup& group : local_->param_groups()) group.options().set_lr(learning_rate);
@@ -354,7 +380,10 @@ class TorchModel final : public Model {
 
   std::string description() const override {
     return absl::StrFormat("%s, %s, %d thread%s%s", device_.is_cpu() ? "cpu" : "cuda", Name(layout_), threads_,
-                           threads_ == 1 ? "" : "s", bf16_ ? ", bf16 autocast" : "");
+                           threads_ == 1 ? "" : "s",
+                           bf16_                        ? ", bf16 autocast"
+                           : tf32_ && !device_.is_cpu() ? ", TF32"
+                                                        : "");
   }
   std::string without_gpu() const override { return without_gpu_; }
 
@@ -383,9 +412,11 @@ class TorchModel final : public Model {
     staged_batches_->Stage(std::move(next), arrays);
   }
 
+  // What LibTorch keeps for all that computes.
   void SetThreads() const {
     // LibTorch keeps this a thread of the program, so it is set where the work is done.
     if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+    if (!device_.is_cpu()) AllowTf32(tf32_);
   }
 
   // The parameters: handles of the same tensors.
@@ -470,50 +501,10 @@ class TorchModel final : public Model {
     std::abort();
   }
 
-  static absl::Status CheckArray(const data::Field& field, const std::vector<data::Array>& arrays, std::int64_t size) {
-    if (arrays.size() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("a batch of %d fields, expected one: %s", arrays.size(), data::ToString(field)));
-    }
-    const data::Array& array = arrays.front();
-    std::vector<std::int64_t> expected = field.shape;
-    expected.insert(expected.begin(), size);
-    if (field.ragged() && array.shape.size() == expected.size()) expected[1] = array.shape[1];
-    std::size_t bytes = data::BytesOf(field.type);
-    for (const std::int64_t extent : expected) bytes *= static_cast<std::size_t>(extent);
-    const std::size_t lengths = field.ragged() ? static_cast<std::size_t>(size) : 0;
-    if (size > 0 && array.type == field.type && array.shape == expected && array.bytes.size() == bytes &&
-        array.lengths.size() == lengths) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "a batch with %s %s of %d bytes and %d lengths, expected at least one sample of %s", data::Name(array.type),
-        data::ShapeText(array.shape), array.bytes.size(), array.lengths.size(), data::ToString(field)));
-  }
-
-  template <typename T>
-  static absl::Status CheckBelow(const data::Field& field, const data::Array& array) {
-    for (const T value : array.values<T>()) {
-      if (value < 0 || static_cast<std::int64_t>(value) >= field.classes) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("%s %d, expected 0 to %d", field.name, value, field.classes - 1));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status CheckValues(const data::Field& field, const data::Array& array) {
-    if (field.classes == 0) return absl::OkStatus();
-    if (field.type == data::ElementType::kI64) return CheckBelow<std::int64_t>(field, array);
-    if (field.type == data::ElementType::kI32) return CheckBelow<std::int32_t>(field, array);
-    return absl::OkStatus();
-  }
-
   absl::Status Check(const data::Batch& batch) const {
-    if (absl::Status input = CheckArray(parts_.input, batch.inputs, batch.size()); !input.ok()) return input;
-    if (absl::Status target = CheckArray(parts_.target, batch.targets, batch.size()); !target.ok()) return target;
-    if (absl::Status input = CheckValues(parts_.input, batch.inputs[0]); !input.ok()) return input;
-    return CheckValues(parts_.target, batch.targets[0]);
+    if (!DeviceData::IsDeferred(batch)) return CheckBatch(parts_.input, parts_.target, batch);
+    if (device_data_ != nullptr) return device_data_->Check(batch);
+    return absl::InvalidArgumentError("a batch of a data set that the model has not taken");
   }
 
   at::MemoryFormat format() const {
@@ -528,24 +519,28 @@ class TorchModel final : public Model {
   }
 
   // Of the host.
-  static std::vector<at::Tensor> ArraysOf(const data::Batch& batch) {
-    return {View(batch.inputs.front()), View(batch.targets.front())};
+  std::vector<at::Tensor> ArraysOf(const data::Batch& batch) const {
+    std::vector<at::Tensor> arrays;
+    if (!batch.inputs.empty()) arrays = {View(batch.inputs.front()), View(batch.targets.front())};
+    if (!DeviceData::IsDeferred(batch)) return arrays;
+    for (at::Tensor& array : device_data_->Travelling(batch)) arrays.push_back(std::move(array));
+    return arrays;
   }
 
-  // The arrays of a batch on the device, in the types of the batch; until the next call.
+  // The arrays of a batch on the device, in the types of the fields; until the next call.
   void Begin(const data::Batch& batch) const {
     std::vector<at::Tensor> arrays;
     if (staged_batches_ == nullptr || !staged_batches_->IsStaged(batch)) arrays = ArraysOf(batch);
     here_ = staged_batches_ == nullptr ? std::move(arrays) : staged_batches_->Begin(batch, arrays);
     for (at::Tensor& array : here_) array = array.to(device_);
+    if (DeviceData::IsDeferred(batch)) here_ = device_data_->Make(here_);
   }
 
   Flow Samples(const data::Batch& batch) const {
-    const data::Array& array = batch.inputs.front();
     at::Tensor samples = here_.front();
     Flow flow;
-    if (!array.lengths.empty()) {
-      flow.lengths = at::tensor(array.lengths, at::kLong);
+    if (!batch.inputs.empty() && !batch.inputs.front().lengths.empty()) {
+      flow.lengths = at::tensor(batch.inputs.front().lengths, at::kLong);
       flow.value = samples;
       return flow;
     }
@@ -668,6 +663,7 @@ class TorchModel final : public Model {
   const std::string without_gpu_;
   const int threads_;
   const bool bf16_;
+  const bool tf32_;
   const at::Device device_;
   Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;
@@ -684,7 +680,8 @@ class TorchModel final : public Model {
   bool uses_told_ = false;                         // UseLayer is called
   std::unique_ptr<StagedBatches> staged_batches_;  // null: each is copied when it is computed with
   NextBatch next_batch_;
-  mutable std::vector<at::Tensor> here_;  // see Begin
+  std::unique_ptr<DeviceData> device_data_;  // of a data set that was taken
+  mutable std::vector<at::Tensor> here_;     // see Begin
 };
 
 absl::StatusOr<at::Device> ChooseDevice(DeviceChoice choice, std::string* without_gpu) {
@@ -765,7 +762,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateCopiedModel(const ModelOptions& opt
     std::string without_gpu;
     const absl::StatusOr<at::Device> device = ChooseDevice(options.device, &without_gpu);
     if (!device.ok()) return device.status();
-    if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
+    if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision == PrecisionChoice::kBf16)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");
     }
     absl::StatusOr<Parts> parts = MakeParts(options, *device);

@@ -5,8 +5,8 @@
 
 namespace downpour::model {
 
-// Whether GPUs may round the factors of fp32 products to 10 bits, for the whole process. By itself LibTorch lets cuDNN do
-// it and cuBLAS not.
+// Whether GPUs may round the factors of fp32 products to 10 bits, for the whole process. By itself LibTorch lets cuDNN
+// do it and cuBLAS not.
 inline void AllowTf32(bool allow) {
   at::globalContext().setAllowTF32CuBLAS(allow);
   at::globalContext().setAllowTF32CuDNN(allow);

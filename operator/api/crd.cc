@@ -341,7 +341,11 @@ constexpr Description kDescriptions[] = {
     {"spec.dataset.channels", "Of images: 1, grey, or 3, red, green and blue. Absent: 3."},
     {"spec.dataset.threads", "Of each worker, that read and transform samples. Absent: as many as it has cores."},
     {"spec.dataset.prefetch", "Minibatches that a worker reads ahead. 0: none. Absent: 2."},
-    {"spec.dataset.pinMemory", "Minibatches go to a GPU through page-locked memory."},
+    {"spec.dataset.pinMemory",
+     "Minibatches go to a GPU through page-locked memory, the next while one is computed with."},
+    {"spec.dataset.onDevice",
+     "Whether a GPU holds the whole training set, so that minibatches are not copied to it. Auto: one that is small "
+     "against its memory. Never; Always, which fails where it cannot."},
     {"spec.dataset.onBadSample", "What becomes of samples that cannot be read."},
     {"spec.dataset.onBadSample.action",
      "Fail: the job fails. Skip: they are left out and counted, up to a limit. Default: Fail."},
@@ -373,7 +377,13 @@ constexpr Description kDescriptions[] = {
     {"spec.training.batchSize", "Samples of a minibatch, on each worker."},
     {"spec.training.seed", "Seed of the initial weights and of the order of the samples."},
     {"spec.training.device", "Where workers compute. Auto takes a GPU if there is one."},
-    {"spec.training.precision", "Precision of the forward and the backward pass."},
+    {"spec.training.precision",
+     "Precision of the forward and the backward pass. tf32: on a GPU, products of numbers rounded to 10 bits; fp32 on "
+     "the "
+     "CPU."},
+    {"spec.training.memoryFormat",
+     "How the values of images lie in memory. Auto: on the CPU as is fastest by a short measurement; on a GPU "
+     "Contiguous with fp32, else ChannelsLast."},
     {"spec.training.threads", "Threads of one worker. 0: one."},
     {"spec.training.updatesPerShard", "Updates in one lease of data. 0: chosen by the coordinator."},
     {"spec.training.evaluate", "Whether loss and metrics are measured on the test set after each epoch."},
@@ -869,6 +879,9 @@ constexpr Relation kRelations[] = {
      "(has(self.name) ? 1 : 0) + (has(self.layers) ? 1 : 0) + (has(self.torchScript) ? 1 : 0) + "
      "(has(self.plugin) && has(self.plugin.name) ? 1 : 0) == 1",
      "must have exactly one of name, layers, plugin.name and torchScript"},
+    {"spec.training", "precision",
+     "!has(self.precision) || self.precision != 'tf32' || !has(self.device) || self.device != 'CPU'",
+     "tf32 is not for the device CPU: it is how a GPU multiplies"},
     {"spec.training", "steps", "!has(self.steps) || !has(self.epochs)", "is not for a job of so many epochs"},
     {"spec", "training",
      "!has(self.training) || !has(self.training.steps) || !has(self.update) || !has(self.update.mode) || "

@@ -78,7 +78,13 @@ inline constexpr Name<bool> kBadSampleActions[] = {{"Fail", false}, {"Skip", tru
 inline constexpr Name<std::string_view> kSyntheticKinds[] = {
     {"Images", "Images"}, {"Text", "Text"}, {"Speech", "Speech"}, {"Radar", "Radar"}};
 inline constexpr Name<Device> kDevices[] = {{"Auto", Device::kAuto}, {"CPU", Device::kCpu}, {"CUDA", Device::kCuda}};
-inline constexpr Name<Precision> kPrecisions[] = {{"fp32", Precision::kFp32}, {"bf16", Precision::kBf16}};
+inline constexpr Name<Precision> kPrecisions[] = {
+    {"fp32", Precision::kFp32}, {"tf32", Precision::kTf32}, {"bf16", Precision::kBf16}};
+inline constexpr Name<MemoryFormat> kMemoryFormats[] = {{"Auto", MemoryFormat::kAuto},
+                                                        {"Contiguous", MemoryFormat::kContiguous},
+                                                        {"ChannelsLast", MemoryFormat::kChannelsLast}};
+inline constexpr Name<OnDevice> kOnDevice[] = {
+    {"Auto", OnDevice::kAuto}, {"Never", OnDevice::kNever}, {"Always", OnDevice::kAlways}};
 inline constexpr Name<UpdateMode> kUpdateModes[] = {{"Async", UpdateMode::kAsync},
                                                     {"BoundedStaleness", UpdateMode::kBoundedStaleness},
                                                     {"Synchronous", UpdateMode::kSynchronous},

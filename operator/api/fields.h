@@ -278,6 +278,7 @@ void Fields(Visitor& v, DatasetSpec& s) {
   v.Field("threads", s.threads, Integer{0, 1024});
   v.Field("prefetch", s.prefetch, Integer{0, 64});
   v.Field("pinMemory", s.pin_memory, Flag{});
+  v.Field("onDevice", s.on_device, Choice(kOnDevice));
   v.Field("onBadSample", s.on_bad_sample, Object{});
   v.Field("cache", s.cache, Object{});
   v.Field("shuffle", s.shuffle_blocks, Choice(kShuffles));
@@ -316,6 +317,7 @@ void Fields(Visitor& v, TrainingSpec& s) {
   v.Field("seed", s.seed, Integer{0});
   v.Field("device", s.device, Choice(kDevices));
   v.Field("precision", s.precision, Choice(kPrecisions));
+  v.Field("memoryFormat", s.memory_format, Choice(kMemoryFormats));
   v.Field("threads", s.threads, Integer{0, 1024});
   v.Field("updatesPerShard", s.updates_per_shard, Integer{0, 1000000});
   v.Field("evaluate", s.evaluate, Flag{});

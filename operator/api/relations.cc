@@ -260,6 +260,10 @@ void CheckRelations(const TrainingJobSpec& spec, FieldErrors& errors) {
       errors.Add(path, "needs spec.training.evaluate: true, as metrics are measured then");
     }
   }
+  if (errors.IsClean("spec.training") && spec.training.precision == Precision::kTf32 &&
+      spec.training.device == Device::kCpu) {
+    errors.Add("spec.training.precision", "tf32 is not for the device CPU: it is how a GPU multiplies");
+  }
   if (errors.IsClean("spec.training") && spec.training.steps.has_value()) {
     if (spec.training.epochs.has_value()) errors.Add("spec.training.steps", "is not for a job of so many epochs");
     if (spec.update.mode == UpdateMode::kSandblaster) {

@@ -27,7 +27,9 @@ enum class ScheduleType { kConstant, kStep, kExponential, kCosine, kOneCycle };
 enum class LocalOptimizerType { kSgd, kMomentum, kAdam, kAdamW };
 enum class Codec { kFp32, kBf16, kInt8, kTopK, kOneBit };
 enum class Device { kAuto, kCpu, kCuda };
-enum class Precision { kFp32, kBf16 };
+enum class Precision { kFp32, kTf32, kBf16 };
+enum class MemoryFormat { kAuto, kContiguous, kChannelsLast };
+enum class OnDevice { kAuto, kNever, kAlways };
 enum class DisruptionPolicy { kProtect, kAllow };
 enum class CleanupPolicy { kAll, kRunning, kKeepFailed, kNone };
 // What a step of all-reduce is where there are more or fewer workers than worker.replicas.
@@ -265,11 +267,12 @@ struct DatasetSpec {
   std::vector<ColumnSpec> columns = {};
   std::vector<std::string> class_names = {};
   std::optional<CsvSpec> csv = std::nullopt;
-  std::string text_layout = {};      // of Text
-  std::optional<int> channels = {};  // of images
-  std::optional<int> threads = {};   // of each worker, that read and transform
-  std::optional<int> prefetch = {};  // minibatches that it reads ahead
-  bool pin_memory = false;           // they go to a GPU through page-locked memory
+  std::string text_layout = {};          // of Text
+  std::optional<int> channels = {};      // of images
+  std::optional<int> threads = {};       // of each worker, that read and transform
+  std::optional<int> prefetch = {};      // minibatches that it reads ahead
+  bool pin_memory = true;                // they go to a GPU through page-locked memory
+  OnDevice on_device = OnDevice::kAuto;  // whether a GPU holds the whole training set
   std::optional<BadSampleSpec> on_bad_sample = std::nullopt;
   std::optional<DatasetCacheSpec> cache = std::nullopt;
   bool shuffle_blocks = false;            // the order of an epoch is made of blocks of neighbouring samples
@@ -311,6 +314,7 @@ struct TrainingSpec {
   std::int64_t seed = 1;
   Device device = Device::kAuto;
   Precision precision = Precision::kFp32;
+  MemoryFormat memory_format = MemoryFormat::kAuto;
   int threads = 0;            // of one worker; 0: one
   int updates_per_shard = 0;  // of one lease; 0: chosen by the coordinator
   bool evaluate = true;       // on the test set, after each epoch

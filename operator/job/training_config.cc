@@ -25,6 +25,30 @@ v1::Device ToProto(api::Device device) {
   return v1::DEVICE_AUTO;
 }
 
+v1::Precision ToProto(api::Precision precision) {
+  switch (precision) {
+    case api::Precision::kFp32:
+      return v1::PRECISION_FP32;
+    case api::Precision::kTf32:
+      return v1::PRECISION_TF32;
+    case api::Precision::kBf16:
+      return v1::PRECISION_BF16;
+  }
+  return v1::PRECISION_FP32;
+}
+
+v1::MemoryFormat ToProto(api::MemoryFormat format) {
+  switch (format) {
+    case api::MemoryFormat::kAuto:
+      return v1::MEMORY_FORMAT_AUTO;
+    case api::MemoryFormat::kContiguous:
+      return v1::MEMORY_FORMAT_CONTIGUOUS;
+    case api::MemoryFormat::kChannelsLast:
+      return v1::MEMORY_FORMAT_CHANNELS_LAST;
+  }
+  return v1::MEMORY_FORMAT_AUTO;
+}
+
 v1::Codec ToProto(api::Codec codec) {
   switch (codec) {
     case api::Codec::kFp32:
@@ -172,6 +196,9 @@ v1::DatasetConfig ToProto(const api::DatasetSpec& spec) {
   if (spec.threads.has_value()) config.set_threads(static_cast<std::uint32_t>(*spec.threads));
   if (spec.prefetch.has_value()) config.set_prefetch(static_cast<std::uint32_t>(*spec.prefetch));
   config.set_pin_memory(spec.pin_memory);
+  config.set_on_device(spec.on_device == api::OnDevice::kAlways  ? v1::ON_DEVICE_ALWAYS
+                       : spec.on_device == api::OnDevice::kNever ? v1::ON_DEVICE_NEVER
+                                                                 : v1::ON_DEVICE_AUTO);
   if (spec.cache.has_value()) {
     config.set_cache_directory(spec.cache->directory);
     config.set_cache_bytes(static_cast<std::uint64_t>(api::ParseMemory(spec.cache->size).value_or(0)));
@@ -424,7 +451,8 @@ v1::TrainingConfig ToTrainingConfig(const api::TrainingJob& job, const std::stri
   config.set_seed(static_cast<std::uint64_t>(spec.training.seed));
   config.set_device(ToProto(spec.training.device));
   config.set_gpus(static_cast<std::uint32_t>(spec.worker.gpus.value_or(0)));
-  config.set_precision(spec.training.precision == api::Precision::kBf16 ? v1::PRECISION_BF16 : v1::PRECISION_FP32);
+  config.set_precision(ToProto(spec.training.precision));
+  config.set_memory_format(ToProto(spec.training.memory_format));
   *config.mutable_optimizer() = ToProto(spec.update.optimizer);
   SetMode(spec, &config);
   config.mutable_codec()->set_push(ToProto(spec.update.codec));

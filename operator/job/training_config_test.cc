@@ -21,6 +21,9 @@ api::TrainingJob MakeJob() {
   job.spec.training.seed = std::numeric_limits<std::int64_t>::max();
   job.spec.training.device = api::Device::kCpu;
   job.spec.training.precision = api::Precision::kBf16;
+  job.spec.training.memory_format = api::MemoryFormat::kChannelsLast;
+  job.spec.dataset.on_device = api::OnDevice::kAlways;
+  job.spec.dataset.pin_memory = false;
   job.spec.training.threads = 2;
   job.spec.worker.gpus = 4;
   job.spec.training.updates_per_shard = 9;
@@ -68,6 +71,9 @@ TEST(TrainingConfigTest, TheConfigurationSaysWhatTheManifestSays) {
   EXPECT_EQ(read.seed(), static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()));
   EXPECT_EQ(read.device(), v1::DEVICE_CPU);
   EXPECT_EQ(read.precision(), v1::PRECISION_BF16);
+  EXPECT_EQ(read.memory_format(), v1::MEMORY_FORMAT_CHANNELS_LAST);
+  EXPECT_EQ(read.dataset().on_device(), v1::ON_DEVICE_ALWAYS);
+  EXPECT_FALSE(read.dataset().pin_memory());
   EXPECT_EQ(read.threads(), 2u);
   EXPECT_EQ(read.gpus(), 4u);
   EXPECT_EQ(read.updates_per_shard(), 9u);

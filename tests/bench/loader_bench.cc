@@ -117,12 +117,12 @@ absl::Status Measure(const Options& options) {
       };
       for (std::size_t i = 0; i < requests.size(); ++i) {
         want(i);
-        const absl::StatusOr<Batch> batch = prefetcher.Take(requests[i]);
+        const auto batch = prefetcher.Take(requests[i]);
         if (!batch.ok()) return batch.status();
-        if (epoch > 0) samples += batch->size();
+        if (epoch > 0) samples += (*batch)->size();
         if (epoch > 0 || i != requests.size() / 4) continue;
         // When the last one is there all that are read ahead are: no more are in memory at any time.
-        const absl::StatusOr<Batch> last = prefetcher.Take(requests[want(i + 1)]);
+        const auto last = prefetcher.Take(requests[want(i + 1)]);
         if (!last.ok()) return last.status();
         quarter = ProcessMemory("VmHWM");
       }

@@ -76,6 +76,7 @@ class PlantedModel final : public model::Model {
   }
   absl::StatusOr<model::StepResult> ComputeGradients(const data::Batch&, std::uint64_t, const OnLoss& on_loss,
                                                      const OnGradient& on_gradient) override {
+    if (!failure_.ok()) return failure_;
     model::StepResult result;
     result.loss = 1;
     if (!on_loss(result.loss)) return result;
@@ -95,11 +96,13 @@ class PlantedModel final : public model::Model {
     return result;
   }
   std::string description() const override { return "planted"; }
+  void FailSteps(absl::Status failure) { failure_ = std::move(failure); }
 
  private:
   std::vector<model::Tensor> tensors_ = {{"still", {2}}, {"moving", {3}}};
   std::map<std::size_t, std::vector<float>> values_;  // that it was given
   float gradient_;
+  absl::Status failure_;
   std::vector<std::string> metrics_;
   int batches_ = 0;
 };
@@ -281,6 +284,27 @@ TEST_F(LateFailuresTest, AWorkerWithoutMemoryOnItsDeviceSaysSoAndEndsAlone) {
   const v1::ProgressReply end = AwaitEnd();
   Finish();
   EXPECT_EQ(end.phase(), v1::PHASE_DONE) << end.message();
+}
+
+TEST_F(LateFailuresTest, AWorkerWhoseDeviceHasNoMemoryEndsAndSaysSoAndNobodyElseDoes) {
+  const v1::TrainingConfig config = MakeConfig("");
+  ASSERT_NO_FATAL_FAILURE(StartServers(config));
+  worker::WorkerProcessOptions options;
+  options.config = config;
+  options.coordinator = coordinator_->address();
+  auto model = std::make_unique<PlantedModel>(1);
+  const absl::Status failure = absl::ResourceExhaustedError("CUDA out of memory. Tried to allocate 2.00 GiB.");
+  model->FailSteps(failure);
+  {
+    const auto first = worker::WorkerProcess::Create(options, std::make_unique<Zeros>(), nullptr, std::move(model));
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_EQ((*first)->Run(), failure);
+  }
+  const auto second = MakeWorker(config, 1, 1);
+  ASSERT_TRUE(second.ok()) << second.status();
+  const Running running(second->get());
+  EXPECT_EQ(AwaitEnd().phase(), v1::PHASE_DONE);
+  Finish();
 }
 
 TEST_F(LateFailuresTest, AnOutputFolderThatCannotTakeTheModelIsRefusedBeforeTraining) {

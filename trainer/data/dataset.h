@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/data/deferred.h"
 #include "trainer/data/fields.h"
 #include "trainer/data/load_times.h"
 
@@ -33,6 +34,10 @@ class Dataset {
     return Read(indices, seed);
   }
   virtual absl::Status CountBroken(const Batch& /*batch*/) const { return absl::OkStatus(); }
+  // From now on Read leaves to whoever computes with the samples what can be done for a whole minibatch, and gives them
+  // as they are before that, with Batch::indices and Batch::seed. Before the first Read; fields() are those that are to
+  // come of it.
+  virtual Deferred Defer() { return {}; }
   // How many broken samples were left out and counted so far, each once.
   virtual std::uint64_t skipped() const { return 0; }
   // Where the time of Read went so far, and how many threads share the work of one.

@@ -87,7 +87,7 @@ Array MakeRaggedArray(const Field& field, std::vector<std::int64_t> lengths) {
 
 std::int64_t Batch::size() const {
   const std::vector<Array>& some = inputs.empty() ? targets : inputs;
-  return some.empty() ? 0 : some.front().shape.front();
+  return some.empty() ? static_cast<std::int64_t>(indices.size()) : some.front().shape.front();
 }
 
 }  // namespace downpour::data

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,11 @@ struct Batch {
   std::vector<Array> inputs;
   std::vector<Array> targets;
   std::vector<BrokenSample> broken = {};  // that were left out
-  std::int64_t size() const;              // samples
+  // Of samples of which something is left to be done (Deferred): which they are, and the seed of what is random.
+  // Without inputs and targets: whoever computes with them holds them.
+  std::vector<std::int64_t> indices = {};
+  std::optional<std::uint64_t> seed = {};
+  std::int64_t size() const;  // samples
 };
 
 }  // namespace downpour::data

@@ -74,6 +74,7 @@ class IdxDataset final : public Dataset {
 
   std::int64_t size() const override { return images_.shape[0]; }
   const SampleFields& fields() const override { return fields_; }
+  Deferred Defer() override { return {{{fields_.inputs[0], {}}}, {{fields_.targets[0], {}}}, true}; }
 
   absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices,
                              std::optional<std::uint64_t> /*seed*/) const override {

@@ -7,10 +7,10 @@
 namespace downpour::data {
 namespace {
 
-std::uint64_t BytesOfBatch(const absl::StatusOr<Batch>& batch) {
+std::uint64_t BytesOfBatch(const absl::StatusOr<std::shared_ptr<const Batch>>& batch) {
   std::uint64_t bytes = 0;
   if (!batch.ok()) return bytes;
-  for (const std::vector<Array>* arrays : {&batch->inputs, &batch->targets}) {
+  for (const std::vector<Array>* arrays : {&(*batch)->inputs, &(*batch)->targets}) {
     for (const Array& array : *arrays) bytes += array.bytes.size();
   }
   return bytes;
@@ -59,7 +59,7 @@ void Prefetcher::Run() {
       request = next->request;
       reading_ = request;
     }
-    absl::StatusOr<Batch> batch = dataset_->ReadUncounted(request.indices, request.seed);
+    absl::StatusOr<std::shared_ptr<const Batch>> batch = Read(request);
     const std::uint64_t bytes = BytesOfBatch(batch);
     const absl::MutexLock lock(&mutex_);
     reading_.reset();
@@ -93,10 +93,23 @@ void Prefetcher::Want(std::vector<BatchRequest> next) {
   dropped = std::exchange(entries_, std::move(entries));
 }
 
-absl::StatusOr<Batch> Prefetcher::Take(const BatchRequest& request) {
+absl::StatusOr<std::shared_ptr<const Batch>> Prefetcher::Read(const BatchRequest& request) const {
+  absl::StatusOr<Batch> batch = dataset_->ReadUncounted(request.indices, request.seed);
+  if (!batch.ok()) return batch.status();
+  return std::make_shared<const Batch>(*std::move(batch));
+}
+
+std::shared_ptr<const Batch> Prefetcher::Ahead() const {
+  const absl::MutexLock lock(&mutex_);
+  if (entries_.empty()) return nullptr;
+  const auto& batch = entries_.front().batch;
+  return batch.has_value() && batch->ok() ? **batch : nullptr;
+}
+
+absl::StatusOr<std::shared_ptr<const Batch>> Prefetcher::Take(const BatchRequest& request) {
   const Stopwatch stopwatch;
   const double busy = dataset_->times().sum();
-  std::optional<absl::StatusOr<Batch>> batch;
+  std::optional<absl::StatusOr<std::shared_ptr<const Batch>>> batch;
   {
     const absl::MutexLock lock(&mutex_);
     const auto entry = Find(request);
@@ -110,14 +123,14 @@ absl::StatusOr<Batch> Prefetcher::Take(const BatchRequest& request) {
       entries_.erase(entry);
     }
   }
-  if (!batch.has_value()) batch = dataset_->ReadUncounted(request.indices, request.seed);
+  if (!batch.has_value()) batch = Read(request);
   const double waited = stopwatch.seconds();
   const double done = dataset_->times().sum() - busy;
   const absl::MutexLock lock(&mutex_);
   times_.waited += waited;
   times_.busy += std::min(done, waited * dataset_->threads());
   if (!batch->ok()) return *std::move(batch);
-  if (absl::Status counted = dataset_->CountBroken(**batch); !counted.ok()) return counted;
+  if (absl::Status counted = dataset_->CountBroken(***batch); !counted.ok()) return counted;
   return *std::move(batch);
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -52,7 +53,10 @@ class Prefetcher {
   void Want(std::vector<BatchRequest> next);
   // The minibatch, read ahead or now; errors are those of Dataset::Read. After an error it can be asked for again. The
   // broken samples of what is taken are counted, and not those of what is dropped.
-  absl::StatusOr<Batch> Take(const BatchRequest& request);
+  absl::StatusOr<std::shared_ptr<const Batch>> Take(const BatchRequest& request);
+  // The first of what will be taken, if it has been read; else null. It stays what Take returns, and is not counted
+  // yet.
+  std::shared_ptr<const Batch> Ahead() const;
 
   WaitTimes times() const;
 
@@ -61,11 +65,12 @@ class Prefetcher {
   struct Entry {
     BatchRequest request;
     bool begun = false;
-    std::optional<absl::StatusOr<Batch>> batch;  // once it is read
-    std::uint64_t bytes = 0;                     // likewise
+    std::optional<absl::StatusOr<std::shared_ptr<const Batch>>> batch;  // once it is read
+    std::uint64_t bytes = 0;                                            // likewise
   };
   void Run();
   std::deque<Entry>::iterator Find(const BatchRequest& request) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::shared_ptr<const Batch>> Read(const BatchRequest& request) const;
   // The next to be read; null: there is none, or no room.
   Entry* Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

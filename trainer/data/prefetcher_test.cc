@@ -77,10 +77,10 @@ TEST(PrefetcherTest, ReadsInTheOrderThatIsWantedAndNoFurther) {
   dataset.Permit(1);
   EXPECT_THAT(dataset.WaitForBegun(2), ElementsAre(10, 20));
   dataset.Permit(2);
-  EXPECT_THAT(prefetcher.Take(Request(10))->inputs[0].values<std::int64_t>(), ElementsAre(10, 11));
-  EXPECT_THAT(prefetcher.Take(Request(20))->inputs[0].values<std::int64_t>(), ElementsAre(20, 21));
+  EXPECT_THAT((*prefetcher.Take(Request(10)))->inputs[0].values<std::int64_t>(), ElementsAre(10, 11));
+  EXPECT_THAT((*prefetcher.Take(Request(20)))->inputs[0].values<std::int64_t>(), ElementsAre(20, 21));
   // 30 was more than two ahead.
-  EXPECT_THAT(prefetcher.Take(Request(30))->inputs[0].values<std::int64_t>(), ElementsAre(30, 31));
+  EXPECT_THAT((*prefetcher.Take(Request(30)))->inputs[0].values<std::int64_t>(), ElementsAre(30, 31));
   EXPECT_THAT(dataset.WaitForBegun(3), ElementsAre(10, 20, 30));
 }
 
@@ -118,7 +118,7 @@ TEST(PrefetcherTest, WhatIsNotWantedAnyMoreIsDropped) {
   ASSERT_TRUE(prefetcher.Take(Request(30)).ok());
   EXPECT_THAT(dataset.WaitForBegun(2), ElementsAre(10, 30)) << "20 is never read";
   dataset.Permit(1);
-  EXPECT_THAT(prefetcher.Take(Request(10))->inputs[0].values<std::int64_t>(), ElementsAre(10, 11));
+  EXPECT_THAT((*prefetcher.Take(Request(10)))->inputs[0].values<std::int64_t>(), ElementsAre(10, 11));
   EXPECT_THAT(dataset.WaitForBegun(3), ElementsAre(10, 30, 10)) << "it was dropped, and is read again";
 }
 
@@ -158,12 +158,33 @@ TEST(PrefetcherTest, AnErrorIsOfItsMinibatchAndCanBeAskedForAgain) {
   EXPECT_TRUE(prefetcher.Take(Request(10)).ok());
 }
 
+TEST(PrefetcherTest, TheFirstThatIsReadCanBeHadBeforeItIsTaken) {
+  SlowDataset dataset;
+  dataset.FailOnce(30);
+  Prefetcher prefetcher(&dataset, {.batches = 2});
+  EXPECT_EQ(prefetcher.Ahead(), nullptr);
+  prefetcher.Want({Request(10), Request(20)});
+  EXPECT_EQ(prefetcher.Ahead(), nullptr) << "it is not read yet";
+  dataset.Permit(1);
+  dataset.WaitForBegun(2);
+  const std::shared_ptr<const Batch> ahead = prefetcher.Ahead();
+  ASSERT_NE(ahead, nullptr);
+  EXPECT_EQ(prefetcher.Ahead(), ahead);
+  EXPECT_EQ(*prefetcher.Take(Request(10)), ahead) << "and is the same object then";
+  EXPECT_EQ(prefetcher.Ahead(), nullptr) << "the second is not read yet";
+  prefetcher.Want({Request(30), Request(40)});
+  dataset.Permit(2);
+  dataset.WaitForBegun(4);
+  EXPECT_EQ(prefetcher.Ahead(), nullptr) << "of an error there is nothing";
+}
+
 TEST(PrefetcherTest, WithoutPrefetchTakeReads) {
   SlowDataset dataset;
   dataset.Permit(1);
   Prefetcher prefetcher(&dataset, {.batches = 0});
   prefetcher.Want({Request(10)});
   EXPECT_TRUE(prefetcher.Take(Request(20)).ok());
+  EXPECT_EQ(prefetcher.Ahead(), nullptr);
   EXPECT_THAT(dataset.WaitForBegun(1), ElementsAre(20));
   EXPECT_GE(prefetcher.times().waited, 0);
 }
@@ -205,9 +226,9 @@ TEST(PrefetcherTest, BytesAreTheSameWithAnyNumberOfThreadsAndAnyPrefetch) {
       std::vector<std::vector<std::byte>> bytes;
       for (std::size_t i = 0; i < requests.size(); ++i) {
         prefetcher.Want({requests.begin() + static_cast<std::ptrdiff_t>(i), requests.end()});
-        const absl::StatusOr<Batch> batch = prefetcher.Take(requests[i]);
+        const auto batch = prefetcher.Take(requests[i]);
         ASSERT_TRUE(batch.ok()) << batch.status();
-        bytes.push_back(batch->inputs[0].bytes);
+        bytes.push_back((*batch)->inputs[0].bytes);
       }
       if (expected.empty()) expected = bytes;
       EXPECT_EQ(bytes, expected) << threads << " threads, " << ahead << " ahead";
@@ -235,9 +256,9 @@ TEST(PrefetcherTest, BrokenSamplesCountWhenTheyAreTakenAndNotWhenTheyAreDropped)
   }
   EXPECT_EQ((*dataset)->skipped(), 0U);
   prefetcher.Want({Request(0), Request(2)});
-  const absl::StatusOr<Batch> batch = prefetcher.Take(Request(0));
+  const auto batch = prefetcher.Take(Request(0));
   ASSERT_TRUE(batch.ok()) << batch.status();
-  EXPECT_EQ(batch->size(), 1);
+  EXPECT_EQ((*batch)->size(), 1);
   EXPECT_EQ((*dataset)->skipped(), 1U);
   // One more than may be: an error of the step that needs it.
   ASSERT_TRUE(prefetcher.Take(Request(4)).ok());

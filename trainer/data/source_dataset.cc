@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -21,7 +22,11 @@ struct Chain {
   std::vector<std::size_t> columns;   // more than one: single numbers, in a row
   std::vector<Transform> to_numbers;  // of these: each as fp32
   std::vector<Transform> transforms;
+  std::vector<Column> before;  // what each of these is given
   Field field;
+  // See Dataset::Defer: steps from here on are left out, and this is what there is instead of `field`.
+  std::size_t deferred = std::numeric_limits<std::size_t>::max();
+  Field stored = {};
   bool target = false;
   bool last_use = false;  // no chain behind it takes its one column
 };
@@ -69,6 +74,7 @@ absl::StatusOr<Chain> Bind(const std::vector<Column>& columns, const SourceField
   }
   const std::string& name = field.columns.empty() ? field.column : field.name;
   for (const SourceField::Step& step : field.steps) {
+    chain.before.push_back(column);
     if (step == nullptr) {
       chain.transforms.emplace_back();
       continue;
@@ -91,7 +97,22 @@ absl::StatusOr<Chain> Bind(const std::vector<Column>& columns, const SourceField
                                                    " has another shape in each sample: it needs Resize or a crop"));
   }
   chain.field = {field.name.empty() ? field.column : field.name, column.type, column.shape, column.classes};
+  chain.stored = chain.field;
   return chain;
+}
+
+// The first of the last steps that can all be made of a whole minibatch, of values that have one shape.
+std::size_t FirstToDefer(const Chain& chain) {
+  std::size_t first = chain.transforms.size();
+  for (std::size_t step = first; step-- > 0;) {
+    const Transform& transform = chain.transforms[step];
+    if (transform.apply == nullptr) continue;
+    const Column& before = chain.before[step];
+    const bool one_shape = std::find(before.shape.begin(), before.shape.end(), kAnyExtent) == before.shape.end();
+    if (!transform.batched.has_value() || before.text) break;
+    if (one_shape) first = step;
+  }
+  return first;
 }
 
 class SourceDataset final : public Dataset {
@@ -118,6 +139,33 @@ class SourceDataset final : public Dataset {
   }
   int threads() const override { return threads_; }
   void Stop() const override { stopped_.store(true, std::memory_order_relaxed); }
+
+  Deferred Defer() override {
+    Deferred deferred;
+    deferred.fixed = true;
+    for (Chain& chain : chains_) {
+      chain.deferred = FirstToDefer(chain);
+      Deferred::Of of;
+      for (std::size_t step = 0; step < chain.transforms.size(); ++step) {
+        const Transform& transform = chain.transforms[step];
+        if (transform.apply == nullptr) continue;
+        if (step < chain.deferred) {
+          deferred.fixed = deferred.fixed && !transform.random;
+        } else {
+          of.steps.push_back(*transform.batched);
+          of.steps.back().number = step;
+        }
+      }
+      if (!of.steps.empty()) {
+        const Column& before = chain.before[chain.deferred];
+        chain.stored = {chain.field.name, before.type, before.shape, before.classes};
+      }
+      of.stored = chain.stored;
+      (chain.target ? deferred.targets : deferred.inputs).push_back(std::move(of));
+    }
+    deferred_ = true;
+    return deferred;
+  }
 
   absl::StatusOr<Batch> Read(absl::Span<const std::int64_t> indices, std::optional<std::uint64_t> seed) const override {
     absl::StatusOr<Batch> batch = ReadUncounted(indices, seed);
@@ -157,10 +205,14 @@ class SourceDataset final : public Dataset {
       }
     }
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      const bool ragged = chains_[i].field.ragged();
+      const bool ragged = chains_[i].stored.ragged();
       if (!ragged) KeepRows(kept, &arrays[i]);
       (chains_[i].target ? batch.targets : batch.inputs)
-          .push_back(ragged ? CollectRagged(chains_[i].field, read, kept, i) : std::move(arrays[i]));
+          .push_back(ragged ? CollectRagged(chains_[i].stored, read, kept, i) : std::move(arrays[i]));
+    }
+    if (deferred_) {
+      for (const std::size_t i : kept) batch.indices.push_back(indices[i]);
+      batch.seed = seed;
     }
     AddTimes({.collate = collate.seconds()});
     return batch;
@@ -199,7 +251,7 @@ class SourceDataset final : public Dataset {
       absl::StatusOr<Value> begun = Begin(chain, &stored);
       if (!begun.ok()) return begun.status();
       Value value = *std::move(begun);
-      for (std::size_t step = 0; step < chain.transforms.size(); ++step) {
+      for (std::size_t step = 0; step < std::min(chain.deferred, chain.transforms.size()); ++step) {
         if (chain.transforms[step].apply == nullptr) continue;
         // The same numbers for the same step of each field: an image and its mask are moved alike.
         std::optional<Random> random;
@@ -245,7 +297,7 @@ class SourceDataset final : public Dataset {
   std::vector<Array> MakeArrays(std::size_t samples) const {
     std::vector<Array> arrays(chains_.size());
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      const Field& field = chains_[i].field;
+      const Field& field = chains_[i].stored;
       if (!field.ragged()) arrays[i] = MakeArray(field, static_cast<std::int64_t>(samples));
     }
     return arrays;
@@ -255,7 +307,7 @@ class SourceDataset final : public Dataset {
   void Place(std::size_t row, Sample* sample, std::vector<Array>* arrays) const {
     const Stopwatch collate;
     for (std::size_t i = 0; i < chains_.size(); ++i) {
-      if (chains_[i].field.ragged()) continue;
+      if (chains_[i].stored.ragged()) continue;
       std::vector<std::byte>& bytes = (*sample)[i].bytes;
       std::copy(bytes.begin(), bytes.end(),
                 (*arrays)[i].bytes.begin() + static_cast<std::ptrdiff_t>(row * bytes.size()));
@@ -292,7 +344,8 @@ class SourceDataset final : public Dataset {
   }
 
   const std::shared_ptr<const SampleSource> source_;
-  const std::vector<Chain> chains_;
+  std::vector<Chain> chains_;
+  bool deferred_ = false;  // see Defer
   const BadSamplePolicy policy_;
   SampleFields fields_;
   const int threads_;  // the caller's among them

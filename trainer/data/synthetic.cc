@@ -187,6 +187,7 @@ class SyntheticDataset : public Dataset {
 
   std::int64_t size() const override { return SizeOf(spec_, split_); }
   const SampleFields& fields() const override { return fields_; }
+  Deferred Defer() override { return {{{fields_.inputs[0], {}}}, {{fields_.targets[0], {}}}, true}; }
 
  protected:
   const SyntheticSpec& spec() const { return spec_; }

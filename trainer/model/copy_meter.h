@@ -22,8 +22,8 @@ class CopyMeter {
   explicit CopyMeter(c10::Device device) : device_(device) {}
 
   enum class Way { kToDevice, kFromDevice };
-  // Calls `copy`, which puts a copy of so many bytes into the device's current stream. All copies of one way are in one
-  // stream.
+  // Calls `copy`, which puts a copy of so many bytes into the device's current stream. One that is over is counted once
+  // those of its way before it are, whatever stream they are in.
   template <typename Copy>
   void Measure(Way way, std::size_t bytes, const Copy& copy) {
     Collect(way);

@@ -180,6 +180,10 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   bool has_convolutions() const override { return has_convolutions_; }
   bool can_fuse() const override { return can_fuse_; }
   bool draws() const override { return draws_; }
+  bool TellUse(std::function<void(const std::string&)> use) override {
+    use_ = std::move(use);
+    return true;
+  }
 
   Tensor Forward(const Flow& samples, bool fused) override {
     fused_ = fused;
@@ -194,11 +198,13 @@ class LayerNetwork final : public Network, public torch::nn::Module {
     Step step;
     Step fused;
     bool ends_sequence = false;
+    std::string uses;  // the tensors of the layer of this name; empty: it has none
   };
 
   Flow Apply(const std::vector<BuiltLayer>& steps, Flow flow) {
     for (std::size_t i = 0; i < steps.size(); ++i) {
       const BuiltLayer& built = steps[i];
+      if (use_ && !built.uses.empty()) use_(built.uses);
       if (fused_ && built.fused) {
         flow.value = built.fused(flow);
         i += 2;
@@ -217,6 +223,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
       const bool after_products = i > 0 && (layers[i - 1].type == "dense" || layers[i - 1].type.starts_with("conv"));
       BuiltLayer built;
       built.step = MakeStep(layer, after_products);
+      if (types_.contains(layer.name)) built.uses = layer.name;
       built.ends_sequence = layer.input.shape.size() > layer.output.shape.size();
       steps.push_back(std::move(built));
     }
@@ -440,6 +447,7 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   bool fused_ = false;
   std::map<std::string, std::string> types_;  // of the layers with parameters, by name
   std::vector<BuiltLayer> steps_;
+  std::function<void(const std::string&)> use_;
 };
 
 }  // namespace

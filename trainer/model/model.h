@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainer/data/dataset.h"
 #include "trainer/data/fields.h"
 #include "trainer/model/device_traffic.h"
 #include "trainer/model/model_plan.h"
@@ -36,7 +37,10 @@ struct Tensor {
 };
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };
-enum class PrecisionChoice { kFp32, kBf16 };
+// kTf32: fp32, but for the factors of products on a GPU, which are rounded to 10 bits; elsewhere kFp32.
+enum class PrecisionChoice { kFp32, kTf32, kBf16 };
+// Whether a device holds a whole data set. kAuto: one that is small against its memory.
+enum class HoldChoice { kAuto, kNever, kAlways };
 // How convolutions are computed. kAuto takes the fastest of the others by a short measurement at creation. kFused:
 // convolution, ReLU and average pooling in one pass over the samples, fp32 on the CPU only.
 enum class LayoutChoice { kAuto, kContiguous, kChannelsLast, kFused };
@@ -57,8 +61,8 @@ struct ModelOptions {
   ModelSpec model;
   data::SampleFields fields;  // of the data set
   DeviceChoice device = DeviceChoice::kAuto;
-  int device_number = 0;    // which of the CUDA devices that the process sees
-  bool pin_memory = false;  // batches go to a GPU through page-locked memory, and the host goes on meanwhile
+  int device_number = 0;   // which of the CUDA devices that the process sees
+  bool pin_memory = true;  // batches go to a GPU through page-locked memory, the next one while this one computes
   PrecisionChoice precision = PrecisionChoice::kFp32;
   int threads = 0;              // 0: one
   std::int64_t batch_size = 0;  // for choosing the layout by measurement; 0: no measurement, kAuto is kContiguous
@@ -104,7 +108,8 @@ class Model {
   virtual void SetFrozen(std::size_t /*index*/, absl::Span<const float> /*values*/) {}
 
   // Row-major (contiguous) values, whatever layout the backend computes in; exactly tensors()[tensor].elements() of
-  // them.
+  // them. What is set is copied before SetParameter returns, and from there to a device by itself; what goes wrong with
+  // that is an error of the next computation.
   virtual void SetParameter(std::size_t tensor, absl::Span<const float> values) = 0;
   virtual void GetParameter(std::size_t tensor, absl::Span<float> values) const = 0;
 
@@ -151,6 +156,18 @@ class Model {
   // host.
   virtual void* compute_stream() const { return nullptr; }
 
+  // Where the minibatch that comes next is to be had, or null while it is not here: asked in ComputeGradients and
+  // TakeStep, once the device has been given all of a step, so that the next is on its way there while it computes. It
+  // is what it is given as long as it is the same object. A model on the CPU does not ask.
+  using NextBatch = std::function<std::shared_ptr<const data::Batch>()>;
+  virtual void StageFrom(NextBatch /*next*/) {}
+
+  // Before the first minibatch of a data set with options.fields. A model on a GPU has it deferred (Dataset::Defer) and
+  // does what is left for each minibatch there. True: it holds all samples as well, and minibatches are to be those of
+  // data::MakeIndexDataset from now on. kFailedPrecondition: it may not hold them, with kAlways; else the errors of
+  // the data set. On the CPU nothing is done.
+  virtual absl::StatusOr<bool> TakeData(data::Dataset* /*dataset*/, HoldChoice /*hold*/) { return false; }
+
   // One step of options.local_optimizer by the gradient of `batch`: the values of parameters and buffers move on, and
   // what the optimizer remembers (moments) is kept for the next. Where `on_loss` returns false nothing moves. Errors as
   // of ComputeGradients; kFailedPrecondition: there is no such optimizer.
@@ -179,7 +196,8 @@ class Model {
 
 // Errors as of PlanModel for what does not fit; kInvalidArgument as well: spec.model.frozen matches nothing or all;
 // kFailedPrecondition: CUDA asked for and no device found, or a layout that the device or precision does not have.
-// Sets LibTorch's thread count and CUDA's current device, which belong to the calling thread: use the model on one thread.
+// Sets LibTorch's thread count and CUDA's current device, which belong to the calling thread: use the model on one
+// thread.
 absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options);
 
 }  // namespace downpour::model

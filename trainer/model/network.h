@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,6 +50,10 @@ class Network {
 
   // Whether it may draw in training mode.
   virtual bool draws() const { return true; }
+
+  // Has `use` called in Forward before a layer computes with its tensors, with its name: what they are called before
+  // the first ".". False: this network does not tell.
+  virtual bool TellUse(std::function<void(const std::string& layer)> /*use*/) { return false; }
 
   // Inputs [N, used_shape...] -> outputs [N, ...]. In training mode it draws from LibTorch's default generator and
   // changes its buffers.

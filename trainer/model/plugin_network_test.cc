@@ -172,7 +172,7 @@ TEST(PluginNetwork, RefusesNamesAndParametersByPath) {
   EXPECT_EQ(CreateModel(Options("Met")).status(),
             absl::NotFoundError("spec.model.plugin.name: " + Path("test_plugin") +
                                 " has no network \"Met\"; it has Net, Words, Pair, Tied, Doubles, ThrowsInConstructor, "
-                                "ThrowsInForward, ThrowsInTraining, Crashes"));
+                                "ThrowsInForward, ThrowsInTraining, RunsOutOfMemory, Crashes"));
   const auto of_net = [](const char* parameters) { return Refusal(Options("Net", parameters)); };
   EXPECT_EQ(of_net("7"), "spec.model.plugin.parameters: expected a map");
   EXPECT_EQ(of_net(R"({"filters": 0})"), "spec.model.plugin.parameters.filters: expected at least 1, got 0");
@@ -218,10 +218,23 @@ TEST(PluginNetwork, WhatItThrowsInTrainingIsAnError) {
   EXPECT_TRUE(model->Evaluate(batch).ok());
 }
 
+TEST(PluginNetwork, ADeviceWithoutMemoryIsToldWithTheSizes) {
+  ModelOptions options = Options("RunsOutOfMemory");
+  options.fields.targets[0].classes = 2;
+  const std::unique_ptr<Model> model = Create(options);
+  data::Batch batch = Samples(2);
+  for (std::int64_t& label : batch.targets[0].mutable_values<std::int64_t>()) label = 0;
+  EXPECT_EQ(model->ComputeGradients(batch, 1, nullptr, nullptr).status(),
+            absl::ResourceExhaustedError(
+                "spec.model.plugin.name: RunsOutOfMemory: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+                "total capacity of 139.81 GiB of which 1.12 GiB is free. A smaller training.batchSize needs less, and "
+                "so does dataset.onDevice: Never"));
+}
+
 TEST(PluginNetwork, TwoLibrariesOfOneProcessDoNotMix) {
   const auto first = LoadPlugin(Path("test_plugin")), second = LoadPlugin(Path("second_plugin"));
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
-  EXPECT_EQ((*first)->models.size(), 9U);
+  EXPECT_EQ((*first)->models.size(), 10U);
   EXPECT_EQ((*second)->models.size(), 1U);
   EXPECT_TRUE((*second)->losses.empty());
   EXPECT_EQ(*LoadPlugin(Path("second_plugin")), *second);

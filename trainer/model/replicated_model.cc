@@ -207,6 +207,13 @@ class ReplicatedModel final : public Model {
     return all;
   }
 
+  // Each minibatch is cut on the host.
+  absl::StatusOr<bool> TakeData(data::Dataset* /*dataset*/, HoldChoice hold) override {
+    if (hold != HoldChoice::kAlways || gpus().empty()) return false;
+    return absl::FailedPreconditionError(
+        "spec.dataset.onDevice: found Always, expected Auto or Never for a worker of several GPUs");
+  }
+
   std::string description() const override {
     return absl::StrCat(first().model().description(), suffix_, sum_->description());
   }

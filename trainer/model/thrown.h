@@ -6,6 +6,9 @@
 #include <exception>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace downpour::model {
 
 // For people, in a handler: what LibTorch, or code of the user's own in it, threw.
@@ -19,6 +22,15 @@ inline std::string WhatWasThrown() {
   } catch (...) {
     return "what is no std::exception";
   }
+}
+
+// kResourceExhausted with the sizes that LibTorch tells, of one line: what follows them is advice on its allocator.
+inline absl::Status OutOfMemory(const std::string& where, const c10::OutOfMemoryError& error) {
+  std::string what = error.what_without_backtrace();
+  what = what.substr(0, what.find('\n'));
+  if (const auto end = what.find(" is free."); end != std::string::npos) what.resize(end + sizeof(" is free.") - 1);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(where, ": ", what, " A smaller training.batchSize needs less, and so does dataset.onDevice: Never"));
 }
 
 }  // namespace downpour::model

@@ -20,9 +20,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "trainer/core/name_pattern.h"
+#include "trainer/model/batch_check.h"
+#include "trainer/model/copied_model.h"
 #include "trainer/model/copy_meter.h"
 #include "trainer/model/cuda_runtime.h"
 #include "trainer/model/device_copies.h"
+#include "trainer/model/device_data.h"
 #include "trainer/model/device_values.h"
 #include "trainer/model/held_gradients.h"
 #include "trainer/model/local_optimizer.h"
@@ -31,6 +34,9 @@
 #include "trainer/model/own_network.h"
 #include "trainer/model/plugin_network.h"
 #include "trainer/model/seeded_draws.h"
+#include "trainer/model/staged_batches.h"
+#include "trainer/model/staged_values.h"
+#include "trainer/model/tf32.h"
 #include "trainer/model/thrown.h"
 #include "trainer/model/torch_script_network.h"
 #include "trainer/model/torch_types.h"
@@ -44,11 +50,14 @@ double Seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// The status of `body`, or kInternal with what was thrown; `where` says by whom.
+// The status of `body`, or kInternal with what was thrown; `where` says by whom. kResourceExhausted: the device has no
+// more memory.
 template <typename Body>
 auto Caught(const std::string& where, const Body& body) -> decltype(body()) {
   try {
     return body();
+  } catch (const c10::OutOfMemoryError& error) {
+    return OutOfMemory(where, error);
   } catch (...) {
     return absl::InternalError(absl::StrCat(where, ": ", WhatWasThrown()));
   }
@@ -166,12 +175,13 @@ struct Parts {
 
 class TorchModel final : public Model {
  public:
-  TorchModel(const ModelOptions& options, Parts parts, at::Device device, std::string without_gpu)
+  TorchModel(const ModelOptions& options, Parts parts, at::Device device, std::string without_gpu,
+             const MakeQueue& make_queue)
       : parts_(std::move(parts)),
         without_gpu_(std::move(without_gpu)),
         threads_(std::max(1, options.threads)),
         bf16_(options.precision == PrecisionChoice::kBf16),
-        pinned_(options.pin_memory && device.is_cuda()),
+        tf32_(options.precision == PrecisionChoice::kTf32),
         device_(device),
         network_(parts_.network.get()) {
     for (const NamedTensor& named : network_->Parameters()) {
@@ -206,12 +216,20 @@ class TorchModel final : public Model {
       elements.push_back(1);  // the loss
       copies_ = std::make_unique<DeviceCopies>(device_, elements, &copy_meter_);
     }
+    if (make_queue != nullptr || !device_.is_cpu()) {
+      const auto queue = [&] { return make_queue != nullptr ? make_queue() : MakeCopyQueue(device_, &copy_meter_); };
+      staged_values_ = std::make_unique<StagedValues>(queue(), values_);
+      uses_told_ = network_->TellUse([this](const std::string& layer) { UseLayer(layer); });
+      if (options.pin_memory) staged_batches_ = std::make_unique<StagedBatches>(queue());
+    }
     SetThreads();
     if (!network_->has_convolutions()) return;  // nothing to choose
     if (options.layout != LayoutChoice::kAuto) {
       SetLayout(options.layout);
     } else if (device_.is_cpu() && options.batch_size > 0) {
       ChooseLayout(options.batch_size);
+    } else if (!device_.is_cpu() && options.precision != PrecisionChoice::kFp32) {
+      SetLayout(LayoutChoice::kChannelsLast);  // as tensor cores take it
     }
   }
   // The hooks hold `this`.
@@ -238,19 +256,14 @@ class TorchModel final : public Model {
 
   void SetParameter(std::size_t tensor, absl::Span<const float> values) override {
     CheckSize(tensors_[tensor], values.size());
+    if (staged_values_ != nullptr) return staged_values_->Set(tensor, values);
     const at::NoGradGuard no_grad;
-    const at::Tensor host = at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat);
-    if (device_.is_cpu()) {
-      values_[tensor].copy_(host);
-    } else {
-      // From page-locked memory the copy goes on by itself, in front of the next forward.
-      const at::Tensor pinned = host.pin_memory();
-      copy_meter_.Measure(CopyMeter::Way::kToDevice, pinned.nbytes(), [&] { values_[tensor].copy_(pinned, true); });
-    }
+    values_[tensor].copy_(at::from_blob(const_cast<float*>(values.data()), tensors_[tensor].shape, at::kFloat));
   }
 
   void GetParameter(std::size_t tensor, absl::Span<float> values) const override {
     CheckSize(tensors_[tensor], values.size());
+    if (staged_values_ != nullptr) staged_values_->Use(tensor);
     const at::NoGradGuard no_grad;
     at::from_blob(values.data(), tensors_[tensor].shape, at::kFloat).copy_(values_[tensor]);
   }
@@ -261,6 +274,7 @@ class TorchModel final : public Model {
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
       draw_seed_ = update_seed;
+      UseBuffers();
       StepResult result;
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
@@ -277,6 +291,7 @@ class TorchModel final : public Model {
       if (!loss.has_value()) return result;
       on_gradient_ = &on_gradient;
       const double backward = Seconds(CLOCK_MONOTONIC);
+      StageNext();
       loss->backward();
       ReportAbsent(on_gradient);
       for (const auto& [index, change] : BufferChanges(buffers.values())) Report(index, change);
@@ -293,6 +308,7 @@ class TorchModel final : public Model {
       held_.Release();
       SetThreads();
       draw_seed_ = update_seed;
+      UseBuffers();
       StepResult result;
       const BuffersAsBefore buffers(*network_);
       const auto end_of_step = absl::MakeCleanup([&] {
@@ -307,6 +323,7 @@ class TorchModel final : public Model {
       const std::optional<at::Tensor> loss = Forward(batch, on_loss, &result);
       if (!loss.has_value()) return result;
       const double backward = Seconds(CLOCK_MONOTONIC);
+      StageNext();
       GiveGradients(*loss, buffers.values(), on_gradient);
       result.backward_seconds = Seconds(CLOCK_MONOTONIC) - backward;
       return result;
@@ -316,7 +333,11 @@ class TorchModel final : public Model {
   void ReleaseGradients() override { held_.Release(); }
 
   absl::Status SetDeviceParameters(absl::Span<const float* const> values) override {
-    return Caught(parts_.where, [&] { return CopyDeviceValues(values, values_); });
+    return Caught(parts_.where, [&] {
+      // Those that are on their way are older.
+      if (staged_values_ != nullptr) staged_values_->UseAll();
+      return CopyDeviceValues(values, values_);
+    });
   }
 
   std::optional<int> cuda_device() const override {
@@ -336,6 +357,7 @@ class TorchModel final : public Model {
     return Caught(parts_.where, [&]() -> absl::StatusOr<StepResult> {
       SetThreads();
       draw_seed_ = update_seed;
+      UseBuffers();
       StepResult result;
       std::vector<at::Tensor> moved;
       {
@@ -347,6 +369,7 @@ class TorchModel final : public Model {
         loss->backward();
         if (clip_norm_ > 0) ClipNorm(Trained(), clip_norm_);
         local_->step();
+        StageNext();
         for (const NamedTensor& named : network_->Buffers()) {
           if (IsShared(named.value)) moved.push_back(named.value.clone());
         }
@@ -355,6 +378,28 @@ class TorchModel final : public Model {
       const at::NoGradGuard no_grad;
       for (std::size_t i = 0; i < moved.size(); ++i) values_[parameters_ + i].copy_(moved[i]);
       return result;
+    });
+  }
+
+  void StageFrom(NextBatch next) override { next_batch_ = std::move(next); }
+
+  absl::StatusOr<bool> TakeData(data::Dataset* dataset, HoldChoice hold) override {
+    if (staged_values_ == nullptr) return false;  // on the CPU
+    return Caught("LibTorch", [&]() -> absl::StatusOr<bool> {
+      data::Deferred deferred = dataset->Defer();
+      std::string why = deferred.inputs.empty() ? "it does not say what its samples are"
+                                                : WhyNotHeld(deferred, dataset->size(), FreeMemory(device_), hold);
+      if (!deferred.inputs.empty()) device_data_ = std::make_unique<DeviceData>(device_, std::move(deferred));
+      if (why.empty()) {
+        const absl::Status held = device_data_->Hold(*dataset);
+        if (held.ok()) return true;
+        if (!absl::IsFailedPrecondition(held)) return held;
+        device_data_->Release();
+        why = std::string(held.message());
+      }
+      if (hold != HoldChoice::kAlways) return false;
+      return absl::FailedPreconditionError(
+          absl::StrCat("spec.dataset.onDevice: Always, but the device cannot hold the data set: ", why));
     });
   }
 
@@ -373,11 +418,12 @@ class TorchModel final : public Model {
       SetThreads();
       // Not InferenceMode: what a network of the user's own keeps for later must be good for training too.
       const at::NoGradGuard no_grad;
+      UseBuffers();
       const BuffersAsBefore buffers(*network_);  // one that was traced may change them here too
       network_->Train(false);
       const auto end = absl::MakeCleanup([this] { network_->Train(true); });
       const at::Tensor output = Output(batch);
-      const at::Tensor target = Target(batch);
+      const at::Tensor target = this->target();
       EvaluationResult result;
       result.loss = SumOfLosses(output, target);
       for (const Metric& metric : parts_.objective.metrics) {
@@ -390,7 +436,10 @@ class TorchModel final : public Model {
 
   std::string description() const override {
     return absl::StrFormat("%s, %s, %d thread%s%s", device_.is_cpu() ? "cpu" : "cuda", Name(layout_), threads_,
-                           threads_ == 1 ? "" : "s", bf16_ ? ", bf16 autocast" : "");
+                           threads_ == 1 ? "" : "s",
+                           bf16_                        ? ", bf16 autocast"
+                           : tf32_ && !device_.is_cpu() ? ", TF32"
+                                                        : "");
   }
   std::string without_gpu() const override { return without_gpu_; }
   std::vector<int> gpus() const override {
@@ -399,9 +448,35 @@ class TorchModel final : public Model {
   DeviceTraffic traffic() const override { return copy_meter_.traffic(); }
 
  private:
+  // What the device is given from now on finds the newest values: of the buffers, the first that is asked for, and
+  // where nobody tells when a layer's parameters are, of these too.
+  void UseBuffers() {
+    if (staged_values_ == nullptr) return;
+    if (!uses_told_) return staged_values_->UseAll();
+    for (std::size_t tensor = parameters_; tensor < values_.size(); ++tensor) staged_values_->Use(tensor);
+  }
+
+  void UseLayer(const std::string& layer) {
+    for (std::size_t tensor = 0; tensor < parameters_; ++tensor) {
+      const std::string& name = tensors_[tensor].name;
+      if (name.starts_with(layer) && name[layer.size()] == '.') staged_values_->Use(tensor);
+    }
+  }
+
+  // The next minibatch is on its way while the device computes. One that is wrong is so when its turn comes.
+  void StageNext() {
+    if (staged_batches_ == nullptr || next_batch_ == nullptr) return;
+    std::shared_ptr<const data::Batch> next = next_batch_();
+    if (next == nullptr || staged_batches_->IsStaged(*next) || !Check(*next).ok()) return;
+    const std::vector<at::Tensor> arrays = ArraysOf(*next);
+    staged_batches_->Stage(std::move(next), arrays);
+  }
+
+  // What LibTorch keeps for all that computes.
   void SetThreads() const {
     // LibTorch keeps this a thread of the program, so it is set where the work is done.
     if (at::get_num_threads() != threads_) at::set_num_threads(threads_);
+    if (!device_.is_cpu()) AllowTf32(tf32_);
   }
 
   // The parameters: handles of the same tensors.
@@ -456,6 +531,7 @@ class TorchModel final : public Model {
     on_gradient_ = &on_gradient;
     loss.backward();
     for (const auto& [index, change] : BufferChanges(before)) copies_->Start(index, change);
+    StageNext();
     result->loss = double{copies_->Next(kDeviceLimit)->values.front()};
     const double forward = Seconds(CLOCK_MONOTONIC);
     result->forward_seconds = forward - start;
@@ -495,6 +571,7 @@ class TorchModel final : public Model {
     const at::Tensor loss = Loss(batch);
     copies_->Start(tensors_.size(), loss);
     GiveGradients(loss, before, on_gradient);
+    StageNext();
     result->loss = double{copies_->Next(kDeviceLimit)->values.front()};
     result->forward_seconds = Seconds(CLOCK_MONOTONIC) - start;
     if (on_loss) on_loss(result->loss);
@@ -507,50 +584,10 @@ class TorchModel final : public Model {
     std::abort();
   }
 
-  static absl::Status CheckArray(const data::Field& field, const std::vector<data::Array>& arrays, std::int64_t size) {
-    if (arrays.size() != 1) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("a batch of %d fields, expected one: %s", arrays.size(), data::ToString(field)));
-    }
-    const data::Array& array = arrays.front();
-    std::vector<std::int64_t> expected = field.shape;
-    expected.insert(expected.begin(), size);
-    if (field.ragged() && array.shape.size() == expected.size()) expected[1] = array.shape[1];
-    std::size_t bytes = data::BytesOf(field.type);
-    for (const std::int64_t extent : expected) bytes *= static_cast<std::size_t>(extent);
-    const std::size_t lengths = field.ragged() ? static_cast<std::size_t>(size) : 0;
-    if (size > 0 && array.type == field.type && array.shape == expected && array.bytes.size() == bytes &&
-        array.lengths.size() == lengths) {
-      return absl::OkStatus();
-    }
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "a batch with %s %s of %d bytes and %d lengths, expected at least one sample of %s", data::Name(array.type),
-        data::ShapeText(array.shape), array.bytes.size(), array.lengths.size(), data::ToString(field)));
-  }
-
-  template <typename T>
-  static absl::Status CheckBelow(const data::Field& field, const data::Array& array) {
-    for (const T value : array.values<T>()) {
-      if (value < 0 || static_cast<std::int64_t>(value) >= field.classes) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("%s %d, expected 0 to %d", field.name, value, field.classes - 1));
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  static absl::Status CheckValues(const data::Field& field, const data::Array& array) {
-    if (field.classes == 0) return absl::OkStatus();
-    if (field.type == data::ElementType::kI64) return CheckBelow<std::int64_t>(field, array);
-    if (field.type == data::ElementType::kI32) return CheckBelow<std::int32_t>(field, array);
-    return absl::OkStatus();
-  }
-
   absl::Status Check(const data::Batch& batch) const {
-    if (absl::Status input = CheckArray(parts_.input, batch.inputs, batch.size()); !input.ok()) return input;
-    if (absl::Status target = CheckArray(parts_.target, batch.targets, batch.size()); !target.ok()) return target;
-    if (absl::Status input = CheckValues(parts_.input, batch.inputs[0]); !input.ok()) return input;
-    return CheckValues(parts_.target, batch.targets[0]);
+    if (!DeviceData::IsDeferred(batch)) return CheckBatch(parts_.input, parts_.target, batch);
+    if (device_data_ != nullptr) return device_data_->Check(batch);
+    return absl::InvalidArgumentError("a batch of a data set that the model has not taken");
   }
 
   at::MemoryFormat format() const {
@@ -564,16 +601,30 @@ class TorchModel final : public Model {
     }
   }
 
-  // What LibTorch has pinned it keeps until the copy from it is done, and then for the next one.
-  at::Tensor Pinned(const at::Tensor& host) const { return pinned_ ? host.contiguous().pin_memory() : host; }
+  // Of the host.
+  std::vector<at::Tensor> ArraysOf(const data::Batch& batch) const {
+    std::vector<at::Tensor> arrays;
+    if (!batch.inputs.empty()) arrays = {View(batch.inputs.front()), View(batch.targets.front())};
+    if (!DeviceData::IsDeferred(batch)) return arrays;
+    for (at::Tensor& array : device_data_->Travelling(batch)) arrays.push_back(std::move(array));
+    return arrays;
+  }
+
+  // The arrays of a batch on the device, in the types of the fields; until the next call.
+  void Begin(const data::Batch& batch) const {
+    std::vector<at::Tensor> arrays;
+    if (staged_batches_ == nullptr || !staged_batches_->IsStaged(batch)) arrays = ArraysOf(batch);
+    here_ = staged_batches_ == nullptr ? std::move(arrays) : staged_batches_->Begin(batch, arrays);
+    for (at::Tensor& array : here_) array = array.to(device_);
+    if (DeviceData::IsDeferred(batch)) here_ = device_data_->Make(here_);
+  }
 
   Flow Samples(const data::Batch& batch) const {
-    const data::Array& array = batch.inputs.front();
-    at::Tensor samples = View(array);
+    at::Tensor samples = here_.front();
     Flow flow;
-    if (!array.lengths.empty()) {
-      flow.lengths = at::tensor(array.lengths, at::kLong);
-      flow.value = Pinned(samples).to(device_, pinned_);
+    if (!batch.inputs.empty() && !batch.inputs.front().lengths.empty()) {
+      flow.lengths = at::tensor(batch.inputs.front().lengths, at::kLong);
+      flow.value = samples;
       return flow;
     }
     const std::vector<std::int64_t>& used = network_->used_shape();
@@ -588,20 +639,24 @@ class TorchModel final : public Model {
       flow.value = at::empty_strided({batch.size(), channels, height, width},
                                      {channels * height * width, 1, channels * width, channels},
                                      samples.options().dtype(type).device(device_))
-                       .copy_(Pinned(samples), pinned_);
+                       .copy_(samples);
     } else {
-      flow.value = Pinned(samples.contiguous()).to(device_, pinned_).to(type);
+      flow.value = samples.contiguous().to(type);
     }
     if (pixels) flow.value.div_(255);
     return flow;
   }
 
-  at::Tensor Target(const data::Batch& batch) const { return Pinned(View(batch.targets.front())).to(device_, pinned_); }
+  // Of the batch that Output was last given.
+  const at::Tensor& target() const { return here_.back(); }
 
   at::Tensor Output(const data::Batch& batch) const {
+    Begin(batch);
     const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
-    return network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+    const at::Tensor output = network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+    if (staged_values_ != nullptr) staged_values_->UseAll();  // of layers that had no part as well
+    return output;
   }
 
   // None: nobody wants to go on with this loss.
@@ -618,8 +673,8 @@ class TorchModel final : public Model {
     const SeededDraws draws(device_, draw_seed_, network_->draws());
     const at::Tensor output = Output(batch);
     const std::string& own = parts_.objective.own_loss;
-    if (own.empty()) return LossOf(parts_.objective, output, Target(batch), at::Reduction::Mean);
-    const Sum measured = model::MeasureOwn(*FindNamed(parts_.own->losses, own), output, Target(batch));
+    if (own.empty()) return LossOf(parts_.objective, output, target(), at::Reduction::Mean);
+    const Sum measured = model::MeasureOwn(*FindNamed(parts_.own->losses, own), output, target());
     return measured.sum / measured.count;
   }
 
@@ -697,7 +752,7 @@ class TorchModel final : public Model {
   const std::string without_gpu_;
   const int threads_;
   const bool bf16_;
-  const bool pinned_;
+  const bool tf32_;
   const at::Device device_;
   Network* const network_;  // of parts_
   std::vector<Tensor> tensors_;
@@ -713,7 +768,13 @@ class TorchModel final : public Model {
   std::uint64_t draw_seed_ = 0;  // of the step under way
   std::vector<bool> delivered_;
   CopyMeter copy_meter_{device_};
-  std::unique_ptr<DeviceCopies> copies_;  // of a device that is not the CPU
+  std::unique_ptr<DeviceCopies> copies_;           // of a device that is not the CPU
+  std::unique_ptr<StagedValues> staged_values_;    // likewise
+  bool uses_told_ = false;                         // UseLayer is called
+  std::unique_ptr<StagedBatches> staged_batches_;  // null: each is copied when it is computed with
+  NextBatch next_batch_;
+  std::unique_ptr<DeviceData> device_data_;  // of a data set that was taken
+  mutable std::vector<at::Tensor> here_;     // see Begin
 };
 
 // Of CUDA's devices that with `number`.
@@ -790,7 +851,7 @@ absl::StatusOr<Parts> MakeParts(const ModelOptions& options, at::Device device) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) {
+absl::StatusOr<std::unique_ptr<Model>> CreateCopiedModel(const ModelOptions& options, const MakeQueue& make_queue) {
   return Caught("LibTorch", [&]() -> absl::StatusOr<std::unique_ptr<Model>> {
     // Operations run one after another, each on its own threads. May be set once a process, before the first work.
     static std::once_flag once;
@@ -800,7 +861,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
     std::string without_gpu;
     const absl::StatusOr<at::Device> device = ChooseDevice(options.device, options.device_number, &without_gpu);
     if (!device.ok()) return device.status();
-    if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision != PrecisionChoice::kFp32)) {
+    if (options.layout == LayoutChoice::kFused && (!device->is_cpu() || options.precision == PrecisionChoice::kBf16)) {
       return absl::FailedPreconditionError("the fused layout is for fp32 on the CPU");
     }
     absl::StatusOr<Parts> parts = MakeParts(options, *device);
@@ -811,8 +872,12 @@ absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) 
       return absl::FailedPreconditionError(
           "the fused layout is for convolution, ReLU and average pooling of 2 in a row");
     }
-    return std::make_unique<TorchModel>(options, *std::move(parts), *device, std::move(without_gpu));
+    return std::make_unique<TorchModel>(options, *std::move(parts), *device, std::move(without_gpu), make_queue);
   });
+}
+
+absl::StatusOr<std::unique_ptr<Model>> CreateModel(const ModelOptions& options) {
+  return CreateCopiedModel(options, nullptr);
 }
 
 }  // namespace downpour::model

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,7 +20,8 @@ struct Minibatch {
   friend bool operator==(const Minibatch& a, const Minibatch& b) = default;
 };
 
-// The minibatches of a data plan, read ahead. Prefetch and Take are called from one thread, times from any.
+// The minibatches of a data plan, read ahead. Prefetch, Take and Ahead are called from one thread, times
+// from any.
 class BatchLoader {
  public:
   // Minibatches have `size` samples, the last of an update what is left. `dataset` outlives the loader.
@@ -32,9 +34,11 @@ class BatchLoader {
   // as those of a lease that is lost, is dropped.
   void Prefetch(const core::DataPlan& plan, const Minibatch& from, const std::vector<core::UpdateId>& updates);
   // Read ahead or now; with the data set's errors.
-  absl::StatusOr<data::Batch> Take(const core::DataPlan& plan, const Minibatch& minibatch) {
+  absl::StatusOr<std::shared_ptr<const data::Batch>> Take(const core::DataPlan& plan, const Minibatch& minibatch) {
     return prefetcher_.Take(Plan(plan, minibatch).request);
   }
+  // What will be taken next, if it is here already; else null.
+  std::shared_ptr<const data::Batch> Ahead() const { return prefetcher_.Ahead(); }
 
   data::WaitTimes times() const { return prefetcher_.times(); }
 

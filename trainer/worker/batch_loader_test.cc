@@ -54,14 +54,14 @@ core::DataPlan MakePlan() {
 }
 
 void ExpectTaken(BatchLoader* loader, const core::DataPlan& plan, const Minibatch& minibatch) {
-  const absl::StatusOr<data::Batch> batch = loader->Take(plan, minibatch);
+  const auto batch = loader->Take(plan, minibatch);
   ASSERT_TRUE(batch.ok()) << batch.status();
   std::vector<std::int64_t> expected;
   const std::uint64_t seed = plan.UpdateSeed(minibatch.update, minibatch.number);
   for (const std::int64_t index : plan.SampleIndices(minibatch.update, minibatch.number, kSize)) {
     expected.insert(expected.end(), {index, static_cast<std::int64_t>(seed)});
   }
-  const absl::Span<const std::int64_t> values = batch->inputs[0].values<std::int64_t>();
+  const absl::Span<const std::int64_t> values = (*batch)->inputs[0].values<std::int64_t>();
   EXPECT_EQ(std::vector<std::int64_t>(values.begin(), values.end()), expected)
       << "group " << minibatch.update.group << ", minibatch " << minibatch.number;
 }

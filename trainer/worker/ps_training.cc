@@ -97,7 +97,9 @@ class PsTraining final : public TrainingLoop {
         core_(CoreOptions(), &store_),
         timer_([this] { OnTimer(); }),
         calls_(options_.coordinator),
-        data_client_(NewDataClient(options_)) {}
+        data_client_(NewDataClient(options_)) {
+    model_->StageFrom([this] { return loader_.Ahead(); });
+  }
 
   // Callbacks of the data client may use everything else, and the client, until it is destroyed.
   ~PsTraining() override {
@@ -241,10 +243,10 @@ class PsTraining final : public TrainingLoop {
     const auto on_loss = [&finite](double loss) { return finite = std::isfinite(loss); };
     for (std::uint32_t number = 0; number < count && finite; ++number) {
       if (number > 0 && Abandoned()) return;
-      const absl::StatusOr<data::Batch> read = loader_.Take(*plan, {work.update, number});
+      const auto read = loader_.Take(*plan, {work.update, number});
       if (!read.ok() && Abandoned()) return;
       if (!read.ok()) return Fail(read.status());
-      const data::Batch& batch = *read;
+      const data::Batch& batch = **read;
       // All of its samples are broken, and skipped: there is no gradient of none.
       if (batch.size() == 0) finite = false;
       if (!finite) break;

@@ -39,7 +39,9 @@ struct RingStep::Computed {
 };
 
 RingStep::RingStep(const Options& options, model::Model* model, BatchLoader* loader, GradientBuckets buckets)
-    : options_(options), model_(model), loader_(loader), buckets_(std::move(buckets)), said_(kSaidCount) {}
+    : options_(options), model_(model), loader_(loader), buckets_(std::move(buckets)), said_(kSaidCount) {
+  model_->StageFrom([loader] { return loader->Ahead(); });
+}
 
 void RingStep::SendReady(collective::Collective& group, bool waits, Computed* computed) {
   // The sum of one is there already.
@@ -95,12 +97,13 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
     const std::uint32_t count = plan.minibatches_in_update(update, options_.batch_size);
     result.samples += plan.samples_in_update(update);
     for (std::uint32_t number = 0; number < count; ++number) {
-      const absl::StatusOr<data::Batch> batch = loader_->Take(plan, {update, number});
-      if (!batch.ok()) return batch.status();
+      const auto read = loader_->Take(plan, {update, number});
+      if (!read.ok()) return read.status();
+      const data::Batch& batch = **read;
       loader_->Prefetch(plan, {update, number + 1}, ahead);
       result.data_seconds += absl::ToDoubleSeconds(service::MonotonicNow() - begun);
       // All of its samples are broken, and skipped: there is no gradient of none.
-      if (batch->size() == 0) said_[kBad] = 1;
+      if (batch.size() == 0) said_[kBad] = 1;
       if (said_[kBad] != 0) return absl::OkStatus();
       // Of the samples that are planned: those that are left out as broken ones do not make it weigh less.
       const std::uint64_t first = std::uint64_t{number} * options_.batch_size;
@@ -122,8 +125,8 @@ absl::Status RingStep::ComputeOwn(const core::RingWork& work, const core::RingRe
       };
       const std::uint64_t seed = plan.UpdateSeed(update, number);
       const absl::StatusOr<model::StepResult> step =
-          options_.on_device ? model_->ComputeDeviceGradients(*batch, seed, on_loss, on_gradient)
-                             : model_->ComputeGradients(*batch, seed, on_loss,
+          options_.on_device ? model_->ComputeDeviceGradients(batch, seed, on_loss, on_gradient)
+                             : model_->ComputeGradients(batch, seed, on_loss,
                                                         [&](std::size_t tensor, absl::Span<const float> gradient) {
                                                           on_gradient(tensor, gradient.data());
                                                         });

@@ -8,6 +8,7 @@
 #include "trainer/core/schedule.h"
 #include "trainer/core/step_id.h"
 #include "trainer/data/files/shown_path.h"
+#include "trainer/data/index_dataset.h"
 #include "trainer/model/devices.h"
 #include "trainer/worker/dataset_spec.h"
 #include "trainer/worker/initial_weights.h"
@@ -44,13 +45,30 @@ model::ModelOptions MakeModelOptions(const v1::TrainingConfig& config, const dat
                    : config.device() == v1::DEVICE_CUDA ? model::DeviceChoice::kCuda
                                                         : model::DeviceChoice::kAuto;
   options.pin_memory = config.dataset().pin_memory();
-  options.precision =
-      config.precision() == v1::PRECISION_BF16 ? model::PrecisionChoice::kBf16 : model::PrecisionChoice::kFp32;
+  options.precision = config.precision() == v1::PRECISION_BF16   ? model::PrecisionChoice::kBf16
+                      : config.precision() == v1::PRECISION_TF32 ? model::PrecisionChoice::kTf32
+                                                                 : model::PrecisionChoice::kFp32;
+  options.layout = config.memory_format() == v1::MEMORY_FORMAT_CONTIGUOUS      ? model::LayoutChoice::kContiguous
+                   : config.memory_format() == v1::MEMORY_FORMAT_CHANNELS_LAST ? model::LayoutChoice::kChannelsLast
+                                                                               : model::LayoutChoice::kAuto;
   options.threads = static_cast<int>(config.threads());
   options.batch_size = config.batch_size();
   options.seed = config.seed();
   if (core::HasLocalSteps(config)) options.local_optimizer = MakeLocalOptimizer(config);
   return options;
+}
+
+// Has the model do, and hold, what it can of the training set.
+absl::Status GiveData(v1::OnDevice on_device, model::Model& model, std::unique_ptr<data::Dataset>* train) {
+  const absl::StatusOr<bool> held =
+      model.TakeData(train->get(), on_device == v1::ON_DEVICE_ALWAYS  ? model::HoldChoice::kAlways
+                                   : on_device == v1::ON_DEVICE_NEVER ? model::HoldChoice::kNever
+                                                                      : model::HoldChoice::kAuto);
+  if (!held.ok()) return held.status();
+  if (!*held) return absl::OkStatus();
+  spdlog::info("the device holds all {} training samples", (*train)->size());
+  *train = data::MakeIndexDataset((*train)->size(), (*train)->fields());
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -74,6 +92,8 @@ absl::StatusOr<std::unique_ptr<WorkerProcess>> WorkerProcess::Create(WorkerProce
   }
   spdlog::info("{} on {}, {} training samples", ModelName(options.config.model()), (*model)->description(),
                datasets->train->size());
+  const absl::Status given = GiveData(options.config.dataset().on_device(), **model, &datasets->train);
+  if (!given.ok()) return given;
   return Create(std::move(options), std::move(datasets->train), std::move(datasets->test), *std::move(model));
 }
 

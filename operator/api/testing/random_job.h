@@ -235,6 +235,7 @@ inline void DropUnused(DatasetSpec& dataset, bool evaluates) {
 // What looks at evaluations, where there are none, and metrics that there are not.
 inline void DropUnmeasured(TrainingJobSpec& spec) {
   TrainingSpec& training = spec.training;
+  if (training.device == Device::kCpu && training.precision == Precision::kTf32) training.precision = Precision::kFp32;
   if (!training.evaluate || spec.update.mode == UpdateMode::kSandblaster) {
     training.early_stopping.reset();
     training.reduce_on_plateau.reset();

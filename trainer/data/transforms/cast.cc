@@ -56,13 +56,18 @@ absl::StatusOr<Transform> Cast(const Column& column, ElementType type) {
     output.classes = 0;
     output.class_names.clear();
   }
-  return Transform{std::move(output), [from = column.type, type](const Value& value, Random* /*random*/) {
+  std::optional<BatchStep> batched;
+  // One that may find values which the type does not hold names their sample.
+  if (type == ElementType::kF32) batched = BatchStep{.type = BatchStep::Type::kCast, .element_type = type};
+  return Transform{std::move(output),
+                   [from = column.type, type](const Value& value, Random* /*random*/) {
                      return WithElementType(from, [&](auto source) {
                        return WithElementType(type, [&](auto target) {
                          return CastValue<decltype(target), decltype(source)>(value, type);
                        });
                      });
-                   }};
+                   },
+                   false, std::move(batched)};
 }
 
 }  // namespace downpour::data

@@ -43,7 +43,8 @@ absl::StatusOr<Transform> ColorJitter(const Column& column, double brightness, d
     return absl::InvalidArgumentError(
         absl::StrCat("ColorJitter is for images of 3 channels, or of 1 without saturation, not of ", column.shape[0]));
   }
-  return Transform{column, [=](Value value, Random* random) -> absl::StatusOr<Value> {
+  return Transform{column,
+                   [=](Value value, Random* random) -> absl::StatusOr<Value> {
                      if (random == nullptr) return value;
                      const auto factor = [random](double amount) {
                        return static_cast<float>(1 + amount * (2 * random->Fraction() - 1));
@@ -52,7 +53,8 @@ absl::StatusOr<Transform> ColorJitter(const Column& column, double brightness, d
                      const float second = factor(contrast);
                      Jitter(first, second, factor(saturation), &value);
                      return value;
-                   }};
+                   },
+                   true};
 }
 
 }  // namespace downpour::data

@@ -33,8 +33,7 @@ absl::StatusOr<Value> Cropped(const Crop& crop, const Value& value, Random* rand
   const std::int64_t width = value.shape[2];
   // Of the first row and column that is kept; negative: in the padding.
   const auto begin = [&](std::int64_t extent, std::int64_t kept) {
-    const std::int64_t room = extent + 2 * crop.padding - kept;
-    return (crop.random && random != nullptr ? random->Between(0, room) : room / 2) - crop.padding;
+    return DrawCrop(extent, kept, crop.padding, crop.random ? random : nullptr);
   };
   const std::int64_t top = begin(height, crop.height);
   const std::int64_t left = begin(width, crop.width);
@@ -58,7 +57,12 @@ absl::StatusOr<Transform> Bind(const Column& column, const Crop& crop) {
   Column output = column;
   output.shape = {column.shape[0], crop.height, crop.width};
   return Transform{std::move(output),
-                   [crop](const Value& value, Random* random) { return Cropped(crop, value, random); }};
+                   [crop](const Value& value, Random* random) { return Cropped(crop, value, random); }, crop.random,
+                   BatchStep{.type = BatchStep::Type::kCrop,
+                             .height = crop.height,
+                             .width = crop.width,
+                             .padding = crop.padding,
+                             .random = crop.random}};
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ absl::StatusOr<Transform> Normalise(const Column& column, std::vector<float> mea
   output.type = ElementType::kF32;
   output.classes = 0;
   output.class_names.clear();
+  BatchStep batched{.type = BatchStep::Type::kNormalise, .mean = mean, .deviation = deviation};
   if (bytes) {
     return Transform{std::move(output),
                      [table = OfPixels(mean, deviation), channels = mean.size()](
@@ -60,7 +61,8 @@ absl::StatusOr<Transform> Normalise(const Column& column, std::vector<float> mea
                          return table[channel * 256 + pixel];
                        };
                        return Normalised<std::uint8_t>(value, channels, of);
-                     }};
+                     },
+                     false, std::move(batched)};
   }
   return Transform{std::move(output),
                    [mean = std::move(mean), deviation = std::move(deviation)](
@@ -69,7 +71,8 @@ absl::StatusOr<Transform> Normalise(const Column& column, std::vector<float> mea
                        return (element - mean[channel]) / deviation[channel];
                      };
                      return Normalised<float>(value, mean.size(), of);
-                   }};
+                   },
+                   false, std::move(batched)};
 }
 
 }  // namespace downpour::data

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "trainer/data/deferred.h"
 #include "trainer/data/random.h"
 #include "trainer/data/sample_source.h"
 #include "trainer/data/vocabulary.h"
@@ -24,6 +26,8 @@ namespace downpour::data {
 struct Transform {
   Column output;                                                            // what becomes of the column
   std::function<absl::StatusOr<Value>(Value value, Random* random)> apply;  // empty: nothing is done
+  bool random = false;                                                      // it draws
+  std::optional<BatchStep> batched = std::nullopt;                          // the same, for a whole minibatch
 };
 
 // To height x width, bilinear between the middles of pixels, without smoothing, as Keras's and TensorFlow's resize is

@@ -104,6 +104,19 @@ struct ThrowsInTraining : Pair {
 };
 DOWNPOUR_MODEL("ThrowsInTraining", ThrowsInTraining);
 
+// What LibTorch throws when a GPU has no more memory.
+struct RunsOutOfMemory : Pair {
+  using Pair::Pair;
+  Tensor forward(const Tensor& images) {
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, !is_training(),
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which "
+        "1.12 GiB is free. Process 7 has 3.00 GiB memory in use. See the documentation\nand more of it");
+    return Pair::forward(images);
+  }
+};
+DOWNPOUR_MODEL("RunsOutOfMemory", RunsOutOfMemory);
+
 struct Crashes : Pair {
   explicit Crashes(const downpour::Parameters& parameters) : Pair(parameters) { std::raise(SIGSEGV); }
 };

@@ -140,7 +140,7 @@ struct Observed {
   std::string temporary_output;
   // Likewise: the templates that mount no volume that outlives their pods where checkpoints go: "A and B"; else empty.
   std::string temporary_checkpoints;
-  std::string gpus;  // the resource of GPUs that the workers' template asks for: "nvidia.com/gpu"; empty: none
+  std::string gpus;     // the resource of GPUs that the workers' template asks for: "nvidia.com/gpu"; empty: none
   int worker_gpus = 1;  // on which each is to compute
   std::vector<Instance> instances;
   std::optional<CoordinatorReport> report;

@@ -41,7 +41,7 @@ def compare(session: Session, model: str) -> str:
 
 def train_and_compare(session: Session, path: Path, devices: list[str], seed: int) -> list[tensors.Comparison]:
     def train(device: str, **fields: Any) -> dict[str, tensors.Tensor]:
-        run = session.downpour.run(path, {**session.on_device(device), "training.seed": seed, **fields}, tf32=False)
+        run = session.downpour.run(path, {**session.on_device(device), "training.seed": seed, **fields})
         if run.summary["ledger"]["expected"] != UPDATES or run.summary["ledger"]["skipped"] != 0:
             raise Failure(f"got {run.summary['ledger']}, expected {UPDATES} updates and none skipped")
         return tensors.read(run.model)
@@ -68,7 +68,7 @@ class Checkpoints:
 
     def train(self, device: str, epochs: int, more: dict[str, Any]) -> Run:
         fields = {**self.session.on_device(device), "training.epochs": epochs}
-        return self.session.downpour.run(self.path, fields | more, tf32=False)
+        return self.session.downpour.run(self.path, fields | more)
 
     def in_one_life(self) -> str:
         reference = self.session.reference

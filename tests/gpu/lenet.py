@@ -28,7 +28,7 @@ def train(session: Session) -> str:
     epochs = session.size(EPOCHS, 400)
     batch = session.size(256, 10)
     run = session.downpour.run(manifest("lenet.yaml"), {
-        **session.on_device(), "training.epochs": epochs, "training.batchSize": batch,
+        **session.fast_on_device(), "training.epochs": epochs, "training.batchSize": batch,
         "dataset.path": str(PACKED / session.size("images", "few-images"))})
     if not uses_shared_memory(run.log("worker-0")):
         raise Failure("worker-0 used the network alone")

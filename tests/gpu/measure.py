@@ -25,7 +25,7 @@ import peers
 import rates
 from report import Results
 from runs import Downpour
-from session import Session
+from session import Session, fast_precision
 from steps import Steps, Stopped
 
 
@@ -50,7 +50,7 @@ PARTS = {
     "rates": Part(rates.rates, 120),
 }
 MODELS = ["lenet", "cifar-cnn", "bilstm"]
-PRECISIONS = ["fp32", "bf16"]
+PRECISIONS = ["fp32", "tf32", "bf16"]
 
 
 def names(text: str, known: list[str], option: str) -> list[str]:
@@ -108,7 +108,7 @@ def main() -> None:
                         help="the reference, and what is compared with it; CPU,CPU tries this out")
     parser.add_argument("--models", default=",".join(MODELS), help="of equality, checkpoints and rates: some of %(default)s")
     parser.add_argument("--batches", default="", metavar="NAME=N,...", help="of peers and profile, instead of the usual ones")
-    parser.add_argument("--precisions", default="fp32", help=f"of peers: some of {','.join(PRECISIONS)}")
+    parser.add_argument("--precisions", help=f"of peers: some of {','.join(PRECISIONS)}; otherwise tf32 on a GPU, fp32 on the CPU")
     parser.add_argument("--torch-lib", type=Path, metavar="FOLDER", help="PyTorch's; otherwise that of this python3")
     parser.add_argument("--limit", type=float, default=400, metavar="SECONDS", help="for all of it")
     parser.add_argument("--quick", action="store_true", help="small sizes, which try this out and say nothing of speed")
@@ -119,7 +119,7 @@ def main() -> None:
     try:
         parts = parts_of(options.parts)
         options.models = names(options.models, MODELS, "--models")
-        options.precisions = names(options.precisions, PRECISIONS, "--precisions")
+        options.precisions = names(options.precisions or fast_precision(devices[1]), PRECISIONS, "--precisions")
         options.batches = batches_of(options.batches)
     except ValueError as error:
         parser.error(str(error))

@@ -1,7 +1,7 @@
 """A network of the model zoo as one writes it with PyTorch: all data on the device, shuffled anew every epoch, plain SGD.
 Prints the time of a step, and how many values the network has.
 
-Usage: peer.py MODEL --device DEVICE --shape EXTENT,... --classes N --samples N --batch N --precision fp32|bf16 --threads N
+Usage: peer.py MODEL --device DEVICE --shape EXTENT,... --classes N --samples N --batch N --precision fp32|tf32|bf16 --threads N
                --warm-up SECONDS --seconds SECONDS
 """
 
@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--classes", type=int, required=True, help="0: an image is to be predicted")
     parser.add_argument("--samples", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
-    parser.add_argument("--precision", choices=["fp32", "bf16"], required=True)
+    parser.add_argument("--precision", choices=["fp32", "tf32", "bf16"], required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--warm-up", type=float, required=True)
     parser.add_argument("--seconds", type=float, required=True)
@@ -91,7 +91,12 @@ def main():
     torch.set_num_threads(options.threads)
     device = torch.device(options.device)
     synchronize = torch.cuda.synchronize if options.device == "cuda" else lambda: None
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.precision == "tf32"
     network = NETWORKS[options.model](options.shape, options.classes).to(device)
+    # As tensor cores take it.
+    layout = torch.contiguous_format if options.precision == "fp32" else torch.channels_last
+    if len(options.shape) == 3:
+        network = network.to(memory_format=layout)
     optimizer = torch.optim.SGD(network.parameters(), 0.01)
     loss = nn.CrossEntropyLoss() if options.classes else nn.MSELoss()
     inputs, targets = make_data(options, device)
@@ -108,6 +113,8 @@ def main():
         batch = inputs[chosen]
         if batch.dtype == torch.uint8:
             batch = batch.float().div_(255)
+        if batch.dim() == 4:
+            batch = batch.contiguous(memory_format=layout)
         optimizer.zero_grad()
         with autocast:
             output = network(batch)

@@ -8,7 +8,7 @@ DEMO = {"worker.replicas": 2, "training.epochs": 2, "training.evaluate": "true"}
 
 
 def demo(session: Session) -> str:
-    fields = {**session.on_device(), **DEMO, "dataset.path": str(PACKED / session.size("images", "few-images"))}
+    fields = {**session.fast_on_device(), **DEMO, "dataset.path": str(PACKED / session.size("images", "few-images"))}
     run = session.downpour.run(manifest("measure/lenet.yaml"), fields)
     kept = ("testAccuracy", "samplesPerSecond", "totalSeconds", "restarts", "ledger", "audit")
     session.results.add("demo", {
@@ -19,7 +19,7 @@ def demo(session: Session) -> str:
 
 
 def measure(session: Session, model: str, device: str) -> str:
-    fields = session.on_device(device)
+    fields = session.fast_on_device(device)
     run = session.downpour.run(manifest(f"measure/{model}.yaml"), {**fields, "training.epochs": 100000},
                                measured_seconds=WARM_UP_SECONDS + session.size(MEASURED_SECONDS, 3))
     rate = steady_rate(run.progress)

@@ -88,11 +88,11 @@ class Downpour:
             subprocess.run([program, "--help"], env=self.environment, stdout=subprocess.DEVNULL, check=True, timeout=60)
         return "they start"
 
-    def run(self, manifest: Path, fields: dict[str, Any], *, tf32: bool = True, measured_seconds: float | None = None,
+    def run(self, manifest: Path, fields: dict[str, Any], *, measured_seconds: float | None = None,
             step: Callable[[Path], None] | None = None, environment: dict[str, str] | None = None) -> Run:
         """Until the job ends, or has been training for `measured_seconds`. `step` is called with the run's folder again and
         again meanwhile. Failure: it did not do so in time, or its ledger is not exact."""
-        run = self.run_to_any_end(manifest, fields, tf32=tf32, measured_seconds=measured_seconds, step=step,
+        run = self.run_to_any_end(manifest, fields, measured_seconds=measured_seconds, step=step,
                                   environment=environment)
         measured = measured_seconds is not None and run.summary.get("phase") == "Stopped" and bool(run.progress)
         if not measured and (run.exit_code != 0 or run.summary.get("audit") != "Exact"):
@@ -100,7 +100,7 @@ class Downpour:
                           f"{last_lines(errors_of(run.folder), run.folder)}")
         return run
 
-    def run_to_any_end(self, manifest: Path, fields: dict[str, Any], *, tf32: bool = True,
+    def run_to_any_end(self, manifest: Path, fields: dict[str, Any], *,
                        measured_seconds: float | None = None, step: Callable[[Path], None] | None = None,
                        environment: dict[str, str] | None = None) -> Run:
         """Likewise, whatever becomes of it. Failure: it did not end in time."""
@@ -112,8 +112,6 @@ class Downpour:
         for field, value in {"activeDeadlineSeconds": max(1, round(limit)), **fields}.items():
             command += ["--set", f"{field}={value}"]
         environment = {**self.environment, **(environment or {})}
-        if not tf32:
-            environment["NVIDIA_TF32_OVERRIDE"] = "0"  # cuBLAS and cuDNN obey; LibTorch lets cuDNN use TF32
         deadline = time.monotonic() + limit
         stop_at, late = None, False
         output, errors = self.scratch / f"{folder.name}.json", errors_of(folder)

@@ -35,10 +35,18 @@ class Session:
         device = device or self.device
         return {"training.device": device, "training.threads": self.results.machine["threads"] if device == "CPU" else 1}
 
+    def fast_on_device(self, device: str | None = None) -> dict[str, Any]:
+        """Where speed is measured: with TF32, on a GPU."""
+        return {**self.on_device(device), "training.precision": fast_precision(device or self.device)}
+
     def target(self, holds: bool, expected: str) -> None:
         """What is said of GPUs alone, and of all there is to do."""
         if self.on_gpu and not self.quick and not holds:
             raise Failure(f"expected {expected}")
+
+
+def fast_precision(device: str) -> str:
+    return "tf32" if device == "CUDA" else "fp32"
 
 
 def manifest(name: str) -> Path:

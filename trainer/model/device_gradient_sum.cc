@@ -135,7 +135,7 @@ absl::StatusOr<StepResult> DeviceGradientSum::Compute(std::size_t replica, Model
       return absl::InternalError(WhatWasThrown());  // the others are to be let go of all the same
     }
   };
-  const absl::StatusOr<StepResult> result = compute();
+  absl::StatusOr<StepResult> result = compute();
   absl::Status status = result.status();
   status.Update(taken);
   if (status.ok() && go_on) status = AddUp(replica);

@@ -180,8 +180,8 @@ class LayerNetwork final : public Network, public torch::nn::Module {
   bool has_convolutions() const override { return has_convolutions_; }
   bool can_fuse() const override { return can_fuse_; }
   bool draws() const override { return draws_; }
-  bool TellUse(std::function<void(const std::string&)> use) override {
-    use_ = std::move(use);
+  bool TellUse(const std::function<void(const std::string&)>& use) override {
+    use_ = use;
     return true;
   }
 

@@ -160,7 +160,7 @@ class Model {
   // TakeStep, once the device has been given all of a step, so that the next is on its way there while it computes. It
   // is what it is given as long as it is the same object. A model on the CPU does not ask.
   using NextBatch = std::function<std::shared_ptr<const data::Batch>()>;
-  virtual void StageFrom(NextBatch /*next*/) {}
+  virtual void StageFrom(const NextBatch& /*next*/) {}
 
   // Before the first minibatch of a data set with options.fields. A model on a GPU has it deferred (Dataset::Defer) and
   // does what is left for each minibatch there. True: it holds all samples as well, and minibatches are to be those of

@@ -53,7 +53,7 @@ class Network {
 
   // Has `use` called in Forward before a layer computes with its tensors, with its name: what they are called before
   // the first ".". False: this network does not tell.
-  virtual bool TellUse(std::function<void(const std::string& layer)> /*use*/) { return false; }
+  virtual bool TellUse(const std::function<void(const std::string& layer)>& /*use*/) { return false; }
 
   // Inputs [N, used_shape...] -> outputs [N, ...]. In training mode it draws from LibTorch's default generator and
   // changes its buffers.

@@ -381,7 +381,7 @@ class TorchModel final : public Model {
     });
   }
 
-  void StageFrom(NextBatch next) override { next_batch_ = std::move(next); }
+  void StageFrom(const NextBatch& next) override { next_batch_ = next; }
 
   absl::StatusOr<bool> TakeData(data::Dataset* dataset, HoldChoice hold) override {
     if (staged_values_ == nullptr) return false;  // on the CPU
@@ -612,9 +612,9 @@ class TorchModel final : public Model {
 
   // The arrays of a batch on the device, in the types of the fields; until the next call.
   void Begin(const data::Batch& batch) const {
-    std::vector<at::Tensor> arrays;
-    if (staged_batches_ == nullptr || !staged_batches_->IsStaged(batch)) arrays = ArraysOf(batch);
-    here_ = staged_batches_ == nullptr ? std::move(arrays) : staged_batches_->Begin(batch, arrays);
+    here_.clear();
+    if (staged_batches_ == nullptr || !staged_batches_->IsStaged(batch)) here_ = ArraysOf(batch);
+    if (staged_batches_ != nullptr) here_ = staged_batches_->Begin(batch, here_);
     for (at::Tensor& array : here_) array = array.to(device_);
     if (DeviceData::IsDeferred(batch)) here_ = device_data_->Make(here_);
   }
@@ -654,7 +654,7 @@ class TorchModel final : public Model {
     Begin(batch);
     const Flow samples = Samples(batch);
     const Autocast autocast(device_.type(), bf16_);
-    const at::Tensor output = network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
+    at::Tensor output = network_->Forward(samples, layout_ == LayoutChoice::kFused).to(at::kFloat);
     if (staged_values_ != nullptr) staged_values_->UseAll();  // of layers that had no part as well
     return output;
   }

@@ -95,8 +95,9 @@ absl::StatusOr<std::vector<double>> GradientBuckets::SumSquares(absl::Span<const
   const auto fit = [this](std::size_t count, cuda::DeviceMemory<double>* memory) {
     if (count <= memory->size()) return absl::OkStatus();
     absl::StatusOr<cuda::DeviceMemory<double>> larger = cuda::DeviceMemory<double>::Allocate(kernels_, count);
-    if (larger.ok()) *memory = *std::move(larger);
-    return larger.status();
+    if (!larger.ok()) return larger.status();
+    *memory = *std::move(larger);
+    return absl::OkStatus();
   };
   if (absl::Status fits = fit(partials, &partials_); !fits.ok()) return fits;
   if (absl::Status fits = fit(ranges.size(), &squares_); !fits.ok()) return fits;

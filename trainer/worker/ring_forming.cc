@@ -1,6 +1,7 @@
 #include "trainer/worker/ring_forming.h"
 
 #include <bit>
+#include <cstddef>
 #include <fstream>
 #include <utility>
 
@@ -65,8 +66,11 @@ absl::StatusOr<RingMembers> MakeRingMembers(const std::string& listen, const Rin
   if (!device.on_device) return members;
   if (given == nullptr && model.cuda_device().has_value()) {
     absl::StatusOr<std::unique_ptr<collective::NcclApi>> loaded = LoadNcclFor(model);
-    if (loaded.ok()) members.nccl_api = *std::move(loaded);
-    if (!loaded.ok()) members.why_no_nccl = std::string(loaded.status().message());
+    if (loaded.ok()) {
+      members.nccl_api = *std::move(loaded);
+    } else {
+      members.why_no_nccl = std::string(loaded.status().message());
+    }
     given = members.nccl_api.get();
   }
   if (given == nullptr) return members;
@@ -94,7 +98,7 @@ absl::StatusOr<FormedRing> FormedRing::Form(const RingMembers& members, const Ri
   ring.tcp_ = *std::move(tcp);
   ring.sides_ = {ring.tcp_.get(), ring.tcp_.get(), false};
   std::vector<float> words(2 * static_cast<std::size_t>(options.size));
-  float* const own = words.data() + 2 * options.rank;
+  float* const own = words.data() + 2 * static_cast<std::ptrdiff_t>(options.rank);
   own[0] = std::bit_cast<float>(static_cast<std::uint32_t>(members.nccl == nullptr ? 0 : members.nccl->port()));
   own[1] = std::bit_cast<float>(members.device);
   if (absl::Status told = ring.tcp_->AllGather(absl::MakeSpan(words), options.limit); !told.ok()) return told;

@@ -328,7 +328,7 @@ class RingTraining final : public TrainingLoop {
         replica.Initialise(number, core::Payload::OfFloats(part, nullptr));
       }
     }
-    const absl::Status loaded = LoadModel(&replica, model_.get());
+    absl::Status loaded = LoadModel(&replica, model_.get());
     if (loaded.ok()) return loaded;
     // Which says nothing about the checkpoint.
     return absl::AbortedError(DeviceFailed(loaded).message());

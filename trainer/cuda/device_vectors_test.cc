@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "trainer/core/ring/ring_replica.h"
 #include "trainer/core/testing/optimizers.h"
+#include "trainer/cuda/testing/counting_kernels.h"
 
 namespace downpour::cuda {
 namespace {
@@ -241,14 +242,17 @@ TEST(DeviceVectorsTest, AnErrorOfTheDeviceStays) {
 }
 
 TEST(DeviceVectorsTest, SayHowMuchMemoryIsMissing) {
-  const std::unique_ptr<DeviceKernels> kernels = MakeHostKernels();
+  testing::CountingKernels::Counts counts;
+  counts.fails_at = 2;  // the second of three vectors, behind an event
+  testing::CountingKernels kernels(&counts);
   v1::View view;
   *view.mutable_optimizer() = core::testing::ConfigOf(v1::ADAM);
-  view.add_tensors()->set_name("huge");
-  const std::vector<core::Slice> slices(1 << 19, core::Slice{0, 0, UINT32_MAX});
-  const auto made = MakeDeviceVectors(kernels.get(), view, slices);
+  view.add_tensors()->set_name("large");
+  const std::vector<core::Slice> slices(1 << 10, core::Slice{0, 0, 1000});
+  const auto made = MakeDeviceVectors(&kernels, view, slices);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(made.status().message()), ::testing::HasSubstr("values and 2 vectors of the optimizer, "));
+  EXPECT_EQ(counts.held, 0);
 }
 
 }  // namespace

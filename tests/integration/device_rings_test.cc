@@ -1,6 +1,5 @@
 // Rings whose gradients, values and optimizers are where those of a GPU are, with the kernels of the host and NCCL's
 // fake: the model is that of a ring on the host, bit for bit.
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,12 +13,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "downpour/v1/control.grpc.pb.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "proto/member_channel.h"
+#include "tests/integration/testing/finish_when_done.h"
 #include "trainer/collective/fake_nccl.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/cuda/device_kernels.h"
@@ -104,25 +100,6 @@ v1::TrainingConfig ConfigOf(const Job& job, std::size_t workers, const std::stri
   return config;
 }
 
-// Sends the workers home as soon as the job is over.
-absl::Status FinishWhenDone(const std::string& address) {
-  const auto stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
-  const absl::Time deadline = absl::Now() + kPatience;
-  std::string why;
-  while (absl::Now() < deadline) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-    v1::FinishRequest request;
-    request.set_job_uid(kJobUid);
-    v1::FinishReply reply;
-    const grpc::Status status = stub->Finish(&context, request, &reply);
-    if (status.ok() && reply.accepted()) return absl::OkStatus();
-    why = status.ok() ? reply.message() : status.error_message();
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return absl::DeadlineExceededError(why);
-}
-
 // The model file. `communicators`: of NCCL's, that were made. `failing`: of the last worker, which is lost by it.
 std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_t* communicators = nullptr,
                   CountingKernels::Counts* failing = nullptr) {
@@ -174,7 +151,7 @@ std::string Train(const Job& job, const std::vector<Where>& workers, std::int64_
         process.reset();  // as a process that ends
       });
     }
-    const absl::Status finished = FinishWhenDone((*coordinator)->address());
+    const absl::Status finished = downpour::testing::FinishWhenDone((*coordinator)->address(), kJobUid, kPatience);
     EXPECT_TRUE(finished.ok()) << finished;
     if (!finished.ok()) {
       for (const auto& process : processes) {

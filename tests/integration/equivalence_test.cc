@@ -1,7 +1,6 @@
 // With one worker, training through parameter servers gives the weights of a sequential loop, whatever the number of
 // ps: plain SGD, and each way to make an update of several minibatches. In mode Synchronous several workers do.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -13,12 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "downpour/v1/control.grpc.pb.h"
-#include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
-#include "proto/member_channel.h"
+#include "tests/integration/testing/finish_when_done.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/coordinator/server.h"
 #include "trainer/core/data_plan.h"
@@ -370,25 +366,6 @@ Weights TrainWithLargeBatches(const Trained& trained, const Rule& rule) {
   return WeightsOf(*model);
 }
 
-// Tells the coordinator that the outcome is known, as soon as it says that the job is over: it sends the worker home.
-absl::Status FinishWhenDone(const std::string& address) {
-  const auto stub = v1::Coordinator::NewStub(MakeMemberChannel(address));
-  const absl::Time deadline = absl::Now() + kPatience;
-  std::string why;
-  while (absl::Now() < deadline) {
-    grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
-    v1::FinishRequest request;
-    request.set_job_uid(kJobUid);
-    v1::FinishReply reply;
-    const grpc::Status status = stub->Finish(&context, request, &reply);
-    if (status.ok() && reply.accepted()) return absl::OkStatus();
-    why = status.ok() ? reply.message() : status.error_message();
-    absl::SleepFor(absl::Milliseconds(10));
-  }
-  return absl::DeadlineExceededError(why);
-}
-
 // The same through `ps_count` parameter servers over loopback, with 0 by all-reduce; the exported model.
 void TrainThroughServers(const Trained& trained, const Rule& rule, std::uint32_t ps_count,
                          checkpoint::LoadedFile* exported) {
@@ -429,7 +406,7 @@ void TrainThroughServers(const Trained& trained, const Rule& rule, std::uint32_t
       EXPECT_TRUE(finished.ok()) << finished;
     });
   }
-  const absl::Status finished = FinishWhenDone((*coordinator)->address());
+  const absl::Status finished = downpour::testing::FinishWhenDone((*coordinator)->address(), kJobUid, kPatience);
   EXPECT_TRUE(finished.ok()) << finished;
   if (!finished.ok()) {
     for (const auto& worker : workers) worker->Leave();

@@ -21,11 +21,7 @@ namespace {
 absl::StatusOr<std::unique_ptr<collective::NcclApi>> LoadNcclFor(const model::Model& model) {
   const absl::StatusOr<const cuda::PluginTable*> table = cuda::LoadPlugin(cuda::PluginPath());
   if (!table.ok()) return table.status();
-  collective::NcclLibraryOptions options;
-  options.device = *model.cuda_device();
-  options.round = (*table)->round_bf16;
-  options.widen = (*table)->widen_bf16;
-  return collective::LoadNccl(options);
+  return collective::LoadNccl(collective::NcclLibraryOptionsOf(**table, *model.cuda_device()));
 }
 
 // Of its place on the bus and of the machine, which containers have in common.
